@@ -1,0 +1,31 @@
+"""Headrace: features declared once, kept fresh by Spark, and the same number everywhere.
+
+>>> import headrace as hr
+>>> payments = hr.Stream("payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at")
+>>> @hr.features(payments, by="card")
+... class CardSpend:
+...     spend = hr.sum("amount", windows="1h")
+"""
+
+from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum
+from headrace.declare.stream import Late, Stream
+from headrace.declare.views import View, features
+from headrace.errors import DeclarationError, HeadraceError
+
+__all__ = [
+    "DeclarationError",
+    "HeadraceError",
+    "Late",
+    "Stream",
+    "View",
+    "count",
+    "distinct",
+    "features",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "stddev",
+    "sum",
+]

@@ -1,0 +1,1 @@
+"""The user's words: pure Python, no Spark, no sockets."""

@@ -1,0 +1,170 @@
+"""The aggregates a feature view is made of."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headrace.declare.durations import UNITS_US, duration_text, duration_us
+from headrace.declare.expressions import NUMBERS, Expression, parse
+from headrace.declare.schema import Kind, Schema
+from headrace.errors import DeclarationError
+
+HOPS_US = tuple(
+    duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d")
+)
+TILES_A_WINDOW = 48
+ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
+COUNTABLE = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
+KINDS_TAKEN = {
+    "sum": NUMBERS,
+    "mean": NUMBERS,
+    "stddev": NUMBERS,
+    "min": ORDERED,
+    "max": ORDERED,
+    "first": set(Kind),
+    "last": set(Kind),
+    "distinct": COUNTABLE,
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An aggregate as it was written; a view reads it against its stream."""
+
+    function: str
+    column: str | None
+    where: str | None
+    windows: str | Sequence[str]
+    hop: str | None
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate of a stream's column over the events that fit a condition."""
+
+    function: str
+    column: str | None
+    kind: Kind | None
+    where: Expression | None
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A length of event time, and the hop of the tiles it is merged from.
+
+        hop ├──┤
+            t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
+                 ├─────── length ───┤ never short, at most one hop too long
+                                    at
+    """
+
+    length_us: int
+    hop_us: int
+    text: str = field(compare=False)
+
+
+def count(*, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """How many events."""
+    return Declared("count", None, where, windows, hop)
+
+
+def sum(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The sum of a column; integers are summed exactly."""
+    return Declared("sum", column, where, windows, hop)
+
+
+def mean(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The mean of a column."""
+    return Declared("mean", column, where, windows, hop)
+
+
+def stddev(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The sample standard deviation of a column; null below two values."""
+    return Declared("stddev", column, where, windows, hop)
+
+
+def min(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The smallest value; NaN counts as greater than every number."""
+    return Declared("min", column, where, windows, hop)
+
+
+def max(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The greatest value; NaN counts as greater than every number."""
+    return Declared("max", column, where, windows, hop)
+
+
+def first(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The value with the earliest event time; nulls are passed over, ties go to the smaller id."""
+    return Declared("first", column, where, windows, hop)
+
+
+def last(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+    """The value with the latest event time; nulls are passed over, ties go to the greater id."""
+    return Declared("last", column, where, windows, hop)
+
+
+def distinct(
+    column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None, error: float = 0.02
+) -> Declared:
+    """How many different values, by HyperLogLog with the stated relative standard error."""
+    return Declared("distinct", column, where, windows, hop, error)
+
+
+def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
+    """The aggregate a declaration means on a schema, or the reason it has no meaning there."""
+    condition = None if declared.where is None else parse(declared.where, schema, f"{where}: where")
+    if declared.column is None:
+        return Aggregate(declared.function, None, None, condition, None)
+    kind = schema.column(declared.column, where).kind
+    taken = KINDS_TAKEN[declared.function]
+    if kind not in taken:
+        names = ", ".join(sorted(other.value for other in taken))
+        raise DeclarationError(
+            f"{where}: {declared.function} of {declared.column!r}, which is {kind.value}. {declared.function} takes {names}."
+        )
+    if declared.error is not None:
+        _require_error(declared.error, where)
+    return Aggregate(declared.function, declared.column, kind, condition, declared.error)
+
+
+def _require_error(error: object, where: str) -> None:
+    if not isinstance(error, float) or not 0.001 <= error <= 0.25:
+        raise DeclarationError(f"{where}: error={error!r}. Write a relative error from 0.001 to 0.25.")
+
+
+def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
+    """The windows of a declaration, each with its hop."""
+    written = [declared.windows] if isinstance(declared.windows, str) else declared.windows
+    if not isinstance(written, list | tuple) or not written:
+        raise DeclarationError(f'{where}: windows={declared.windows!r}. Write one or several durations, such as windows=["10m", "1h"].')
+    return tuple(_window(text, declared.hop, where) for text in written)
+
+
+def _window(text: object, hop: str | None, where: str) -> Window:
+    length_us = duration_us(text, f"{where}: windows")
+    hop_us = hop_for(length_us) if hop is None else duration_us(hop, f"{where}: hop")
+    if length_us < hop_us:
+        shown = hop or duration_text(hop_us)
+        raise DeclarationError(f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop.")
+    return Window(length_us, hop_us, str(text))
+
+
+def hop_for(length_us: int) -> int:
+    """The largest hop that is at most 1/48 of a window; one second where none is.
+
+    >>> duration_text(hop_for(duration_us("7d", "window")))
+    '1h'
+    """
+    fitting = [hop_us for hop_us in HOPS_US if hop_us * TILES_A_WINDOW <= length_us]
+    return fitting[-1] if fitting else UNITS_US["s"]
+
+
+def sketch_lg_k(error: float) -> int:
+    """The size of the HyperLogLog, as a power of two, whose standard error (1.04 / √k) is at most this.
+
+    >>> sketch_lg_k(0.02)
+    12
+    """
+    return math.ceil(2 * math.log2(1.04 / error))

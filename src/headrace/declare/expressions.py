@@ -1,0 +1,184 @@
+"""The one small language of `check=` and `where=`: a tree that compiles to a Spark column and to numpy.
+
+Numbers are 64-bit integers or doubles. Null is unknown, as in SQL; dividing by zero gives null; integers wrap;
+NaN equals NaN and is greater than every other number. What is not in the tree is refused, with what is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlglot
+import sqlglot.errors
+from sqlglot import expressions as sql
+
+from headrace.declare.schema import Kind, Schema
+from headrace.errors import DeclarationError
+
+Value = bool | int | float | str
+
+ARITHMETIC = {"+", "-", "*", "/", "%"}
+COMPARISON = {"=", "<>", "<", "<=", ">", ">="}
+NUMBERS = {Kind.INTEGER, Kind.DOUBLE}
+INT64 = range(-(2**63), 2**63)
+IN_THE_TREE = "columns, numbers, 'text', true, false, + - * / %, = <> < <= > >=, and, or, not, is null, in (…), between, abs(x), coalesce(x, …)"
+
+
+@dataclass(frozen=True)
+class Field:
+    """The value of a column."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"`{self.name}`"
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A value written in the expression."""
+
+    value: Value
+
+    def __str__(self) -> str:
+        return "'" + self.value.replace("'", "''") + "'" if isinstance(self.value, str) else str(self.value).lower()
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator or function and what it is applied to."""
+
+    op: str
+    args: tuple["Expression", ...]
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(map(str, self.args))})"
+
+
+Expression = Field | Literal | Call
+
+_BINARY: dict[type[sql.Expr], str] = {
+    sql.Add: "+", sql.Sub: "-", sql.Mul: "*", sql.Div: "/", sql.Mod: "%",
+    sql.EQ: "=", sql.NEQ: "<>", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">=",
+    sql.And: "and", sql.Or: "or",
+}  # fmt: skip
+
+
+def parse(text: object, schema: Schema, where: str) -> Expression:
+    """The tree of a condition in Spark SQL, checked against the schema: its type must be boolean."""
+    if not isinstance(text, str):
+        raise DeclarationError(f'{where}: {text!r} is not an expression. Write it as text, such as "amount > 1000".')
+    try:
+        written = sqlglot.parse_one(text, dialect="spark")
+    except sqlglot.errors.SqlglotError as error:
+        first_line = str(error).splitlines()[0]
+        raise DeclarationError(f"{where}: {text!r} cannot be read: {first_line}") from error
+    tree = _Reader(where, text).read(written)
+    if kind_of(tree, schema, where) is not Kind.BOOLEAN:
+        raise DeclarationError(f'{where}: {text!r} is not a condition. Write something true or false, such as "amount > 1000".')
+    return tree
+
+
+class _Reader:
+    """Turns sqlglot's tree into ours and refuses what ours has no word for."""
+
+    def __init__(self, where: str, text: str) -> None:
+        self.where, self.text = where, text
+
+    def read(self, node: sql.Expr) -> Expression:
+        if type(node) in _BINARY:
+            return Call(_BINARY[type(node)], (self.read(node.this), self.read(node.expression)))
+        reader = self._readers().get(type(node))
+        if reader is None:
+            raise DeclarationError(
+                f"{self.where}: {node.sql('spark')!r} in {self.text!r} is not something Headrace computes the same everywhere. "
+                f"Use {IN_THE_TREE}."
+            )
+        return reader(node)
+
+    def _readers(self) -> dict[type[sql.Expr], Callable[[sql.Expr], Expression]]:
+        return {
+            sql.Paren: lambda node: self.read(node.this),
+            sql.Column: lambda node: Field(node.name),
+            sql.Boolean: lambda node: Literal(bool(node.this)),
+            sql.Literal: self._literal,
+            sql.Neg: self._negated,
+            sql.Not: lambda node: Call("not", (self.read(node.this),)),
+            sql.Is: self._is_null,
+            sql.In: self._is_in,
+            sql.Between: self._between,
+            sql.Abs: lambda node: Call("abs", (self.read(node.this),)),
+            sql.Coalesce: lambda node: Call("coalesce", tuple(map(self.read, (node.this, *node.expressions)))),
+        }
+
+    def _literal(self, node: sql.Expr) -> Expression:
+        if node.is_string:
+            return Literal(str(node.this))
+        if not node.is_int:
+            return Literal(float(node.this))
+        if int(node.this) not in INT64:
+            raise DeclarationError(f"{self.where}: {node.this} in {self.text!r} does not fit 64 bits. Write it as {node.this}.0.")
+        return Literal(int(node.this))
+
+    def _negated(self, node: sql.Expr) -> Expression:
+        inner = self.read(node.this)
+        if isinstance(inner, Literal) and type(inner.value) in (int, float):
+            return Literal(-inner.value)  # type: ignore[operator]
+        return Call("-", (Literal(0), inner))
+
+    def _is_null(self, node: sql.Expr) -> Expression:
+        if not isinstance(node.expression, sql.Null):
+            raise DeclarationError(f"{self.where}: {self.text!r} uses IS with something other than NULL. Use =.")
+        return Call("is null", (self.read(node.this),))
+
+    def _is_in(self, node: sql.Expr) -> Expression:
+        subject, options = self.read(node.this), [self.read(option) for option in node.expressions]
+        if not options:
+            raise DeclarationError(f"{self.where}: {self.text!r} uses IN without a list. Write x in ('a', 'b').")
+        tests = [Call("=", (subject, option)) for option in options]
+        tree = tests[0]
+        for test in tests[1:]:
+            tree = Call("or", (tree, test))
+        return tree
+
+    def _between(self, node: sql.Expr) -> Expression:
+        subject = self.read(node.this)
+        low, high = self.read(node.args["low"]), self.read(node.args["high"])
+        return Call("and", (Call(">=", (subject, low)), Call("<=", (subject, high))))
+
+
+def kind_of(tree: Expression, schema: Schema, where: str) -> Kind:
+    """The kind of value a tree gives, or the reason it cannot give one."""
+    if isinstance(tree, Field):
+        return schema.column(tree.name, where).kind
+    if isinstance(tree, Literal):
+        return {bool: Kind.BOOLEAN, int: Kind.INTEGER, float: Kind.DOUBLE, str: Kind.STRING}[type(tree.value)]
+    kinds = [kind_of(arg, schema, where) for arg in tree.args]
+    found = _kind_of_call(tree.op, kinds)
+    if found is None:
+        names = ", ".join(f"{arg} is {kind.value}" for arg, kind in zip(tree.args, kinds, strict=True))
+        raise DeclarationError(f"{where}: {tree.op!r} does not fit its values: {names}. Compare and compute like with like.")
+    return found
+
+
+def _kind_of_call(op: str, kinds: list[Kind]) -> Kind | None:
+    numbers = set(kinds) <= NUMBERS
+    if op in COMPARISON:
+        return Kind.BOOLEAN if numbers or len(set(kinds)) == 1 else None
+    if op in {"and", "or", "not"}:
+        return Kind.BOOLEAN if set(kinds) == {Kind.BOOLEAN} else None
+    if op == "is null":
+        return Kind.BOOLEAN
+    if op == "coalesce" and len(set(kinds)) == 1:
+        return kinds[0]
+    if not numbers:
+        return None
+    return Kind.DOUBLE if op == "/" or Kind.DOUBLE in kinds else Kind.INTEGER
+
+
+def fields(tree: Expression | None) -> set[str]:
+    """The names of the columns a tree reads."""
+    if isinstance(tree, Field):
+        return {tree.name}
+    if isinstance(tree, Call):
+        return set().union(*(fields(arg) for arg in tree.args))
+    return set()

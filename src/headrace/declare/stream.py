@@ -1,0 +1,121 @@
+"""Streams: a topic, the shape of its events, and what to do with the late and the wrong ones."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from headrace.declare.durations import duration_us
+from headrace.declare.expressions import Expression, parse
+from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.errors import DeclarationError
+
+LatePolicy = Literal["drop", "side_output", "update"]
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_SUFFIXES = (".clean", ".late", ".dead", ".dropped", ".tiles", ".predictions")
+
+
+@dataclass(frozen=True, init=False)
+class Late:
+    """From when on an event is late, and what then happens to it.
+
+        event time      arrival ≤ after      ≤ until             later
+        ├───────────────┼────────────────────┼───────────────────▶
+        drop            counts               dropped, counted
+        side_output     counts               kept in STREAM.late
+        update          counts               counts as well      kept in STREAM.late
+    """
+
+    after_us: int
+    then: LatePolicy
+    until_us: int
+
+    def __init__(self, after: str, then: LatePolicy = "side_output", until: str | None = None) -> None:
+        if then not in get_args(LatePolicy):
+            raise DeclarationError(f'Late: then={then!r} is not a policy. Write "drop", "side_output" or "update".')
+        after_us = duration_us(after, "Late: after")
+        until_us = after_us if until is None else duration_us(until, "Late: until")
+        if (then == "update") != (until is not None):
+            raise DeclarationError(f'Late: then={then!r} with until={until!r}. Write then="update" and until="1d" together, or neither.')
+        if until_us < after_us:
+            raise DeclarationError(f"Late: until={until!r} is shorter than {after!r}. Write a longer until.")
+        object.__setattr__(self, "after_us", after_us)
+        object.__setattr__(self, "then", then)
+        object.__setattr__(self, "until_us", until_us)
+
+
+@dataclass(frozen=True, init=False)
+class Stream:
+    """A topic of events: its schema, identity, order, time, and what to do with late and wrong ones."""
+
+    name: str
+    schema: Schema
+    id: str
+    key: str
+    time: str
+    late: Late
+    check: Expression | None
+    ahead_us: int
+    partitions: int
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        schema: str,
+        id: str,
+        key: str,
+        time: str,
+        late: Late | None = None,
+        check: str | None = None,
+        ahead: str = "1m",
+        partitions: int = 2,
+    ) -> None:
+        _require_topic_name(name)
+        columns = parse_schema(schema, f"Stream {name!r}")
+        for setting, column in (("id", id), ("key", key), ("time", time)):
+            columns.column(column, f"Stream {name!r}: {setting}")
+        if columns.column(time, "").kind is not Kind.TIMESTAMP:
+            raise DeclarationError(f"Stream {name!r}: time={time!r} is not a timestamp. Declare that column as timestamp.")
+        for setting, column in (("id", id), ("key", key)):
+            if columns.column(column, "").kind is Kind.DOUBLE:
+                raise DeclarationError(f"Stream {name!r}: {setting}={column!r} is a double. Identify events by a string or a whole number.")
+        if late is not None and not isinstance(late, Late):
+            raise DeclarationError(f'Stream {name!r}: late={late!r} is not a policy. Write late=hr.Late("2m", then="side_output").')
+        if type(partitions) is not int or not 1 <= partitions <= 1024:
+            raise DeclarationError(f"Stream {name!r}: partitions={partitions!r}. Write a whole number from 1 to 1024.")
+        values = {
+            "name": name,
+            "schema": columns,
+            "id": id,
+            "key": key,
+            "time": time,
+            "late": late or Late("1h"),
+            "check": None if check is None else parse(check, columns, f"Stream {name!r}: check"),
+            "ahead_us": duration_us(ahead, f"Stream {name!r}: ahead"),
+            "partitions": partitions,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def clean(self) -> str:
+        return f"{self.name}.clean"
+
+    @property
+    def late_topic(self) -> str:
+        return f"{self.name}.late"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.name}.dead"
+
+    @property
+    def dropped(self) -> str:
+        return f"{self.name}.dropped"
+
+
+def _require_topic_name(name: object) -> None:
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        raise DeclarationError(f"Stream {name!r}: a topic's name is 1 to 200 letters, digits, dots, underscores and hyphens. Rename it.")
+    if name.endswith(_SUFFIXES):
+        raise DeclarationError(f"Stream {name!r}: names ending in {', '.join(_SUFFIXES)} are Headrace's own topics. Rename it.")

@@ -1,0 +1,97 @@
+"""Feature views: a class of aggregates over one stream, by entity."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of
+from headrace.declare.durations import duration_us
+from headrace.declare.schema import Column, Kind
+from headrace.declare.stream import Stream
+from headrace.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One output of a view: an aggregate over one window."""
+
+    name: str
+    aggregate: Aggregate
+    window: Window
+
+
+@dataclass(frozen=True)
+class View:
+    """The features of an entity, kept from one stream."""
+
+    name: str
+    stream: Stream
+    by: tuple[str, ...]
+    freshness_us: int | None
+    features: tuple[Feature, ...]
+
+    @property
+    def topic(self) -> str:
+        return f"{self.name}.tiles"
+
+    @property
+    def entity(self) -> tuple[Column, ...]:
+        return tuple(self.stream.schema.column(name, self.name) for name in self.by)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(feature.name for feature in self.features)
+
+
+def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None = None) -> Callable[[type], View]:
+    """Declare a feature view: the decorated class's attributes are its aggregates."""
+
+    def declare(body: type) -> View:
+        name = body.__name__
+        if not isinstance(stream, Stream):
+            raise DeclarationError(f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream.")
+        return View(
+            name=name,
+            stream=stream,
+            by=_entity(by, stream, name),
+            freshness_us=None if freshness is None else duration_us(freshness, f"{name}: freshness"),
+            features=_outputs(body, stream, name),
+        )
+
+    return declare
+
+
+def _entity(by: object, stream: Stream, name: str) -> tuple[str, ...]:
+    columns = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
+    if not columns or len(set(columns)) != len(columns):
+        raise DeclarationError(f'{name}: by={by!r}. Write one column or several different ones, such as by="card" or by=["card", "country"].')
+    for column in columns:
+        if stream.schema.column(column, f"{name}: by").kind is Kind.DOUBLE:
+            raise DeclarationError(f"{name}: by={column!r} is a double. Group by a string, a whole number, a boolean or a timestamp.")
+    return columns
+
+
+def _outputs(body: type, stream: Stream, name: str) -> tuple[Feature, ...]:
+    outputs = [
+        feature
+        for attribute, value in vars(body).items()
+        if not attribute.startswith("__")
+        for feature in _features_of(attribute, value, stream, f"{name}.{attribute}")
+    ]
+    if not outputs:
+        raise DeclarationError(f'{name}: no features. Give the class an attribute such as payments = hr.count(windows="1h").')
+    names = [feature.name for feature in outputs]
+    taken = set(stream.schema.names)
+    for output in names:
+        if names.count(output) > 1:
+            raise DeclarationError(f"{name}: two outputs are named {output!r}. Rename one attribute or remove one window.")
+    for feature in outputs:
+        if feature.name in taken:
+            raise DeclarationError(f"{name}: the output {feature.name!r} has the name of a column. Rename the attribute.")
+    return tuple(outputs)
+
+
+def _features_of(attribute: str, value: object, stream: Stream, where: str) -> list[Feature]:
+    if not isinstance(value, Declared):
+        raise DeclarationError(f"{where}: {value!r} is not a feature. Write hr.count, hr.sum, hr.mean, … or remove it.")
+    aggregate = bind(value, stream.schema, where)
+    return [Feature(f"{attribute}_{window.text}", aggregate, window) for window in windows_of(value, where)]

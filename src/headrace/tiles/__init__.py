@@ -1,0 +1,1 @@
+"""Hop, tile, merge, finish: the one kernel. Numpy and datasketches only."""

@@ -1,0 +1,185 @@
+"""What a tile holds: the partial aggregates of one entity over one hop, as columns of a fixed-width row.
+
+    row  =  start n time arrival │ int add │ int min │ int max │ float add │ float min │ float max │ float keep
+            └──────── head ─────┘ └──────────── int64 ────────┘ └──────────────── float64 ───────────────────┘
+    objects = what has no fixed width: text, first and last values, sketches
+
+Partials of one kind stand side by side, so that a window is one numpy reduction a kind, not one a feature.
+"""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from headrace.declare.aggregates import Aggregate, sketch_lg_k
+from headrace.declare.expressions import Expression
+from headrace.declare.schema import Kind
+from headrace.declare.views import View
+
+START, N, TIME, ARRIVAL = range(4)
+HEAD = ("start", "n", "time", "arrival")
+INT_MAX, INT_MIN = 2**63 - 1, -(2**63)
+
+
+class Partial(Enum):
+    """The kinds of partial aggregate; features that share one share its columns."""
+
+    COUNT = "count"
+    INT_SUM = "int_sum"
+    FLOAT_SUM = "float_sum"
+    MOMENTS = "moments"
+    INT_MIN = "int_min"
+    INT_MAX = "int_max"
+    FLOAT_MIN = "float_min"
+    FLOAT_MAX = "float_max"
+    TEXT_MIN = "text_min"
+    TEXT_MAX = "text_max"
+    FIRST = "first"
+    LAST = "last"
+    DISTINCT = "distinct"
+
+
+class Block(Enum):
+    """Where in a row a column stands: how it is stored, how it merges, and the value of no events."""
+
+    INT_ADD = ("int", "add", 0)
+    INT_MIN = ("int", "min", INT_MAX)
+    INT_MAX = ("int", "max", INT_MIN)
+    FLOAT_ADD = ("float", "add", 0.0)
+    FLOAT_MIN = ("float", "min", math.nan)
+    FLOAT_MAX = ("float", "max", -math.inf)
+    FLOAT_KEEP = ("float", "keep", 0.0)
+    OBJECT = ("object", "keep", None)
+
+    def __init__(self, store: str, merge: str, identity: int | float | None) -> None:
+        self.store, self.merge, self.identity = store, merge, identity
+
+
+# Every slot begins with c, the number of values in it: none means null.
+COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
+    Partial.COUNT: (("c", Block.INT_ADD),),
+    Partial.INT_SUM: (("c", Block.INT_ADD), ("hi", Block.INT_ADD), ("lo", Block.INT_ADD)),
+    Partial.FLOAT_SUM: (("c", Block.INT_ADD), ("s", Block.FLOAT_ADD)),
+    Partial.MOMENTS: (("c", Block.INT_ADD), ("mean", Block.FLOAT_KEEP), ("m2", Block.FLOAT_KEEP)),
+    Partial.INT_MIN: (("c", Block.INT_ADD), ("v", Block.INT_MIN)),
+    Partial.INT_MAX: (("c", Block.INT_ADD), ("v", Block.INT_MAX)),
+    Partial.FLOAT_MIN: (("c", Block.INT_ADD), ("v", Block.FLOAT_MIN)),
+    Partial.FLOAT_MAX: (("c", Block.INT_ADD), ("v", Block.FLOAT_MAX)),
+    Partial.TEXT_MIN: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.TEXT_MAX: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.FIRST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.LAST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.DISTINCT: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One partial aggregate of a tile: what is folded, of which column, for which events."""
+
+    partial: Partial
+    column: str | None
+    kind: Kind | None
+    where: Expression | None
+    lg_k: int = 0
+
+    @property
+    def described(self) -> list[str | int]:
+        """What makes this slot another one than that, in plain values."""
+        return [self.partial.value, self.column or "", self.kind.value if self.kind else "", str(self.where or ""), self.lg_k]
+
+
+def slot_of(aggregate: Aggregate) -> Slot:
+    """The partial aggregate from which an aggregate is finished."""
+    lg_k = 0 if aggregate.error is None else sketch_lg_k(aggregate.error)
+    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, lg_k)
+
+
+def _partial_of(aggregate: Aggregate) -> Partial:
+    match aggregate.function, aggregate.kind:
+        case "sum" | "mean", Kind.INTEGER:
+            return Partial.INT_SUM
+        case "sum" | "mean", _:
+            return Partial.FLOAT_SUM
+        case "stddev", _:
+            return Partial.MOMENTS
+        case "min" | "max" as function, kind:
+            width = {Kind.DOUBLE: "float", Kind.STRING: "text"}.get(kind, "int") if kind else "int"
+            return Partial(f"{width}_{function}")
+        case function, _:
+            return Partial(function)
+
+
+@dataclass(frozen=True)
+class HopLayout:
+    """The columns of a view's tiles of one hop."""
+
+    hop_us: int
+    keep_us: int
+    slots: tuple[Slot, ...]
+
+    def columns(self) -> Iterator[tuple[int, str, Block]]:
+        """(slot number, suffix, block) of every partial, in the order of the row; objects last."""
+        for block in Block:
+            for number, slot in enumerate(self.slots):
+                for suffix, its_block in COLUMNS[slot.partial]:
+                    if its_block is block:
+                        yield number, suffix, block
+
+    @cached_property
+    def fixed(self) -> tuple[tuple[str, Block], ...]:
+        """Name and block of each fixed-width column after the head."""
+        return tuple((f"{suffix}{number}", block) for number, suffix, block in self.columns() if block is not Block.OBJECT)
+
+    @cached_property
+    def objects(self) -> tuple[str, ...]:
+        """Names of the columns without a fixed width."""
+        return tuple(f"{suffix}{number}" for number, suffix, block in self.columns() if block is Block.OBJECT)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where in the row a fixed-width column stands."""
+        return {name: len(HEAD) + index for index, (name, _) in enumerate(self.fixed)}
+
+    @cached_property
+    def width(self) -> int:
+        """Number of 8-byte fields of a row."""
+        return len(HEAD) + len(self.fixed)
+
+    @cached_property
+    def row(self) -> struct.Struct:
+        """How a row is packed: int64 fields, then float64 fields, little-endian."""
+        ints = len(HEAD) + sum(block.store == "int" for _, block in self.fixed)
+        return struct.Struct(f"<{ints}q{self.width - ints}d")
+
+    def span(self, block: Block) -> slice:
+        """The columns of a row that merge alike."""
+        places = [self.position[name] for name, its_block in self.fixed if its_block is block]
+        return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+
+    def slot_number(self, slot: Slot) -> int:
+        return self.slots.index(slot)
+
+    @cached_property
+    def version(self) -> str:
+        """A fingerprint of the layout: tiles of another version are not read."""
+        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]])
+        return hashlib.sha256(described.encode()).hexdigest()[:8]
+
+
+def layouts_of(view: View) -> tuple[HopLayout, ...]:
+    """The layouts of a view's tiles, one a hop, shortest hop first."""
+    hops = sorted({feature.window.hop_us for feature in view.features})
+    return tuple(_layout(view, hop_us) for hop_us in hops)
+
+
+def _layout(view: View, hop_us: int) -> HopLayout:
+    features = [feature for feature in view.features if feature.window.hop_us == hop_us]
+    slots = tuple(sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described))
+    longest_us = max(feature.window.length_us for feature in features)
+    return HopLayout(hop_us, longest_us + hop_us, slots)
