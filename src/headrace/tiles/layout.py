@@ -23,7 +23,7 @@ from headrace.declare.views import View
 
 START, N, TIME, ARRIVAL = range(4)
 HEAD = ("start", "n", "time", "arrival")
-INT_MAX, INT_MIN = 2**63 - 1, -(2**63)
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Partial(Enum):
@@ -48,8 +48,8 @@ class Block(Enum):
     """Where in a row a column stands: how it is stored, how it merges, and the value of no events."""
 
     INT_ADD = ("int", "add", 0)
-    INT_MIN = ("int", "min", INT_MAX)
-    INT_MAX = ("int", "max", INT_MIN)
+    INT_MIN = ("int", "min", INT64_MAX)
+    INT_MAX = ("int", "max", INT64_MIN)
     FLOAT_ADD = ("float", "add", 0.0)
     FLOAT_MIN = ("float", "min", math.nan)
     FLOAT_MAX = ("float", "max", -math.inf)
