@@ -1,0 +1,1 @@
+"""What runs on this machine: jars, Java, the embedded broker, and the doctor that looks after them."""
