@@ -1,0 +1,73 @@
+# Every target sets up what it needs on a bare machine with python3, make and a network.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SETUP  := $(PYTHON) tools/setup.py
+
+packages := $(VENV)/.packages
+java     := $(VENV)/.java
+jars     := $(VENV)/.jars
+redis    := $(VENV)/.redis
+wrk      := $(VENV)/.wrk
+running  := $(packages) $(java) $(jars)
+
+.PHONY: help demo test check bench faults setup lock clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo    the fraud example from first event to prediction, on this machine'
+	@echo 'make test    the tests'
+	@echo 'make check   ruff, mypy, import-linter'
+	@echo 'make bench   the benchmark'
+	@echo 'make faults  the long crash runs'
+	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server'
+	@echo 'make lock    requirements.lock anew from pyproject.toml'
+	@echo 'make clean   remove .venv and what tools left behind'
+
+demo: $(running)
+	@$(BIN)/python examples/fraud/demo.py
+
+test: $(running) $(redis)
+	@$(BIN)/python -m pytest
+
+check: $(packages)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(running) $(redis) $(wrk)
+	@$(BIN)/python -m bench
+
+faults: $(running) $(redis)
+	@$(BIN)/python -m pytest -m faults --timeout 3600
+
+setup: $(running) $(redis)
+
+lock: $(packages)
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' -o requirements.lock
+
+clean:
+	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests examples bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(packages): requirements.lock pyproject.toml tools/setup.py
+	@$(SETUP) python
+	@touch $@
+
+$(java): $(packages)
+	@$(SETUP) java
+	@touch $@
+
+$(jars): $(packages) src/headrace/local/jars.lock
+	@$(SETUP) jars
+	@touch $@
+
+$(redis): $(packages)
+	@$(SETUP) redis
+	@touch $@
+
+$(wrk): $(packages)
+	@$(SETUP) wrk
+	@touch $@
