@@ -1,0 +1,207 @@
+"""Payments as a pure function of a seed and a number: the same bytes in every process, on every machine.
+
+    number    0     1     2     3     4 …
+              ├─────┼─────┼─────┼─────┼──▶  produced at start + number / rate
+    clean     event time: up to two seconds before it is produced
+    late      event time: 3 to 20 minutes before
+    ahead     event time: 10 to 60 minutes after, a dead letter
+    broken    not JSON, a wrong type, no id, or a negative amount: dead letters too
+    again     the very bytes of a clean payment a little earlier
+
+Now and then a card is attacked: twelve payments at twelve merchants, abroad, high, within seconds.
+"""
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import lru_cache
+from hashlib import blake2b
+from statistics import NormalDist
+
+import orjson
+
+CARDS, MERCHANTS = 5_000, 800
+COUNTRIES = ("FR", "DE", "ES", "IT", "NL", "BE", "PT", "GB")
+ATTACK_EVERY, ATTACK_LENGTH, ATTACK_STRIDE = 1_000, 12, 50
+FARTHEST_BACK = 40
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
+_NORMAL = NormalDist()
+_LATE, _AGAIN, _BROKEN, _AHEAD = 0.010, 0.030, 0.035, 0.037  # cumulative shares
+
+
+class Fate(Enum):
+    """What becomes of a payment."""
+
+    CLEAN = "clean"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A payment as it is produced, and what must become of it."""
+
+    number: int
+    moment_us: int
+    key: bytes
+    value: bytes
+    fate: Fate
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How many payments meet which fate; duplicates are clean to the gate, and dropped by the tiles."""
+
+    produced: int
+    clean: int
+    late: int
+    dead: dict[str, int]
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Payments at a steady rate from a moment on."""
+
+    seed: int
+    start_us: int
+    rate: float
+
+    def moment_us(self, number: int) -> int:
+        """When a payment is produced."""
+        return self.start_us + round(number * _SECOND_US / self.rate)
+
+    def event(self, number: int) -> Event:
+        """The payment of that number."""
+        fate, reason = fate_of(self.seed, number)
+        source = original_of(self.seed, number) if fate is Fate.DUPLICATE else number
+        fields = payment(self.seed, source, self.moment_us(source))
+        key = str(fields["card"]).encode()
+        if fate is Fate.LATE:
+            fields["at"] = _text(self.moment_us(number) - _between(3, 20, _draws(self.seed, number)[4]))
+        value = _broken(fields, reason, self.moment_us(number), _draws(self.seed, number)[4])
+        return Event(number, self.moment_us(number), key, value, fate, reason)
+
+
+def events(seed: int, count: int, start_us: int, rate: float, first: int = 0) -> Iterator[Event]:
+    """Payments from number `first` on, in the order they are produced."""
+    timeline = Timeline(seed, start_us, rate)
+    return map(timeline.event, range(first, first + count))
+
+
+def truth(seed: int, count: int, first: int = 0) -> Truth:
+    """What a platform must report of these payments."""
+    fates = Counter(fate_of(seed, number) for number in range(first, first + count))
+    dead = {reason: times for (fate, reason), times in sorted(fates.items(), key=str) if fate is Fate.DEAD}
+    duplicates, late = fates[Fate.DUPLICATE, ""], fates[Fate.LATE, ""]
+    return Truth(count, fates[Fate.CLEAN, ""] + duplicates, late, dead, duplicates)
+
+
+def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
+    """The fields of a payment without fault, produced at a moment.
+
+    >>> payment(7, 0, 1_767_225_600_000_000)["payment_id"]
+    'p7-0'
+    """
+    _, card, merchant, amount, way, abroad, *_ = _draws(seed, number)
+    attack = attack_of(seed, number)
+    fields = {
+        "payment_id": f"p{seed}-{number}",
+        "card": f"c{_rank(card, CARDS)}",
+        "merchant": f"m{_rank(merchant, MERCHANTS)}",
+        "country": _country(_rank(card, CARDS), abroad < 0.04),
+        "amount": round(math.exp(3.2 + 0.9 * _NORMAL.inv_cdf(max(amount, 1e-9))), 2),
+        "at": _text(moment_us - int(way * 2 * _SECOND_US)),
+    }
+    return fields if attack is None else fields | attack
+
+
+def fate_of(seed: int, number: int) -> tuple[Fate, str]:
+    """What must become of a payment, and for a dead letter why."""
+    chance, kind = _draws(seed, number)[0], _draws(seed, number)[6]
+    if attack_of(seed, number) is not None or chance >= _AHEAD:
+        return Fate.CLEAN, ""
+    if chance < _LATE:
+        return Fate.LATE, ""
+    if chance < _AGAIN:
+        return (Fate.DUPLICATE, "") if number > FARTHEST_BACK * 2 else (Fate.CLEAN, "")
+    if chance < _BROKEN:
+        return Fate.DEAD, ("not-json", "wrong-type", "missing-id", "failed-check")[int(kind * 4)]
+    return Fate.DEAD, "too-far-ahead"
+
+
+def original_of(seed: int, number: int) -> int:
+    """The clean payment a duplicate repeats."""
+    source = number - 1 - int(_draws(seed, number)[6] * FARTHEST_BACK)
+    while fate_of(seed, source)[0] is not Fate.CLEAN:
+        source -= 1
+    return source
+
+
+def attack_of(seed: int, number: int) -> dict[str, object] | None:
+    """What an attack changes in a payment that is part of one."""
+    block, place = divmod(number, ATTACK_EVERY)
+    start, card, merchant, *_ = _draws(seed, -1 - block)
+    step, between = divmod(place - int(start * 400), ATTACK_STRIDE)
+    if between or not 0 <= step < ATTACK_LENGTH:
+        return None
+    rank = _rank(card, CARDS)
+    return {
+        "card": f"c{rank}",
+        "merchant": f"m{(int(merchant * MERCHANTS) + 37 * step) % MERCHANTS + 1}",
+        "country": _country(rank, abroad=True),
+        "amount": round(400 + 1_500 * _draws(seed, number)[3], 2),
+    }
+
+
+def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float) -> bytes:
+    """The bytes of a payment, with the fault that is the reason of its death."""
+    other = draw < 0.5
+    match reason:
+        case "not-json":
+            whole = orjson.dumps(fields)
+            return whole[: len(whole) // 2] if other else b"\xff\xfe" + whole
+        case "wrong-type":
+            fields |= {"amount": "12,50"} if other else {"at": "yesterday"}
+        case "missing-id":
+            identity = fields.pop("payment_id")
+            fields |= {"payment_id": None} if other else {"id": identity}
+        case "failed-check":
+            fields["amount"] = -1.0 - round(99 * draw, 2)
+        case "too-far-ahead":
+            fields["at"] = _text(moment_us + _between(10, 60, draw))
+    return orjson.dumps(fields)
+
+
+@lru_cache(maxsize=256)
+def _draws(seed: int, number: int) -> tuple[float, ...]:
+    """Eight draws from [0, 1) that belong to one payment; the negative numbers are those of attacks."""
+    digest = blake2b(f"{seed}:{number}".encode(), digest_size=64).digest()
+    return tuple((word >> 11) * 2.0**-53 for word in struct.unpack("<8Q", digest))
+
+
+def _rank(draw: float, size: int) -> int:
+    """A rank from 1 on, of which the k-th is about 1/k as frequent as the first, as in Zipf's law."""
+    return int(size**draw)
+
+
+def _country(rank: int, abroad: bool) -> str:
+    return COUNTRIES[(rank + (1 + rank % 7 if abroad else 0)) % len(COUNTRIES)]
+
+
+def _between(low: int, high: int, draw: float) -> int:
+    """A delay of so many minutes, in microseconds."""
+    return int((low + (high - low) * draw) * _MINUTE_US)
+
+
+def _text(time_us: int) -> str:
+    time = _EPOCH + timedelta(microseconds=time_us)
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
