@@ -1,7 +1,7 @@
 """What a tile holds: the partial aggregates of one entity over one hop, as columns of a fixed-width row.
 
-    row  =  start n time arrival │ int add │ int min │ int max │ float add │ float min │ float max │ float keep
-            └──────── head ─────┘ └──────────── int64 ────────┘ └──────────────── float64 ───────────────────┘
+    row  = start n time arrival │ int add │ int min │ int max │ float add │ float min │ float max │ float keep
+           └──────── head ─────┘ └──────────── int64 ────────┘ └──────────────── float64 ───────────────────┘
     objects = what has no fixed width: text, first and last values, sketches
 
 Partials of one kind stand side by side, so that a window is one numpy reduction a kind, not one a feature.
@@ -11,10 +11,12 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from operator import itemgetter
+from typing import Any
 
 from headrace.declare.aggregates import Aggregate, sketch_lg_k
 from headrace.declare.expressions import Expression
@@ -56,7 +58,7 @@ class Block(Enum):
     FLOAT_KEEP = ("float", "keep", 0.0)
     OBJECT = ("object", "keep", None)
 
-    def __init__(self, store: str, merge: str, identity: int | float | None) -> None:
+    def __init__(self, store: str, merge: str, identity: float | None) -> None:
         self.store, self.merge, self.identity = store, merge, identity
 
 
@@ -91,7 +93,13 @@ class Slot:
     @property
     def described(self) -> list[str | int]:
         """What makes this slot another one than that, in plain values."""
-        return [self.partial.value, self.column or "", self.kind.value if self.kind else "", str(self.where or ""), self.lg_k]
+        return [
+            self.partial.value,
+            self.column or "",
+            self.kind.value if self.kind else "",
+            str(self.where or ""),
+            self.lg_k,
+        ]
 
 
 def slot_of(aggregate: Aggregate) -> Slot:
@@ -134,7 +142,11 @@ class HopLayout:
     @cached_property
     def fixed(self) -> tuple[tuple[str, Block], ...]:
         """Name and block of each fixed-width column after the head."""
-        return tuple((f"{suffix}{number}", block) for number, suffix, block in self.columns() if block is not Block.OBJECT)
+        return tuple(
+            (f"{suffix}{number}", block)
+            for number, suffix, block in self.columns()
+            if block is not Block.OBJECT
+        )
 
     @cached_property
     def objects(self) -> tuple[str, ...]:
@@ -156,6 +168,25 @@ class HopLayout:
         """How a row is packed: int64 fields, then float64 fields, little-endian."""
         ints = len(HEAD) + sum(block.store == "int" for _, block in self.fixed)
         return struct.Struct(f"<{ints}q{self.width - ints}d")
+
+    @cached_property
+    def identities(self) -> dict[str, float | None]:
+        """The value of no events of each column: what an absent field of the changelog means."""
+        return dict.fromkeys(self.objects) | {name: block.identity for name, block in self.fixed}
+
+    @cached_property
+    def row_fields(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+        """Takes the fields of a row, after its start, from a tile of the changelog."""
+        return itemgetter("n", "t", "a", *(name for name, _ in self.fixed))
+
+    @cached_property
+    def object_slots(self) -> tuple[tuple[str, Slot], ...]:
+        """Name and slot of each column without a fixed width."""
+        return tuple(
+            (f"{suffix}{number}", self.slots[number])
+            for number, suffix, block in self.columns()
+            if block is Block.OBJECT
+        )
 
     def span(self, block: Block) -> slice:
         """The columns of a row that merge alike."""
@@ -180,6 +211,8 @@ def layouts_of(view: View) -> tuple[HopLayout, ...]:
 
 def _layout(view: View, hop_us: int) -> HopLayout:
     features = [feature for feature in view.features if feature.window.hop_us == hop_us]
-    slots = tuple(sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described))
+    slots = tuple(
+        sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described)
+    )
     longest_us = max(feature.window.length_us for feature in features)
     return HopLayout(hop_us, longest_us + hop_us, slots)

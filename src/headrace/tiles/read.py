@@ -1,0 +1,135 @@
+"""Reading is merging: the values of an entity's features at a time, from its tiles.
+
+        ├ hop ┤
+────────┼─────┼─────┼─────┼─────┼──▶ event time       one numpy reduction a kind of partial and window,
+  [tile][tile][tile][tile][tile]                       whatever the number of features
+     ↑  └── in the window at ───┘
+   too old                   at
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.declare.views import Feature, View
+from headrace.tiles.finish import Finish, Objects, default_of, finisher
+from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, layouts_of, slot_of
+from headrace.tiles.rows import TileRows
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# fmin passes over NaN, the identity of a minimum; maximum lets it win: NaN is greater than every number.
+_REDUCTIONS = {
+    Block.INT_ADD: np.add,
+    Block.INT_MIN: np.minimum,
+    Block.INT_MAX: np.maximum,
+    Block.FLOAT_ADD: np.add,
+    Block.FLOAT_MIN: np.fmin,
+    Block.FLOAT_MAX: np.maximum,
+}
+
+
+class Reader:
+    """The values of a view's features, in their order, from the rows of one entity.
+
+    Timestamps are datetimes in UTC, floats may be non-finite, and what has no value is None.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.default_row = [default_of(feature.aggregate) for feature in view.features]
+        self._windows = [
+            _Window(hop, layout, length_us, view.features)
+            for hop, layout in enumerate(layouts_of(view))
+            for length_us in sorted(
+                {f.window.length_us for f in view.features if f.window.hop_us == layout.hop_us}
+            )
+        ]
+
+    def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
+        """The values at a time; `rows_by_hop` has the order of `layouts_of(view)`, None where nothing is."""
+        values: list[Any] = self.default_row.copy()
+        with np.errstate(all="ignore"):
+            for window in self._windows:
+                rows = rows_by_hop[window.hop]
+                if rows is not None:
+                    window.read(rows, at_us, values)
+        return values
+
+
+class _Window:
+    """One merge: all features of one hop and one length."""
+
+    def __init__(self, hop: int, layout: HopLayout, length_us: int, features: Sequence[Feature]) -> None:
+        self.hop = hop
+        self._reach_us = length_us + layout.hop_us
+        mine = [
+            (index, feature)
+            for index, feature in enumerate(features)
+            if (feature.window.hop_us, feature.window.length_us) == (layout.hop_us, length_us)
+        ]
+        self._merge = _Merge(layout, {slot_of(feature.aggregate).partial for _, feature in mine})
+        self._outputs: list[tuple[int, Finish]] = [
+            (index, finisher(feature.aggregate, layout, self._merge.place)) for index, feature in mine
+        ]
+
+    def read(self, rows: TileRows, at_us: int, values: list[Any]) -> None:
+        """Put the values of this window's features into their places."""
+        copied, objects = rows.between(at_us - self._reach_us, at_us)
+        if copied:
+            self._finish(self._merge.columns(copied), objects, values)
+
+    def _finish(self, merged: list[Any], objects: Objects, values: list[Any]) -> None:
+        for index, finish in self._outputs:
+            values[index] = finish(merged, objects)
+
+
+class _Merge:
+    """Merges the fixed-width columns of rows, block by block: those its features read."""
+
+    def __init__(self, layout: HopLayout, partials: set[Partial]) -> None:
+        read = {block for partial in partials for _, block in COLUMNS[partial]}
+        self._width = layout.width
+        self._row = layout.row
+        self._reductions = [
+            (_REDUCTIONS[block].reduce, layout.span(block), block.store == "int")
+            for block in _REDUCTIONS
+            if block in read
+        ]
+        blocks = [block for block in Block if block in read and block is not Block.OBJECT]
+        names = [name for block in blocks for name, its_block in layout.fixed if its_block is block]
+        self.place = {name: index for index, name in enumerate(names)}
+        self._positions = [layout.position[name] for name in names]
+        self._moments = [
+            tuple(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2"))
+            for number, slot in enumerate(layout.slots)
+            if slot.partial is Partial.MOMENTS and Block.FLOAT_KEEP in read
+        ]
+
+    def columns(self, rows: bytearray) -> list[Any]:
+        """Each column of the read blocks, merged to one value."""
+        if len(rows) == self._row.size:
+            fields = self._row.unpack(rows)
+            return [fields[position] for position in self._positions]
+        return self._reduced(rows)
+
+    def _reduced(self, rows: bytearray) -> list[Any]:
+        ints: Ints = np.frombuffer(rows, np.int64).reshape(-1, self._width)
+        floats: Floats = ints.view(np.float64)
+        merged: list[Any] = []
+        for reduce, span, is_int in self._reductions:
+            merged += reduce((ints if is_int else floats)[:, span], axis=0).tolist()
+        for c, mean, m2 in self._moments:
+            merged += _merged_moments(ints[:, c], floats[:, mean], floats[:, m2])
+        return merged
+
+
+def _merged_moments(c: Ints, mean: Floats, m2: Floats) -> tuple[float, float]:
+    """The mean and the sum of squared deviations of all values, from those of parts (Chan et al.)."""
+    n = c.sum()
+    weights = c / n
+    overall = weights.dot(mean)
+    deviation = mean - overall
+    return float(overall), float(m2.sum() + n * weights.dot(deviation * deviation))

@@ -1,0 +1,88 @@
+"""The tiles of one entity and one hop, as the online store keeps them."""
+
+import struct
+from bisect import bisect_left
+from threading import Lock
+
+from headrace.tiles.layout import HopLayout
+from headrace.tiles.tile import Stored, Tile
+
+_START_AND_N = struct.Struct("<2q")
+_START_N_AND_TIME = struct.Struct("<3q")
+
+# One lock for all rows: it is held for about a microsecond, and a lock an entity would cost more memory.
+_STEADY = Lock()
+
+
+class TileRows:
+    """Rows side by side in one buffer, sorted by start; their objects, if the layout has any, in a list beside it.
+
+    Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
+    """
+
+    __slots__ = ("layout", "objects", "rows")
+
+    def __init__(self, layout: HopLayout) -> None:
+        self.layout = layout
+        self.rows = bytearray()
+        self.objects: list[tuple[Stored | None, ...]] | None = [] if layout.objects else None
+
+    def __len__(self) -> int:
+        return len(self.rows) // self.layout.row.size
+
+    def apply(self, tile: Tile) -> bool:
+        """Take a tile unless one with as many events is here: any order and any replay end the same."""
+        start_us, n = _START_AND_N.unpack_from(tile.row)
+        with _STEADY:
+            index = self._place(start_us)
+            if index < len(self):
+                found_us, found_n = _START_AND_N.unpack_from(self.rows, index * len(tile.row))
+                if found_us == start_us:
+                    return bool(n > found_n) and self._put(index, 1, tile)
+            return self._put(index, 0, tile)
+
+    def expire(self, before_us: int) -> int:
+        """Let go of the tiles that start before a time; says how many they were."""
+        with _STEADY:
+            gone = self._place(before_us)
+            del self.rows[: gone * self.layout.row.size]
+            if self.objects is not None:
+                del self.objects[:gone]
+            return gone
+
+    def between(self, after_us: int, until_us: int) -> tuple[bytearray, list[tuple[Stored | None, ...]]]:
+        """A copy of the rows, and their objects, that start in (after, until]."""
+        size = self.layout.row.size
+        with _STEADY:
+            low, high = self._place(after_us + 1), self._place(until_us + 1)
+            return self.rows[low * size : high * size], self.objects[low:high] if self.objects else []
+
+    @property
+    def last_event_us(self) -> int | None:
+        """The greatest event time of all rows: it is in the last one."""
+        with _STEADY:
+            if not self.rows:
+                return None
+            time_us: int = _START_N_AND_TIME.unpack_from(self.rows, len(self.rows) - self.layout.row.size)[2]
+            return time_us
+
+    def _put(self, index: int, replaced: int, tile: Tile) -> bool:
+        size = len(tile.row)
+        self.rows[index * size : (index + replaced) * size] = tile.row
+        if self.objects is not None:
+            self.objects[index : index + replaced] = (tile.objects,)
+        return True
+
+    def _place(self, start_us: int) -> int:
+        """The index of the first row that starts at this time or later; mostly the last or behind it."""
+        count = len(self)
+        if not count or self._start_us(0) >= start_us:
+            return 0
+        last_us = self._start_us(count - 1)
+        if last_us <= start_us:
+            return count - (last_us == start_us)
+        return bisect_left(range(count), start_us, key=self._start_us)
+
+    def _start_us(self, index: int) -> int:
+        start_us: int = _START_AND_N.unpack_from(self.rows, index * self.layout.row.size)[0]
+        return start_us
