@@ -95,7 +95,7 @@ def _of_objects(slot: Slot, column: int) -> Finish:
         case Partial.LAST:
             return lambda _, objects: _first_value(reversed(objects), column)
         case Partial.DISTINCT:
-            return lambda _, objects: distinct_in(_present(objects, column), slot.lg_k)
+            return lambda _, objects: distinct_in(_present(objects, column))
         case Partial.TEXT_MIN:
             return lambda _, objects: min(_present(objects, column), default=None)
         case _:

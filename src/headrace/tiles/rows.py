@@ -15,7 +15,8 @@ _STEADY = Lock()
 
 
 class TileRows:
-    """Rows side by side in one buffer, sorted by start; their objects, if the layout has any, in a list beside it.
+    """Rows side by side in one buffer, sorted by start; their objects, if the layout has any, in a list.
+
 
     Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
     """

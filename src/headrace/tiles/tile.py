@@ -29,7 +29,7 @@ class TileKey(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The partials of one entity over one hop: a row packed with `HopLayout.row`, and the objects beside it."""
+    """The partials of one entity over one hop: a row packed with `HopLayout.row`, and objects."""
 
     row: bytes
     objects: tuple[Stored | None, ...] = ()
