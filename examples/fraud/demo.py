@@ -1,0 +1,188 @@
+"""The fraud example from first event to feature: starts Headrace, feeds it, watches it, and counts after it.
+
+python examples/fraud/demo.py            until Ctrl-C on a terminal, two minutes in a pipe
+python examples/fraud/demo.py --for 30s
+"""
+
+import contextlib
+import math
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from api import Api, NotReady
+from payments import Timeline, truth
+from readings import Scrape, Totals, delay_of, histogram_delay
+from rich.console import Console
+from rich.live import Live
+from screen import Moment, Result, line, live, summary
+from server import Place, Server, ServerFailed, port_near
+from traffic import TOPIC, Load, Probes
+
+from headrace.declare.durations import duration_us
+from headrace.errors import HeadraceError
+from headrace.log.produce import Producer
+
+APP = Path(__file__).with_name("app.py")
+BUSIEST = ["c1", "c2", "c3", "c4"]
+SETTLE_SECONDS = 60.0
+
+
+@click.command()
+@click.option(
+    "--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; else until Ctrl-C, in a pipe 2m."
+)
+@click.option("--rate", default=200.0, show_default=True, help="Payments a second.")
+@click.option("--seed", type=int, help="The seed of the payments; else the time.")
+@click.option("--http-port", default=8080, show_default=True, help="Another one where it is taken.")
+@click.option("--broker-port", default=9092, show_default=True, help="Another one where it is taken.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), help="Where state stays; else it goes with the demo."
+)
+def main(
+    length: str | None, rate: float, seed: int | None, http_port: int, broker_port: int, state: Path | None
+) -> None:
+    """Run the fraud example on this machine."""
+    console = Console(highlight=False, soft_wrap=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        seconds = _seconds(length, console.is_terminal)
+        with _state(state) as folder:
+            place = Place(port_near(http_port), port_near(broker_port), folder)
+            if (place.http_port, place.broker_port) != (http_port, broker_port):
+                console.print(f"A port is taken: HTTP is on {place.http}, the broker on {place.broker}.")
+            sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
+    except (ServerFailed, HeadraceError, NotReady) as error:
+        Console(stderr=True).print(str(error), markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> int:
+    """The demo from start to table; 0 when the server counted what was sent."""
+    console.print(f"Starting headrace up {APP.name} with its state in {place.state}")
+    with Server(APP, place) as server:
+        server.wait_ready(lambda text: console.print(f"  {text}", markup=False))
+        console.print(f"Ready: http://{place.http}  broker {place.broker}  log {server.log}")
+        with Producer(place.broker) as producer:
+            demo = Demo(server, producer, timeline)
+            demo.watch(seconds, console)
+        result = demo.settled()
+        console.print("\nStopping headrace up")
+    console.print(summary(result))
+    if not result.agrees:
+        console.print(
+            "The server counted otherwise than was sent: see the rows that differ.", style="bold red"
+        )
+    return 0 if result.agrees else 1
+
+
+class Demo:
+    """A running server under load, and what is seen of it."""
+
+    def __init__(self, server: Server, producer: Producer, timeline: Timeline) -> None:
+        self._server, self._api, self._probe_api = server, Api(server.place.http), Api(server.place.http)
+        now_us = time.time_ns() // 1000
+        self._load = Load(producer, Timeline(timeline.seed, now_us, timeline.rate))
+        self._probes = Probes(producer, self._probe_api, f"probe-{timeline.seed}")
+        self._before = Scrape.parse(self._api.metrics())
+        self._started = time.monotonic()
+        self._arrived: deque[tuple[float, int]] = deque([(self._started, 0)], maxlen=10)
+
+    def watch(self, seconds: float, console: Console) -> None:
+        """Feed the server and show it, for so long or until Ctrl-C."""
+        self._load.start()
+        self._probes.start()
+        try:
+            with _shown(console, f"http://{self._server.place.http}") as (show, pause):
+                while time.monotonic() < self._started + seconds:
+                    self._server.require_alive()
+                    show(self.look())
+                    time.sleep(pause)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._load.stop()
+            self._probes.stop()
+
+    def look(self) -> Moment:
+        """The server's numbers now."""
+        scrape = Scrape.parse(self._api.metrics())
+        since = scrape.since(self._before)
+        totals = Totals.of(since, TOPIC)
+        attacked = self._load.attacked[-3:]
+        return Moment(
+            seconds=int(time.monotonic() - self._started),
+            rate=self._rate(totals.arrived),
+            lag=int(scrape.total("headrace_lag", stream=TOPIC)),
+            totals=totals,
+            readable=delay_of(self._probes.delays),
+            applied=histogram_delay(since, "headrace_apply_seconds"),
+            cards=self._rows([card for card in BUSIEST if card not in attacked] + attacked),
+            attacked=attacked,
+        )
+
+    def settled(self) -> Result:
+        """The result, once the server has counted all that was sent or a minute has passed."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not (result := self._result()).agrees and time.monotonic() < deadline:
+            self._server.require_alive()
+            time.sleep(0.25)
+        return result
+
+    def _result(self) -> Result:
+        since = Scrape.parse(self._api.metrics()).since(self._before)
+        answered = since.by("headrace_requests_total", "path", status="200")
+        return Result(
+            totals=Totals.of(since, TOPIC),
+            truth=truth(self._load.timeline.seed, self._load.produced),
+            probes=self._probes.sent,
+            requests=int(sum(times for path, times in answered.items() if path.startswith("/features"))),
+            values=self._api.values_read + self._probe_api.values_read,
+            readable=delay_of(self._probes.delays),
+            applied=histogram_delay(since, "headrace_apply_seconds"),
+        )
+
+    def _rows(self, cards: list[str]) -> list[dict[str, Any]]:
+        return self._api.features("CardSpend", cards)
+
+    def _rate(self, arrived: int) -> float:
+        self._arrived.append((time.monotonic(), arrived))
+        (then, before), (now, after) = self._arrived[0], self._arrived[-1]
+        return (after - before) / max(now - then, 0.001)
+
+
+@contextlib.contextmanager
+def _shown(console: Console, url: str) -> Iterator[tuple[Callable[[Moment], None], float]]:
+    """How a look is shown here, and the pause until the next."""
+    if not console.is_terminal:
+        yield lambda moment: console.print(line(moment), markup=False), 5.0
+        return
+    with Live(console=console, auto_refresh=False) as view:
+        yield lambda moment: view.update(live(moment, url), refresh=True), 0.5
+
+
+@contextlib.contextmanager
+def _state(wanted: Path | None) -> Iterator[Path]:
+    if wanted is not None:
+        yield wanted.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _seconds(length: str | None, terminal: bool) -> float:
+    if length is None:
+        return math.inf if terminal else 120.0
+    return duration_us(length, "--for") / 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""How the demo looks: a live view on a terminal, plain lines in a pipe, and the table at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from payments import Truth
+from readings import Delay, Totals
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+SHOWN = ("payments_10m", "spend_1h", "merchants_1h", "declined_1h", "largest_7d", "country_7d")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One look at the running demo."""
+
+    seconds: int
+    rate: float
+    lag: int
+    totals: Totals
+    readable: Delay | None
+    applied: Delay | None
+    cards: Sequence[dict[str, Any]] = ()
+    attacked: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the demo saw, against what it sent."""
+
+    totals: Totals
+    truth: Truth
+    probes: int
+    requests: int
+    values: int
+    readable: Delay | None
+    applied: Delay | None
+    rows: list[tuple[str, int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        seen, sent = self.totals, self.truth
+        reasons = sorted(set(seen.dead) | set(sent.dead))
+        rows = [
+            ("in", seen.arrived, sent.produced + self.probes),
+            ("clean", seen.clean, sent.clean + self.probes),
+            ("late", seen.late, sent.late),
+            *((f"dead: {reason}", seen.dead.get(reason, 0), sent.dead.get(reason, 0)) for reason in reasons),
+            ("duplicates dropped", seen.duplicates, sent.duplicates),
+        ]
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the server counted what was sent."""
+        return all(counted == sent for _, counted, sent in self.rows)
+
+
+def line(moment: Moment) -> str:
+    """One look in one line, for a pipe."""
+    totals = moment.totals
+    parts = [
+        f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}",
+        f"{moment.rate:.0f} ev/s",
+        f"lag {moment.lag}",
+        f"in {totals.arrived}",
+        f"clean {totals.clean}",
+        f"late {totals.late}",
+        f"dead {sum(totals.dead.values())}",
+        f"producer to readable {moment.readable or '-'}",
+        *(_card_text(row) for row in moment.cards[:1]),
+    ]
+    return "  ".join(parts)
+
+
+def _card_text(row: dict[str, Any]) -> str:
+    values = row["values"]
+    return f"{row['card']}: payments_10m {values['payments_10m']}, spend_1h {_shown(values['spend_1h'])}"
+
+
+def live(moment: Moment, url: str) -> RenderableType:
+    """One look on a terminal."""
+    clock = f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}"
+    title = Text.assemble(("Headrace ", "bold"), ("fraud demo", "dim"), f"   {url}   {clock}")
+    return Group(
+        Panel(title),
+        Columns([_numbers(moment), _cards(moment)]),
+        Text("Ctrl-C ends it with a summary.", style="dim"),
+    )
+
+
+def _numbers(moment: Moment) -> Table:
+    totals = moment.totals
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in (
+        ("events a second", f"{moment.rate:,.0f}"),
+        ("lag", f"{moment.lag:,}"),
+        ("in", f"{totals.arrived:,}"),
+        ("clean", f"{totals.clean:,}"),
+        ("late", f"{totals.late:,}"),
+        ("dead", f"{sum(totals.dead.values()):,}"),
+        ("duplicates dropped", f"{totals.duplicates:,}"),
+        ("producer to readable", str(moment.readable or "-")),
+        ("log to store", str(moment.applied or "-")),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _cards(moment: Moment) -> Table:
+    table = Table("card", *SHOWN, box=None, header_style="dim")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in moment.cards:
+        style = "bold red" if row["card"] in moment.attacked else ""
+        table.add_row(row["card"], *(_shown(row["values"].get(name)) for name in SHOWN), style=style)
+    return table
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def summary(result: Result) -> Table:
+    """The table at the end."""
+    table = Table("", "counted", "sent", "", box=None, header_style="dim", pad_edge=False)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for name, counted, sent in result.rows:
+        agrees = counted == sent
+        table.add_row(
+            name,
+            f"{counted:,}",
+            f"{sent:,}",
+            "=" if agrees else "differs",
+            style="" if agrees else "bold red",
+        )
+    table.add_section()
+    table.add_row("features read", f"{result.values:,}", "", f"in {result.requests:,} requests")
+    for name, delay in (("producer to readable", result.readable), ("log to store", result.applied)):
+        table.add_row(name, str(delay.count) if delay else "0", "", str(delay or "not measured"))
+    return table

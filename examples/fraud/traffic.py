@@ -1,0 +1,96 @@
+"""What the demo does to the server: a steady load, and probes that measure how soon a payment is readable."""
+
+import threading
+import time
+from datetime import UTC, datetime
+
+from api import Api, NotReady
+from payments import Timeline, attack_of
+
+from headrace.log.produce import Producer
+
+TOPIC = "payments"
+PROBE_PAUSE_SECONDS = 0.25
+PROBE_POLL_SECONDS = 0.001
+PROBE_LIMIT_SECONDS = 30.0
+
+
+class Load(threading.Thread):
+    """Produces a timeline's payments, each when its moment has come."""
+
+    def __init__(self, producer: Producer, timeline: Timeline) -> None:
+        super().__init__(name="load")
+        self.timeline = timeline
+        self.produced = 0
+        self.attacked: list[str] = []
+        self._producer = producer
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(self._until_next()):
+            event = self.timeline.event(self.produced)
+            self._producer.send(TOPIC, event.value, key=event.key)
+            self._note_attack()
+            self.produced += 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+    def _until_next(self) -> float:
+        return max(0.0, self.timeline.moment_us(self.produced) / 1e6 - time.time())
+
+    def _note_attack(self) -> None:
+        attack = attack_of(self.timeline.seed, self.produced)
+        if attack is not None and attack["card"] not in self.attacked[-1:]:
+            self.attacked.append(str(attack["card"]))
+
+
+class Probes(threading.Thread):
+    """Pays with one card of its own, a few times a second, and reads it until the payment counts."""
+
+    def __init__(self, producer: Producer, api: Api, card: str) -> None:
+        super().__init__(name="probes")
+        self.card = card
+        self.sent = 0
+        self.lost = 0
+        self.delays: list[float] = []
+        self._producer, self._api = producer, api
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(PROBE_PAUSE_SECONDS):
+            sent_at = time.perf_counter()
+            self._send()
+            if self._readable(sent_at + PROBE_LIMIT_SECONDS):
+                self.delays.append(time.perf_counter() - sent_at)
+            elif not self._stopped.is_set():
+                self.lost += 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+    def _send(self) -> None:
+        fields = {
+            "payment_id": f"{self.card}-{self.sent}",
+            "card": self.card,
+            "merchant": "m0",
+            "country": "FR",
+            "amount": 1.0,
+            "at": datetime.now(UTC),
+        }
+        self._producer.send(TOPIC, fields, key=self.card)
+        self.sent += 1
+
+    def _readable(self, deadline: float) -> bool:
+        """Whether the last probe counts before the deadline."""
+        while time.perf_counter() < deadline and not self._stopped.is_set():
+            try:
+                [row] = self._api.features("CardSpend", [self.card])
+            except NotReady:
+                continue
+            if row["values"]["payments_7d"] >= self.sent:
+                return True
+            time.sleep(PROBE_POLL_SECONDS)
+        return False
