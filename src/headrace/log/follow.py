@@ -1,0 +1,237 @@
+"""Following topics: every record from the beginning on, handed over as soon as it is there."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from headrace.errors import HeadraceError
+from headrace.log.connect import LOGGER, BrokerUnreachable, client_settings
+from headrace.log.offsets import Offsets
+from headrace.log.positions import Positions
+from headrace.log.records import Partition, Record, record_of
+
+Handle = Callable[[list[Record]], None]
+
+AT_ONCE = 5000
+POLL_SECONDS = 0.1
+RETRY_SECONDS = 0.5
+ASK_SECONDS = 3.0
+UNKNOWN_END = 2**63 - 1
+
+
+class State(Enum):
+    """What a follower is doing."""
+
+    STARTING = "starting"
+    FOLLOWING = "following"
+    BROKER_LOST = "broker lost"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class FollowerFailed(HeadraceError):
+    """The code that handles records raised: nothing after them is read."""
+
+    def __init__(self, topics: Sequence[str], failure: BaseException) -> None:
+        super().__init__(f"Following {', '.join(topics)} stopped: {failure}. Mend the cause and start again.")
+
+
+class Follower:
+    """Reads topics from the beginning and hands lists of records, in order of each partition, to `handle`.
+
+    Without a group it reads every partition itself. With one, the followers of that group share them, go on
+    where the group was, and an offset is committed only after `handle` has returned: records may come twice,
+    never not at all. A broker that is gone is waited for.
+    """
+
+    def __init__(self, broker: str, topics: Sequence[str], handle: Handle, *, group: str | None = None) -> None:
+        self.topics = tuple(topics)
+        self.state = State.STARTING
+        self.trouble = ""
+        self.positions = Positions()
+        self._broker, self._handle, self._group = broker, handle, group
+        self._offsets = Offsets(broker, ASK_SECONDS)
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run_to_the_end, name=f"follow {topics[0]}", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_failure: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Follow in a thread of its own."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the thread after the records in hand; safe to call twice."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set once `stop` was called: what `handle` looks at while it waits for something."""
+        return self._stopping
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was in the topics at the start has been handled."""
+        return self.positions.caught_up
+
+    def wait_until_caught_up(self, timeout: float) -> bool:
+        """Wait for `caught_up`; raises if the follower has failed meanwhile."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self.caught_up or self._failure is not None, timeout)
+        self.raise_failure()
+        return done
+
+    def raise_failure(self) -> None:
+        """Raise what made the follower stop by itself, if anything did."""
+        if self._failure is not None:
+            raise FollowerFailed(self.topics, self._failure) from self._failure
+
+    def run(self) -> None:
+        """Follow in this thread until `stop` is called from another one."""
+        consumer = Consumer(self._settings(), logger=LOGGER)
+        try:
+            self._begin(consumer)
+            while not self._stopping.is_set():
+                self._step(consumer)
+        finally:
+            consumer.close()
+            self.state = State.STOPPED
+
+    def _run_to_the_end(self) -> None:
+        try:
+            self.run()
+        except Exception as failure:  # noqa: BLE001  # nobody is above a thread: whoever asks is told
+            LOGGER.exception("Following %s stopped", ", ".join(self.topics))
+            self._failure, self.trouble = failure, str(failure)
+            self.state = State.FAILED
+            self._tell()
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            **client_settings(self._broker),
+            "group.id": self._group or "headrace",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": self._group is not None,
+            "auto.commit.interval.ms": 500,
+            "enable.auto.offset.store": False,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "fetch.error.backoff.ms": 50,
+            "error_cb": self._client_error,
+        }
+
+    def _begin(self, consumer: Consumer) -> None:
+        if self._group is None:
+            self._assign_all(consumer)
+        else:
+            consumer.subscribe([*self.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def _assign_all(self, consumer: Consumer) -> None:
+        while not self._stopping.is_set():
+            try:
+                partitions = self._offsets.every_partition(self.topics)
+                self.positions.take_on(self._offsets.begin_of(partitions), self._offsets.end_of(partitions))
+            except HeadraceError as problem:
+                self._lost(str(problem))
+                self._stopping.wait(RETRY_SECONDS)
+            else:
+                consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING) for partition in partitions])
+                self._well()
+                return
+
+    def _assigned(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
+        partitions = _plain(given)
+        try:
+            ends = self._offsets.end_of(partitions)
+        except HeadraceError:
+            ends = dict.fromkeys(partitions, UNKNOWN_END)
+        # Where the group was is not asked: the first record or the end of the partition tells.
+        self.positions.take_on({}, ends)
+        self._well()
+
+    def _revoked(self, _consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self.positions.give_up(_plain(taken))
+        self._tell()
+
+    def _step(self, consumer: Consumer) -> None:
+        # A single poll returns with the first record; what came along with it is then taken without waiting.
+        first = consumer.poll(POLL_SECONDS)
+        if first is None:
+            self._look_for_broker(consumer)
+            return
+        messages = [first, *consumer.consume(AT_ONCE - 1, 0)]
+        records = [record_of(message) for message in messages if message.error() is None]
+        if records:
+            self._hand_over(consumer, records)
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._event(message, error)
+
+    def _hand_over(self, consumer: Consumer, records: list[Record]) -> None:
+        self._handle(records)
+        reached = self.positions.handled(records)
+        if self._group is not None:
+            _store(consumer, reached)
+        self._well()
+
+    def _event(self, message: Message, error: KafkaError) -> None:
+        if error.name() != "_PARTITION_EOF":
+            self._lost(f"{error.str()} ({error.name()})")
+            return
+        record = record_of(message)
+        self.positions.at_end(Partition(record.topic, record.partition), record.offset)
+        self._well()
+
+    def _look_for_broker(self, consumer: Consumer) -> None:
+        """A quiet topic says nothing when the broker is back, so while it is lost, ask."""
+        if self.state is not State.BROKER_LOST:
+            return
+        try:
+            consumer.list_topics(timeout=RETRY_SECONDS)
+        except KafkaException:
+            return
+        self._well()
+
+    def _client_error(self, error: KafkaError) -> None:
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self._lost(str(BrokerUnreachable(self._broker)))
+
+    def _well(self) -> None:
+        self.state, self.trouble = State.FOLLOWING, ""
+        self._tell()
+
+    def _lost(self, trouble: str) -> None:
+        if self.trouble != trouble:
+            LOGGER.warning("Following %s: %s", ", ".join(self.topics), trouble)
+        self.state, self.trouble = State.BROKER_LOST, trouble
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _plain(partitions: Iterable[TopicPartition]) -> list[Partition]:
+    return [Partition(partition.topic, partition.partition) for partition in partitions]
+
+
+def _store(consumer: Consumer, reached: dict[Partition, int]) -> None:
+    """Mark what has been handled as ready to be committed."""
+    for partition, offset in reached.items():
+        try:
+            consumer.store_offsets(offsets=[TopicPartition(*partition, offset)])
+        except KafkaException:
+            # Taken away while its records were in hand: its new reader gets them again.
+            LOGGER.info("%s was given to another follower of the group", partition)

@@ -1,0 +1,69 @@
+"""Where the partitions of topics begin and end now."""
+
+from collections.abc import Iterable, Sequence
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # public, unmarked
+
+from headrace.errors import HeadraceError
+from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
+from headrace.log.records import Partition
+
+
+class TopicMissing(HeadraceError):
+    """Topics that should be there and are not."""
+
+    def __init__(self, broker: str, topics: Sequence[str]) -> None:
+        super().__init__(
+            f"The broker at {broker!r} has no topic {', '.join(topics)}. "
+            "Start the streaming part first: `headrace up APP` or `headrace run APP stream` creates it."
+        )
+
+
+class Offsets:
+    """Asks the broker for the first and the next offset of partitions; one connection for many questions."""
+
+    def __init__(self, broker: str, timeout: float = ANSWER_SECONDS) -> None:
+        self.broker = broker
+        self._timeout = timeout
+        self._admin = admin_client(broker)
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """The partitions of those topics that exist."""
+        known = metadata(self._admin, self.broker, self._timeout).topics
+        present = [topic for topic in topics if topic in known]
+        return [Partition(topic, number) for topic in present for number in sorted(known[topic].partitions)]
+
+    def every_partition(self, topics: Sequence[str]) -> list[Partition]:
+        """The partitions of those topics, all of which must exist."""
+        partitions = self.partitions(topics)
+        missing = set(topics) - {partition.topic for partition in partitions}
+        if missing:
+            raise TopicMissing(self.broker, sorted(missing))
+        return partitions
+
+    def begin(self, topics: Iterable[str]) -> dict[Partition, int]:
+        """The offset of the oldest record that is still there, per partition."""
+        return self.begin_of(self.partitions(topics))
+
+    def end(self, topics: Iterable[str]) -> dict[Partition, int]:
+        """The offset the next record will get, per partition."""
+        return self.end_of(self.partitions(topics))
+
+    def begin_of(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset of the oldest record that is still there, of partitions already known."""
+        return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def end_of(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset the next record will get, of partitions already known."""
+        return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _ask(self, partitions: Iterable[Partition], which: OffsetSpec) -> dict[Partition, int]:
+        asked = {TopicPartition(*partition): which for partition in partitions}
+        if not asked:
+            return {}
+        found = self._admin.list_offsets(asked, request_timeout=self._timeout).items()
+        try:
+            return {Partition(at.topic, at.partition): answer.result().offset for at, answer in found}
+        except KafkaException as failure:
+            raise refusal(self.broker, "list offsets", failure) from failure

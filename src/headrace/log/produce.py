@@ -1,0 +1,90 @@
+"""A small producer of JSON events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import orjson
+from confluent_kafka import KafkaError, Message
+from confluent_kafka import Producer as KafkaProducer
+
+from headrace.errors import HeadraceError
+from headrace.log.connect import LOGGER, client_settings
+
+JSON = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+DELIVERY_SECONDS = 30.0
+
+
+class NotDelivered(HeadraceError):
+    """Records the broker has not taken."""
+
+    def __init__(self, broker: str, count: int, why: str) -> None:
+        super().__init__(
+            f"{count} records were not delivered to the broker at {broker!r}: {why}. "
+            "Once the broker answers, send them again."
+        )
+        self.count = count
+
+
+class Producer:
+    """Sends events in order, each once, and keeps account of what the broker did not take."""
+
+    def __init__(self, broker: str, linger_ms: float = 0, delivery_seconds: float = DELIVERY_SECONDS) -> None:
+        self.broker = broker
+        self._delivery_seconds = delivery_seconds
+        self._failed = 0
+        self._why = ""
+        settings = {
+            "enable.idempotence": True,
+            "linger.ms": linger_ms,
+            "compression.type": "lz4",
+            "message.max.bytes": 64 << 20,
+            "delivery.timeout.ms": int(delivery_seconds * 1000),
+        }
+        self._kafka = KafkaProducer(client_settings(broker) | settings, logger=LOGGER)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.flush()
+
+    def send(
+        self,
+        topic: str,
+        event: Mapping[str, object] | bytes | None,
+        *,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        headers: Sequence[tuple[str, str | bytes]] = (),
+    ) -> None:
+        """Queue one event; without a partition, its key chooses one."""
+        value = event if event is None or isinstance(event, bytes) else orjson.dumps(event, option=JSON)
+        record: dict[str, object] = {
+            "value": value,
+            "key": key,
+            "partition": partition,
+            "headers": [*headers],
+        }
+        while not self._queued(topic, record):
+            self._kafka.poll(0.1)
+        self._kafka.poll(0)
+
+    def flush(self) -> None:
+        """Wait until everything sent is in the log; what is not there is an error."""
+        self._kafka.flush(self._delivery_seconds + 1)
+        failed, why = self._failed, self._why
+        self._failed, self._why = 0, ""
+        if failed:
+            raise NotDelivered(self.broker, failed, why)
+
+    def _queued(self, topic: str, record: dict[str, object]) -> bool:
+        try:
+            self._kafka.produce(topic, **record, on_delivery=self._delivered)  # type: ignore[arg-type]
+        except BufferError:
+            return False
+        return True
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed += 1
+            self._why = self._why or error.str()

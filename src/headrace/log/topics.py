@@ -1,0 +1,193 @@
+"""The topics of an app: which there are, how they are set, and that they are there.
+
+payments            raw: kept 7 days, or as long as the longest window and lateness need
+payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
+CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unmarked
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from headrace.declare.durations import UNITS_US
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
+from headrace.tiles.layout import HopLayout, Partial, layouts_of
+
+Config = dict[str, str]
+
+DAY_MS = UNITS_US["d"] // 1000
+RAW_RETENTION_MS = 7 * DAY_MS
+LARGEST_RAW = 1 << 20
+ROOM_FOR_HEADERS = 1 << 16
+APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
+
+
+class PartitionMismatch(HeadraceError):
+    """A topic of ours has another number of partitions than the raw topic it follows."""
+
+    def __init__(self, topic: str, found: int, raw: str, wanted: int) -> None:
+        super().__init__(
+            f"Topic {topic!r} has {found} partitions and {raw!r}, which it follows, has {wanted}. "
+            f"Delete {topic!r} and the state directory, then start again: both are rebuilt from {raw!r}."
+        )
+
+
+@dataclass(frozen=True)
+class Topics:
+    """What was found or made: partitions by stream name, and what the user should know."""
+
+    partitions: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it should be; `raw` is the one whose partitions it follows."""
+
+    name: str
+    raw: str
+    partitions: int
+    config: Config = field(hash=False)
+
+
+def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] = ()) -> Topics:
+    """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow."""
+    streams = tuple(dict.fromkeys([*streams, *(view.stream for view in views)]))
+    admin = admin_client(broker)
+    existing = _existing(admin, broker)
+    given = _configs(admin, broker, [stream.name for stream in streams if stream.name in existing])
+    wanted = [
+        topic
+        for stream in streams
+        for topic in topics_of(stream, [view for view in views if view.stream == stream], existing, given)
+    ]
+    _require_partitions(wanted, existing)
+    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    _require_partitions(wanted, _settled(admin, broker, wanted))
+    return Topics({topic.raw: topic.partitions for topic in wanted}, tuple(_warnings(given)))
+
+
+def topics_of(
+    stream: Stream, views: Sequence[View], existing: Mapping[str, int], given: Mapping[str, Config]
+) -> list[Topic]:
+    """The raw topic of a stream, the gate's topics, and the changelogs of its views."""
+    partitions = existing.get(stream.name, stream.partitions)
+    raw = given.get(stream.name) or raw_config(stream, views)
+    return [
+        Topic(stream.name, stream.name, partitions, raw),
+        *(Topic(name, stream.name, partitions, fate_config(raw)) for name in fates_of(stream)),
+        *(Topic(view.topic, stream.name, partitions, changelog_config(view)) for view in views),
+    ]
+
+
+def fates_of(stream: Stream) -> list[str]:
+    """The topics of what may become of a raw record."""
+    dropped = [stream.dropped] if stream.late.then == "drop" else []
+    return [stream.clean, stream.late_topic, stream.dead, *dropped]
+
+
+def raw_config(stream: Stream, views: Sequence[View]) -> Config:
+    """Raw records stay as long as a rebuild of every window may need them, a week at least."""
+    longest_us = max((_keep_us(view) for view in views), default=0)
+    needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
+    return APPEND_TIME | {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
+
+
+def fate_config(raw: Config) -> Config:
+    """The gate's topics outlive raw by more than a segment: while a raw record is there, so is its fate."""
+    retention_ms = int(raw["retention.ms"])
+    outlives_ms = retention_ms if retention_ms < 0 else retention_ms + int(raw["segment.ms"]) + DAY_MS
+    largest = int(raw.get("max.message.bytes", LARGEST_RAW)) + ROOM_FOR_HEADERS
+    return APPEND_TIME | {"retention.ms": str(outlives_ms), "max.message.bytes": str(largest)}
+
+
+def changelog_config(view: View) -> Config:
+    """Only closed segments are compacted: they close after ten minutes, and a tenth of waste is cleaned."""
+    return APPEND_TIME | {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(_keep_us(view) // 1000 + DAY_MS),
+        "segment.ms": str(10 * UNITS_US["m"] // 1000),
+        "segment.bytes": str(64 << 20),
+        "min.cleanable.dirty.ratio": "0.1",
+        "max.message.bytes": str(max(_largest_tile(layout) for layout in layouts_of(view))),
+    }
+
+
+def _keep_us(view: View) -> int:
+    return max(layout.keep_us for layout in layouts_of(view))
+
+
+def _largest_tile(layout: HopLayout) -> int:
+    """Every HyperLogLog full, a byte a register in base64, and a usual message's worth of everything else."""
+    sketches = sum((4 << slot.lg_k) // 3 + 128 for slot in layout.slots if slot.partial is Partial.DISTINCT)
+    return LARGEST_RAW + sketches
+
+
+def _existing(admin: AdminClient, broker: str) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in metadata(admin, broker).topics.items()}
+
+
+def _configs(admin: AdminClient, broker: str, names: Iterable[str]) -> dict[str, Config]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    if not resources:
+        return {}
+    try:
+        answers = {
+            resource.name: answer.result()
+            for resource, answer in admin.describe_configs(resources, request_timeout=ANSWER_SECONDS).items()
+        }
+    except KafkaException as failure:
+        raise refusal(broker, "describe topics", failure) from failure
+    return {name: {key: entry.value for key, entry in config.items()} for name, config in answers.items()}
+
+
+def _require_partitions(wanted: Iterable[Topic], existing: Mapping[str, int]) -> None:
+    for topic in wanted:
+        found = existing.get(topic.name, topic.partitions)
+        if found != topic.partitions:
+            raise PartitionMismatch(topic.name, found, topic.raw, topic.partitions)
+
+
+def _create(admin: AdminClient, broker: str, missing: Sequence[Topic]) -> None:
+    new = [NewTopic(topic.name, num_partitions=topic.partitions, config=topic.config) for topic in missing]
+    answers = admin.create_topics(new, request_timeout=ANSWER_SECONDS) if new else {}
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as failure:
+            # Another process of the same app may have been quicker; its partitions are checked afterwards.
+            if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise refusal(broker, f"create topic {name!r}", failure) from failure
+
+
+def _settled(admin: AdminClient, broker: str, wanted: Sequence[Topic]) -> dict[str, int]:
+    """The broker's topics once ours are among them: creation is answered before every node knows."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    existing = _existing(admin, broker)
+    while any(not existing.get(topic.name) for topic in wanted) and time.monotonic() < deadline:
+        time.sleep(0.02)
+        existing = _existing(admin, broker)
+    return existing
+
+
+def _warnings(given: Mapping[str, Config]) -> Iterator[str]:
+    for name, config in given.items():
+        stamped = config.get("message.timestamp.type")
+        if stamped != "LogAppendTime":
+            yield (
+                f"Topic {name!r} has message.timestamp.type={stamped}: producers, not the log, then say when "
+                "an event arrived. "
+                f"Set it with: kafka-configs --alter --entity-type topics --entity-name {name} "
+                "--add-config message.timestamp.type=LogAppendTime"
+            )
