@@ -9,9 +9,7 @@ from headrace.declare.expressions import NUMBERS, Expression, parse
 from headrace.declare.schema import Kind, Schema
 from headrace.errors import DeclarationError
 
-HOPS_US = tuple(
-    duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d")
-)
+HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"))
 TILES_A_WINDOW = 48
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
 COUNTABLE = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
@@ -54,10 +52,10 @@ class Aggregate:
 class Window:
     """A length of event time, and the hop of the tiles it is merged from.
 
-        hop ├──┤
-            t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
-                 ├─────── length ───┤ never short, at most one hop too long
-                                    at
+    hop ├──┤
+        t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
+             ├─────── length ───┤ never short, at most one hop too long
+                                at
     """
 
     length_us: int
@@ -106,7 +104,12 @@ def last(column: str, *, windows: str | Sequence[str], where: str | None = None,
 
 
 def distinct(
-    column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None, error: float = 0.02
+    column: str,
+    *,
+    windows: str | Sequence[str],
+    where: str | None = None,
+    hop: str | None = None,
+    error: float = 0.02,
 ) -> Declared:
     """How many different values, by HyperLogLog with the stated relative standard error."""
     return Declared("distinct", column, where, windows, hop, error)
@@ -122,7 +125,7 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
     if kind not in taken:
         names = ", ".join(sorted(other.value for other in taken))
         raise DeclarationError(
-            f"{where}: {declared.function} of {declared.column!r}, which is {kind.value}. {declared.function} takes {names}."
+            f"{where}: {declared.function} of {declared.column!r}, which is {kind.value}. It takes {names}."
         )
     if declared.error is not None:
         _require_error(declared.error, where)
@@ -138,7 +141,9 @@ def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
     """The windows of a declaration, each with its hop."""
     written = [declared.windows] if isinstance(declared.windows, str) else declared.windows
     if not isinstance(written, list | tuple) or not written:
-        raise DeclarationError(f'{where}: windows={declared.windows!r}. Write one or several durations, such as windows=["10m", "1h"].')
+        raise DeclarationError(
+            f'{where}: windows={declared.windows!r}. Write one or several durations, such as windows=["10m", "1h"].'
+        )
     return tuple(_window(text, declared.hop, where) for text in written)
 
 
@@ -147,7 +152,9 @@ def _window(text: object, hop: str | None, where: str) -> Window:
     hop_us = hop_for(length_us) if hop is None else duration_us(hop, f"{where}: hop")
     if length_us < hop_us:
         shown = hop or duration_text(hop_us)
-        raise DeclarationError(f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop.")
+        raise DeclarationError(
+            f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop."
+        )
     return Window(length_us, hop_us, str(text))
 
 

@@ -19,7 +19,7 @@ def duration_us(text: object, where: str) -> int:
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise DeclarationError(
-            f'{where}: {text!r} is not a duration. Write a whole number and a unit, such as "500ms", "10s", "2m", "1h" or "7d".'
+            f'{where}: {text!r} is not a duration. Write a number and a unit: "500ms", "10s", "2m", "1h" or "7d".'
         )
     length_us = int(match[1]) * UNITS_US[match[2]]
     if not 0 < length_us <= LONGEST_US:

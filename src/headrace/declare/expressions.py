@@ -20,7 +20,10 @@ ARITHMETIC = {"+", "-", "*", "/", "%"}
 COMPARISON = {"=", "<>", "<", "<=", ">", ">="}
 NUMBERS = {Kind.INTEGER, Kind.DOUBLE}
 INT64 = range(-(2**63), 2**63)
-IN_THE_TREE = "columns, numbers, 'text', true, false, + - * / %, = <> < <= > >=, and, or, not, is null, in (…), between, abs(x), coalesce(x, …)"
+IN_THE_TREE = (
+    "columns, numbers, 'text', true, false, + - * / %, = <> < <= > >=, and, or, not, is null, in (…), between, "
+    "abs(x), coalesce(x, …)"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Field:
     name: str
 
     def __str__(self) -> str:
-        return f"`{self.name}`"
+        return self.name
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,12 @@ class Call:
     args: tuple["Expression", ...]
 
     def __str__(self) -> str:
-        return f"{self.op}({', '.join(map(str, self.args))})"
+        written = [f"({arg})" if isinstance(arg, Call) else str(arg) for arg in self.args]
+        if self.op in {"abs", "coalesce"}:
+            return f"{self.op}({', '.join(map(str, self.args))})"
+        return {"not": f"not {written[0]}", "is null": f"{written[0]} is null"}.get(self.op) or f" {self.op} ".join(
+            written
+        )
 
 
 Expression = Field | Literal | Call
@@ -74,7 +82,9 @@ def parse(text: object, schema: Schema, where: str) -> Expression:
         raise DeclarationError(f"{where}: {text!r} cannot be read: {first_line}") from error
     tree = _Reader(where, text).read(written)
     if kind_of(tree, schema, where) is not Kind.BOOLEAN:
-        raise DeclarationError(f'{where}: {text!r} is not a condition. Write something true or false, such as "amount > 1000".')
+        raise DeclarationError(
+            f'{where}: {text!r} is not a condition. Write something true or false, such as "amount > 1000".'
+        )
     return tree
 
 
@@ -90,7 +100,7 @@ class _Reader:
         reader = self._readers().get(type(node))
         if reader is None:
             raise DeclarationError(
-                f"{self.where}: {node.sql('spark')!r} in {self.text!r} is not something Headrace computes the same everywhere. "
+                f"{self.where}: {node.sql('spark')!r} in {self.text!r} is not in the language of conditions. "
                 f"Use {IN_THE_TREE}."
             )
         return reader(node)
@@ -116,7 +126,9 @@ class _Reader:
         if not node.is_int:
             return Literal(float(node.this))
         if int(node.this) not in INT64:
-            raise DeclarationError(f"{self.where}: {node.this} in {self.text!r} does not fit 64 bits. Write it as {node.this}.0.")
+            raise DeclarationError(
+                f"{self.where}: {node.this} in {self.text!r} does not fit 64 bits. Write it as {node.this}.0."
+            )
         return Literal(int(node.this))
 
     def _negated(self, node: sql.Expr) -> Expression:
@@ -156,7 +168,9 @@ def kind_of(tree: Expression, schema: Schema, where: str) -> Kind:
     found = _kind_of_call(tree.op, kinds)
     if found is None:
         names = ", ".join(f"{arg} is {kind.value}" for arg, kind in zip(tree.args, kinds, strict=True))
-        raise DeclarationError(f"{where}: {tree.op!r} does not fit its values: {names}. Compare and compute like with like.")
+        raise DeclarationError(
+            f"{where}: {tree.op!r} does not fit its values: {names}. Compare and compute like with like."
+        )
     return found
 
 

@@ -29,7 +29,14 @@ TYPES = {
     "double": Kind.DOUBLE,
     "timestamp": Kind.TIMESTAMP,
 }
-_OTHER_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float", "bool": "boolean"}
+_OTHER_NAMES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "bool": "boolean",
+}
 _COLUMN = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*:?\s+(\w+)\s*", re.ASCII)
 
 
@@ -66,7 +73,9 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise DeclarationError(f"{where}: there is no column {name!r}. The schema's columns are {', '.join(self.names)}.")
+        raise DeclarationError(
+            f"{where}: there is no column {name!r}. The schema's columns are {', '.join(self.names)}."
+        )
 
 
 def parse_schema(ddl: object, where: str) -> Schema:
@@ -76,7 +85,9 @@ def parse_schema(ddl: object, where: str) -> Schema:
     ('card', 'amount')
     """
     if not isinstance(ddl, str) or not ddl.strip():
-        raise DeclarationError(f'{where}: schema={ddl!r} is not Spark DDL. Write "name type, name type", such as "card string, at timestamp".')
+        raise DeclarationError(
+            f'{where}: schema={ddl!r} is not Spark DDL. Write "name type, …", such as "card string, at timestamp".'
+        )
     columns = tuple(_parse_column(part, where) for part in ddl.split(","))
     names = [column.name for column in columns]
     for name in names:
@@ -88,7 +99,9 @@ def parse_schema(ddl: object, where: str) -> Schema:
 def _parse_column(text: str, where: str) -> Column:
     match = _COLUMN.fullmatch(text)
     if match is None:
-        raise DeclarationError(f'{where}: {text.strip()!r} in the schema is not "name type". Write each column as a name and a type.')
+        raise DeclarationError(
+            f'{where}: {text.strip()!r} in the schema is not "name type". Write each column as a name and a type.'
+        )
     name, written = match[1] or match[2], match[3].lower()
     spark_type = _OTHER_NAMES.get(written, written)
     if spark_type not in TYPES:

@@ -18,11 +18,11 @@ _SUFFIXES = (".clean", ".late", ".dead", ".dropped", ".tiles", ".predictions")
 class Late:
     """From when on an event is late, and what then happens to it.
 
-        event time      arrival ≤ after      ≤ until             later
-        ├───────────────┼────────────────────┼───────────────────▶
-        drop            counts               dropped, counted
-        side_output     counts               kept in STREAM.late
-        update          counts               counts as well      kept in STREAM.late
+    event time      arrival ≤ after      ≤ until             later
+    ├───────────────┼────────────────────┼───────────────────▶
+    drop            counts               dropped, counted
+    side_output     counts               kept in STREAM.late
+    update          counts               counts as well      kept in STREAM.late
     """
 
     after_us: int
@@ -35,7 +35,9 @@ class Late:
         after_us = duration_us(after, "Late: after")
         until_us = after_us if until is None else duration_us(until, "Late: until")
         if (then == "update") != (until is not None):
-            raise DeclarationError(f'Late: then={then!r} with until={until!r}. Write then="update" and until="1d" together, or neither.')
+            raise DeclarationError(
+                f'Late: then={then!r} with until={until!r}. Write then="update" and until="1d" together, or neither.'
+            )
         if until_us < after_us:
             raise DeclarationError(f"Late: until={until!r} is shorter than {after!r}. Write a longer until.")
         object.__setattr__(self, "after_us", after_us)
@@ -75,12 +77,18 @@ class Stream:
         for setting, column in (("id", id), ("key", key), ("time", time)):
             columns.column(column, f"Stream {name!r}: {setting}")
         if columns.column(time, "").kind is not Kind.TIMESTAMP:
-            raise DeclarationError(f"Stream {name!r}: time={time!r} is not a timestamp. Declare that column as timestamp.")
+            raise DeclarationError(
+                f"Stream {name!r}: time={time!r} is not a timestamp. Declare that column as timestamp."
+            )
         for setting, column in (("id", id), ("key", key)):
             if columns.column(column, "").kind is Kind.DOUBLE:
-                raise DeclarationError(f"Stream {name!r}: {setting}={column!r} is a double. Identify events by a string or a whole number.")
+                raise DeclarationError(
+                    f"Stream {name!r}: {setting}={column!r} is a double. Identify events by a string or a whole number."
+                )
         if late is not None and not isinstance(late, Late):
-            raise DeclarationError(f'Stream {name!r}: late={late!r} is not a policy. Write late=hr.Late("2m", then="side_output").')
+            raise DeclarationError(
+                f'Stream {name!r}: late={late!r} is not a policy. Write late=hr.Late("2m", then="side_output").'
+            )
         if type(partitions) is not int or not 1 <= partitions <= 1024:
             raise DeclarationError(f"Stream {name!r}: partitions={partitions!r}. Write a whole number from 1 to 1024.")
         values = {
@@ -116,6 +124,10 @@ class Stream:
 
 def _require_topic_name(name: object) -> None:
     if not isinstance(name, str) or not _TOPIC.fullmatch(name):
-        raise DeclarationError(f"Stream {name!r}: a topic's name is 1 to 200 letters, digits, dots, underscores and hyphens. Rename it.")
+        raise DeclarationError(
+            f"Stream {name!r}: a topic's name is 1 to 200 letters, digits, dots, underscores and hyphens. Rename it."
+        )
     if name.endswith(_SUFFIXES):
-        raise DeclarationError(f"Stream {name!r}: names ending in {', '.join(_SUFFIXES)} are Headrace's own topics. Rename it.")
+        raise DeclarationError(
+            f"Stream {name!r}: names ending in {', '.join(_SUFFIXES)} are Headrace's own topics. Rename it."
+        )

@@ -48,7 +48,9 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
     def declare(body: type) -> View:
         name = body.__name__
         if not isinstance(stream, Stream):
-            raise DeclarationError(f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream.")
+            raise DeclarationError(
+                f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream."
+            )
         return View(
             name=name,
             stream=stream,
@@ -63,10 +65,14 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
 def _entity(by: object, stream: Stream, name: str) -> tuple[str, ...]:
     columns = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
     if not columns or len(set(columns)) != len(columns):
-        raise DeclarationError(f'{name}: by={by!r}. Write one column or several different ones, such as by="card" or by=["card", "country"].')
+        raise DeclarationError(
+            f'{name}: by={by!r}. Write one column, or several different ones: by="card" or by=["card", "country"].'
+        )
     for column in columns:
         if stream.schema.column(column, f"{name}: by").kind is Kind.DOUBLE:
-            raise DeclarationError(f"{name}: by={column!r} is a double. Group by a string, a whole number, a boolean or a timestamp.")
+            raise DeclarationError(
+                f"{name}: by={column!r} is a double. Group by a string, a whole number, a boolean or a timestamp."
+            )
     return columns
 
 
@@ -78,15 +84,21 @@ def _outputs(body: type, stream: Stream, name: str) -> tuple[Feature, ...]:
         for feature in _features_of(attribute, value, stream, f"{name}.{attribute}")
     ]
     if not outputs:
-        raise DeclarationError(f'{name}: no features. Give the class an attribute such as payments = hr.count(windows="1h").')
+        raise DeclarationError(
+            f'{name}: no features. Give the class an attribute such as payments = hr.count(windows="1h").'
+        )
     names = [feature.name for feature in outputs]
     taken = set(stream.schema.names)
     for output in names:
         if names.count(output) > 1:
-            raise DeclarationError(f"{name}: two outputs are named {output!r}. Rename one attribute or remove one window.")
+            raise DeclarationError(
+                f"{name}: two outputs are named {output!r}. Rename one attribute or remove one window."
+            )
     for feature in outputs:
         if feature.name in taken:
-            raise DeclarationError(f"{name}: the output {feature.name!r} has the name of a column. Rename the attribute.")
+            raise DeclarationError(
+                f"{name}: the output {feature.name!r} has the name of a column. Rename the attribute."
+            )
     return tuple(outputs)
 
 

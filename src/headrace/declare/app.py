@@ -1,0 +1,87 @@
+"""An app is a module: its streams and its feature views."""
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class App:
+    """What a module declares, in the order it does."""
+
+    name: str
+    streams: tuple[Stream, ...]
+    views: tuple[View, ...]
+
+    def view(self, name: str) -> View:
+        for view in self.views:
+            if view.name == name:
+                return view
+        raise DeclarationError(
+            f"{self.name}: there is no view {name!r}. It declares {', '.join(v.name for v in self.views)}."
+        )
+
+    def views_of(self, stream: Stream) -> tuple[View, ...]:
+        return tuple(view for view in self.views if view.stream == stream)
+
+
+def load_app(where: str) -> App:
+    """The app of a file (`examples/fraud/app.py`) or a module (`shop.features`)."""
+    return app_of(_import_file(Path(where)) if where.endswith(".py") else _import_module(where))
+
+
+def app_of(module: ModuleType) -> App:
+    """The streams and views among a module's names."""
+    values = list(vars(module).values())
+    views = tuple(dict.fromkeys(value for value in values if isinstance(value, View)))
+    declared = [value for value in values if isinstance(value, Stream)]
+    streams = tuple(dict.fromkeys([*declared, *(view.stream for view in views)]))
+    if not streams:
+        raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
+    _require_own_names([stream.name for stream in streams], module.__name__)
+    _require_own_names([view.name for view in views], module.__name__)
+    return App(module.__name__, streams, views)
+
+
+def _require_own_names(names: list[str], where: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"{where}: two declarations are named {name!r}. Rename one.")
+
+
+def _import_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise DeclarationError(
+            f"There is no file {str(file)!r}. Give the path of the Python file that declares your app."
+        )
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise DeclarationError(f"{str(file)!r} is not a Python file. Give the path of the file that declares your app.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    sys.path.insert(0, "")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise DeclarationError(
+            f"There is no module {name!r}. Give a file, such as app.py, or a module that can be imported."
+        ) from error
+    finally:
+        sys.path.pop(0)

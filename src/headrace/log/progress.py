@@ -1,0 +1,74 @@
+"""How the queries fare: each reports every second to one compacted topic, and whoever serves knows what runs."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import orjson
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
+
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.log.connect import ANSWER_SECONDS, admin_client, refusal
+from headrace.log.produce import Producer
+from headrace.log.records import Record
+
+TOPIC = "headrace.progress"
+SILENT_AFTER_US = 15_000_000
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """What one query last said of itself; figures of its state are as old as its last checkpoint."""
+
+    query: str
+    stream: str
+    views: tuple[str, ...]
+    lane: str
+    running: bool
+    at_us: int
+    watermark_us: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    dropped_by_watermark: int = 0
+    checkpoint_ms: int | None = None
+
+
+def ensure_progress_topic(broker: str) -> None:
+    """Create the topic where it is missing."""
+    topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
+    try:
+        admin_client(broker).create_topics([topic], request_timeout=ANSWER_SECONDS)[TOPIC].result()
+    except KafkaException as failure:
+        if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise refusal(broker, f"create topic {TOPIC!r}", failure) from failure
+
+
+def report(producer: Producer, progress: QueryProgress) -> None:
+    """Send one query's progress."""
+    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.query)
+
+
+class ProgressBoard:
+    """The latest word of each query."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, QueryProgress] = {}
+
+    def apply(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if record.value is not None:
+                said = orjson.loads(record.value)
+                self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+
+    def missing(self, streams: Sequence[Stream], views: Sequence[View], now_us: int | None = None) -> list[str]:
+        """What does not run yet, or has fallen silent, a sentence each."""
+        now_us = now_us or time.time_ns() // 1000
+        alive = [said for said in self.latest.values() if said.running and now_us - said.at_us < SILENT_AFTER_US]
+        gates = {said.stream for said in alive if not said.views}
+        kept = {view for said in alive for view in said.views}
+        return [
+            *(f"the gate of {stream.name} does not run yet" for stream in streams if stream.name not in gates),
+            *(f"the tiles of {view.name} are not computed yet" for view in views if view.name not in kept),
+        ]

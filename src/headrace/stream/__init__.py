@@ -1,0 +1,1 @@
+"""Declarations become Spark queries: the gate, the tiles, their lanes and checkpoints."""

@@ -1,0 +1,66 @@
+"""Reading events out of JSON with native Spark expressions, strictly: what is not of its type is null and said."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from headrace.declare.schema import Column as Declared
+from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
+
+BODY, CORRUPT = "body", "corrupt"
+ISO_8601 = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
+EPOCH_MILLIS = r"^-?\d{1,14}\z"
+_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+def parsed(value: Column, stream: Stream) -> Column:
+    """The JSON of a record as a struct; timestamps are still text, and CORRUPT is set where something did not fit."""
+    return _read(value, ", ".join(f"`{column.name}` {_json_type(column)}" for column in stream.schema))
+
+
+def event_of(json: Column, stream: Stream) -> Column:
+    """The typed event of a parsed record."""
+    return F.struct(
+        *(_typed(json.getField(BODY).getField(column.name), column).alias(column.name) for column in stream.schema)
+    )
+
+
+def texts(value: Column, stream: Stream) -> Column:
+    """Each field of a record as the text that was written, to say what did not fit."""
+    return _read(value, ", ".join(f"`{column.name}` string" for column in stream.schema))
+
+
+def wrong_type(event: Column, written: Column, stream: Stream) -> Column:
+    """A sentence about the first column whose text does not fit its type, or null where all do."""
+    sentences = [
+        F.when(
+            written.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull(),
+            F.concat(
+                F.lit(f"wrong-type: column {column.name} is not a {column.type}: "),
+                F.substring(written.getField(BODY).getField(column.name), 1, 80),
+            ),
+        )
+        for column in stream.schema
+    ]
+    return F.coalesce(*sentences)
+
+
+def _read(value: Column, columns: str) -> Column:
+    # Wrapped, because Spark reads the first JSON value and passes over what follows it: two events in one record, say.
+    wrapped = F.concat(F.lit(f'{{"{BODY}":'), value.cast("string"), F.lit("}"))
+    return F.from_json(wrapped, f"`{BODY}` struct<{columns}>, `{CORRUPT}` string", _OPTIONS)
+
+
+def _json_type(column: Declared) -> str:
+    return "string" if column.kind is Kind.TIMESTAMP else column.type
+
+
+def _typed(field: Column, column: Declared) -> Column:
+    return _timestamp(field) if column.kind is Kind.TIMESTAMP else field
+
+
+def _timestamp(text: Column) -> Column:
+    """ISO 8601 or epoch milliseconds; null otherwise. A bare cast would read "12:00" as today's noon."""
+    return F.when(text.rlike(EPOCH_MILLIS), F.timestamp_millis(text.cast("bigint"))).when(
+        text.rlike(ISO_8601), text.cast("timestamp")
+    )

@@ -1,0 +1,102 @@
+"""The gate: each raw record goes to exactly one of STREAM.clean, .late, .dead or .dropped, judged by itself alone.
+
+    payments ──▶ not JSON? wrong type? id, key, time missing? check failed? too far ahead? ──▶ payments.dead
+             ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
+             ──▶ payments.clean
+
+Every output keeps the raw record's partition number and carries its offset, so a reader knows a replay when it sees one.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from headrace.declare.durations import duration_text
+from headrace.declare.stream import Stream
+from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
+from headrace.stream.expressions import to_column
+
+
+def gate(raw: DataFrame, stream: Stream) -> DataFrame:
+    """Kafka records of the raw topic → Kafka records for the stream's outputs."""
+    read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+    timed = read.withColumn(
+        "lateness", F.unix_micros("timestamp") - F.unix_micros(F.col("event").getField(stream.time))
+    )
+    judged = timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
+    kept = F.col("fate") != stream.dropped
+    return judged.select(
+        F.col("fate").alias("topic"),
+        F.when(kept, F.col("key")).alias("key"),
+        F.when(kept, F.col("value")).alias("value"),
+        F.col("partition"),
+        _headers(stream).alias("headers"),
+    )
+
+
+def _reason(stream: Stream) -> Column:
+    """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
+    return F.coalesce(_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
+
+
+def _unreadable(stream: Stream) -> Column:
+    json, event = F.col("json"), F.col("event")
+    is_text = F.is_valid_utf8(F.col("value").cast("string"))
+    unfit = json.isNull() | json.getField(BODY).isNull() | json.getField(CORRUPT).isNotNull() | ~is_text
+    for column in stream.schema:
+        unfit = unfit | (json.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull())
+    written = texts(F.col("value"), stream)
+    is_object = is_text & written.getField(BODY).isNotNull() & written.getField(CORRUPT).isNull()
+    sentence = F.when(
+        is_object,
+        F.coalesce(wrong_type(event, written, stream), F.lit("wrong-type: a column does not fit the schema")),
+    )
+    return F.when(unfit, F.coalesce(sentence, F.lit("not-json: the value is not one JSON object in UTF-8")))
+
+
+def _incomplete(stream: Stream) -> Column:
+    event = F.col("event")
+    return F.coalesce(
+        *(
+            F.when(event.getField(column).isNull(), F.lit(f"missing-{part}: column {column} is absent or null"))
+            for part, column in (("id", stream.id), ("key", stream.key), ("time", stream.time))
+        )
+    )
+
+
+def _failed_check(stream: Stream) -> Column:
+    if stream.check is None:
+        return F.lit(None).cast("string")
+    passed = to_column(stream.check, stream.schema, F.col("event"))
+    return F.when(~passed, F.lit(f"failed-check: {stream.check}"))
+
+
+def _too_far_ahead(stream: Stream) -> Column:
+    sentence = f"too-far-ahead: column {stream.time} is more than {duration_text(stream.ahead_us)} after its arrival"
+    return F.when(F.col("lateness") < -stream.ahead_us, F.lit(sentence))
+
+
+def _fate(stream: Stream) -> Column:
+    late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
+    return (
+        F.when(F.col("reason").isNotNull(), stream.dead)
+        .when(F.col("lateness") > stream.late.until_us, late_topic)
+        .otherwise(stream.clean)
+    )
+
+
+def _headers(stream: Stream) -> Column:
+    place = [_header("offset", F.col("offset")), _header("arrival", F.unix_micros("timestamp"))]
+    why = [
+        _header("reason", F.col("reason")),
+        _header("topic", F.col("topic")),
+        _header("partition", F.col("partition")),
+    ]
+    return (
+        F.when(F.col("fate") == stream.dead, F.array(*place, *why))
+        .when(F.col("fate") == stream.clean, F.array(*place))
+        .otherwise(F.array(*place, _header("lateness", F.col("lateness"))))
+    )
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(f"headrace.{name}").alias("key"), value.cast("string").cast("binary").alias("value"))

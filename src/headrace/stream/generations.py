@@ -1,0 +1,155 @@
+"""Generations: which tiles query keeps which views, and what a changed declaration does to them.
+
+first up: payments → generation 1 keeps CardSpend, MerchantFlow
+a view is added    → generation 2 keeps it alone, from the earliest clean record on; generation 1 goes on
+a view is changed  → refused, with what to do; `--rebuild payments` replays the clean log into one new generation
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.tiles.layout import layouts_of
+
+Shape = dict[str, object]
+
+
+class ChangedDefinition(HeadraceError):
+    """A declaration has changed in a way the kept state cannot follow."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One tiles query of a stream: its number and the views it keeps."""
+
+    number: int
+    views: tuple[View, ...]
+
+    def query(self, stream: Stream) -> str:
+        return f"{stream.name}.tiles-{self.number}"
+
+
+@dataclass(frozen=True)
+class Generations:
+    """The tiles queries of a stream that run from now on, and what that changes."""
+
+    stream: Stream
+    running: tuple[Generation, ...]
+    partitions: int
+    changes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    def require_possible(self) -> None:
+        if self.refused:
+            raise ChangedDefinition(
+                f"{' '.join(self.refused)} Undo the change, give the view another name, or start with "
+                f"--rebuild {self.stream.name} to compute every view of {self.stream.name} again from its clean log."
+            )
+
+
+@dataclass
+class Remembered:
+    """What an earlier run kept: the shapes of the views of each generation."""
+
+    identity: Shape = field(default_factory=dict)
+    generations: dict[int, dict[str, Shape]] = field(default_factory=dict)
+    partitions: int = 0
+    next_number: int = 1
+
+
+def plan_generations(
+    stream: Stream, views: Sequence[View], state: Path, partitions: int, rebuild: bool = False
+) -> Generations:
+    """Compare the declared views with the remembered ones; nothing is written."""
+    past = _load(_file(state, stream))
+    if not past.generations or rebuild:
+        first = Generation(past.next_number, tuple(views))
+        changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
+        return Generations(stream, (first,), partitions, changes)
+    return _follow(stream, views, past)
+
+
+def _follow(stream: Stream, views: Sequence[View], past: Remembered) -> Generations:
+    declared = {view.name: view for view in views}
+    running, refused = [], []
+    if past.identity != _identity(stream):
+        refused.append(
+            f"{stream.name}: the columns named by id and time were {past.identity}, now {_identity(stream)}."
+        )
+    for number, shapes in past.generations.items():
+        gone = [name for name in shapes if name not in declared]
+        if len(gone) == len(shapes):
+            continue
+        refused += [
+            f"{name} is gone, but the state it shares with {_others(shapes, name)} still holds it." for name in gone
+        ]
+        refused += [
+            _difference(name, shapes[name], declared[name])
+            for name in shapes
+            if name in declared and shapes[name] != shape(declared[name])
+        ]
+        running.append(Generation(number, tuple(declared[name] for name in shapes if name in declared)))
+    known = {name for shapes in past.generations.values() for name in shapes}
+    added = tuple(view for view in views if view.name not in known)
+    if added:
+        running.append(Generation(past.next_number, added))
+    changes = tuple(f"{view.name} is new: it is computed from the earliest clean record" for view in added)
+    return Generations(stream, tuple(running), past.partitions, changes, tuple(refused))
+
+
+def _others(shapes: Iterable[str], name: str) -> str:
+    return ", ".join(other for other in shapes if other != name)
+
+
+def _difference(name: str, before: Shape, view: View) -> str:
+    now = shape(view)
+    parts = [f"{part} was {before.get(part)}, is {now.get(part)}" for part in now if before.get(part) != now[part]]
+    return f"{name} has changed ({'; '.join(parts)}), and its state cannot follow."
+
+
+def shape(view: View) -> Shape:
+    """What of a view its state depends on: a new window that needs no new tiles changes nothing here."""
+    by: list[object] = [[column.name, column.type] for column in view.entity]
+    tiles: dict[str, object] = {
+        f"hop {layout.hop_us // 1000} ms": [slot.described for slot in layout.slots] for layout in layouts_of(view)
+    }
+    return {"by": by, **tiles}
+
+
+def _identity(stream: Stream) -> Shape:
+    column = stream.schema.column(stream.id, stream.name)
+    return {"id": column.name, "type": column.type, "time": stream.time}
+
+
+def remember(generations: Generations, state: Path) -> None:
+    """Write down what now runs, whole or not at all."""
+    stream = generations.stream
+    file = _file(state, stream)
+    past = _load(file)
+    newest = max((generation.number for generation in generations.running), default=0)
+    kept = {
+        "identity": _identity(stream),
+        "partitions": generations.partitions,
+        "next_number": max(past.next_number, newest + 1),
+        "generations": {g.number: {view.name: shape(view) for view in g.views} for g in generations.running},
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(kept, indent=2))
+    draft.replace(file)
+
+
+def _file(state: Path, stream: Stream) -> Path:
+    return state / "generations" / f"{stream.name}.json"
+
+
+def _load(file: Path) -> Remembered:
+    if not file.exists():
+        return Remembered()
+    kept = json.loads(file.read_text())
+    generations = {int(number): views for number, views in kept["generations"].items()}
+    return Remembered(kept["identity"], generations, kept["partitions"], kept["next_number"])

@@ -1,0 +1,86 @@
+"""Brings one query through its lanes: drained of its backlog first, then in real time."""
+
+import json
+import logging
+import threading
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.errors import HeadraceError
+from headrace.log.offsets import Offsets
+from headrace.stream.checkpoints import lag
+from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
+
+LOGGER = logging.getLogger("headrace.stream")
+
+
+class QueryFailed(HeadraceError):
+    """A query stopped by itself."""
+
+
+class Pilot(threading.Thread):
+    """Brings one query through its lanes."""
+
+    def __init__(self, spark: SparkSession, spec: QuerySpec, lane: Lane) -> None:
+        super().__init__(name=spec.name, daemon=True)
+        self.spec, self.lane = spec, Lane.DRAINING
+        self._spark, self._goal = spark.newSession(), lane
+        self._offsets = Offsets(spec.broker)
+        self._query: StreamingQuery | None = None
+        self._stopped = threading.Event()
+        self._at_work = False
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while self._lag() > BACKLOG and not self._stopped.is_set():
+                self._start(Lane.DRAINING).awaitTermination()
+            if not self._stopped.is_set():
+                self._start(self._goal).awaitTermination()
+                if not self._stopped.is_set():
+                    raise QueryFailed(
+                        f"The query {self.spec.name} ended by itself. Start again: it goes on where it was."
+                    )
+        except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
+            if not self._stopped.is_set():
+                LOGGER.error("%s failed: %s", self.spec.name, failure)
+                self.failure = failure
+
+    def _start(self, lane: Lane) -> StreamingQuery:
+        self.lane = lane
+        self._query = start(self._spark, self.spec, lane)
+        return self._query
+
+    def _lag(self) -> int:
+        begin = {at.number: offset for at, offset in self._offsets.begin([self.spec.source]).items()}
+        end = {at.number: offset for at, offset in self._offsets.end([self.spec.source]).items()}
+        return lag(self.spec.checkpoint, begin, end)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._query is not None:
+            self._query.stop()
+
+    def running(self) -> bool:
+        """Whether the query's tasks have been seen at work, not merely started."""
+        query = self._query
+        if query is None or self.lane is Lane.DRAINING or not query.isActive:
+            return False
+        # Between two checkpoint intervals there are no tasks for a moment: once at work, an active query runs.
+        self._at_work = self._at_work or self.lane is not Lane.REAL_TIME or self._tasks_at_work(str(query.runId))
+        return self._at_work
+
+    def _tasks_at_work(self, run_id: str) -> bool:
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run_id)]
+        stages = [
+            tracker.getStageInfo(stage) for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds
+        ]
+        return bool(stages) and all(stage is not None and stage.numActiveTasks == stage.numTasks for stage in stages)
+
+    def last_progress(self) -> dict[str, Any]:
+        """Spark's own account of the last finished batch; empty before the first."""
+        progress = self._query.lastProgress if self._query is not None else None
+        return json.loads(progress.json) if progress is not None else {}

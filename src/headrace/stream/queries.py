@@ -1,0 +1,115 @@
+"""The queries of an app: a gate for each stream, and a tiles query for each generation of its views."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from headrace.declare.app import App
+from headrace.declare.durations import UNITS_US
+from headrace.declare.stream import Stream
+from headrace.log.progress import ensure_progress_topic
+from headrace.log.topics import ensure_topics
+from headrace.stream.gate import gate
+from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.tiles import TilePlan, tiles
+
+LOGGER = logging.getLogger("headrace.stream")
+
+# Spark's watermark only bounds state: how far one partition may run ahead of another before state goes too early.
+MARGIN_US = 10 * UNITS_US["m"]
+DRAINING_MARGIN_US = UNITS_US["d"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the queries work with: the log, the state folder, and the streams to rebuild."""
+
+    broker: str
+    state: Path
+    rebuild: frozenset[str] = frozenset()
+    lane: Lane = Lane.REAL_TIME
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The queries of an app, before they start."""
+
+    specs: tuple[QuerySpec, ...]
+    generations: tuple[Generations, ...]
+
+    @property
+    def slots(self) -> int:
+        """Real-time queries hold a task slot for each partition they read and each they shuffle to."""
+        return sum(spec.source_partitions + spec.shuffle_partitions for spec in self.specs)
+
+
+def plan_queries(app: App, place: Place) -> Planned:
+    """Create the topics and decide which queries run; refuses what the kept state cannot follow."""
+    found = ensure_topics(place.broker, app.streams, app.views)
+    ensure_progress_topic(place.broker)
+    for warning in found.warnings:
+        LOGGER.warning(warning)
+    plans = [
+        plan_generations(
+            stream,
+            app.views_of(stream),
+            place.state,
+            found.partitions[stream.name],
+            stream.name in place.rebuild,
+        )
+        for stream in app.streams
+    ]
+    for plan in plans:
+        plan.require_possible()
+    return Planned(tuple(spec for plan in plans for spec in _specs(plan, place)), tuple(plans))
+
+
+def _specs(plan: Generations, place: Place) -> Iterable[QuerySpec]:
+    yield gate_spec(plan.stream, place, plan.partitions)
+    for generation in plan.running:
+        yield tiles_spec(plan.stream, generation, place, plan.partitions)
+
+
+def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
+    """The query that judges a stream's raw records."""
+    return QuerySpec(
+        name=f"{stream.name}.gate",
+        stream=stream.name,
+        views=(),
+        broker=place.broker,
+        source=stream.name,
+        source_partitions=partitions,
+        shuffle_partitions=0,
+        checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
+        build=lambda raw, _lane: gate(raw, stream),
+    )
+
+
+def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions: int) -> QuerySpec:
+    """The query that keeps the tiles of a generation's views."""
+    plan = TilePlan(stream, generation.views)
+
+    def build(clean: DataFrame, lane: Lane) -> DataFrame:
+        return tiles(clean, plan, watermark_delay_us(stream, lane), partitions)
+
+    return QuerySpec(
+        name=generation.query(stream),
+        stream=stream.name,
+        views=tuple(view.name for view in generation.views),
+        broker=place.broker,
+        source=stream.clean,
+        source_partitions=partitions,
+        shuffle_partitions=partitions,
+        checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
+        build=build,
+    )
+
+
+def watermark_delay_us(stream: Stream, lane: Lane) -> int:
+    """How long ids and tiles are remembered; while draining, partitions may be a day apart."""
+    margin_us = DRAINING_MARGIN_US if lane is Lane.DRAINING else MARGIN_US
+    return stream.late.until_us + stream.ahead_us + margin_us
