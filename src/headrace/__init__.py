@@ -1,12 +1,15 @@
 """Headrace: features declared once, kept fresh by Spark, and the same number everywhere.
 
 >>> import headrace as hr
->>> payments = hr.Stream("payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at")
+>>> payments = hr.Stream(
+...     "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
+... )
 >>> @hr.features(payments, by="card")
 ... class CardSpend:
 ...     spend = hr.sum("amount", windows="1h")
 """
 
+from headrace import testing
 from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum
 from headrace.declare.stream import Late, Stream
 from headrace.declare.views import View, features
@@ -28,4 +31,5 @@ __all__ = [
     "min",
     "stddev",
     "sum",
+    "testing",
 ]

@@ -11,14 +11,16 @@ from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, Slot, slot
 from headrace.tiles.sketches import distinct_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 Merged = Sequence[Any]  # the window's fixed-width columns, each merged to one value
 Objects = Sequence[tuple[Any, ...]]  # of each row of the window, what has no fixed width
 Finish = Callable[[Merged, Objects], Any]
 
 
 def moment(time_us: int) -> datetime:
-    """The moment that many microseconds after 1970, in UTC."""
-    return EPOCH + timedelta(microseconds=time_us)
+    """The moment that many microseconds after 1970, in UTC; what lies beyond the calendar is its first or last."""
+    return EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
 
 
 def default_of(aggregate: Aggregate) -> int | None:

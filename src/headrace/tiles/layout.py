@@ -143,9 +143,7 @@ class HopLayout:
     def fixed(self) -> tuple[tuple[str, Block], ...]:
         """Name and block of each fixed-width column after the head."""
         return tuple(
-            (f"{suffix}{number}", block)
-            for number, suffix, block in self.columns()
-            if block is not Block.OBJECT
+            (f"{suffix}{number}", block) for number, suffix, block in self.columns() if block is not Block.OBJECT
         )
 
     @cached_property
@@ -211,8 +209,6 @@ def layouts_of(view: View) -> tuple[HopLayout, ...]:
 
 def _layout(view: View, hop_us: int) -> HopLayout:
     features = [feature for feature in view.features if feature.window.hop_us == hop_us]
-    slots = tuple(
-        sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described)
-    )
+    slots = tuple(sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described))
     longest_us = max(feature.window.length_us for feature in features)
     return HopLayout(hop_us, longest_us + hop_us, slots)

@@ -43,9 +43,7 @@ class Reader:
         self._windows = [
             _Window(hop, layout, length_us, view.features)
             for hop, layout in enumerate(layouts_of(view))
-            for length_us in sorted(
-                {f.window.length_us for f in view.features if f.window.hop_us == layout.hop_us}
-            )
+            for length_us in sorted({f.window.length_us for f in view.features if f.window.hop_us == layout.hop_us})
         ]
 
     def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:

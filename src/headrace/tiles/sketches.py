@@ -2,9 +2,9 @@
 
 A serialized sketch of datasketches begins with 2 (a list of coupons), 3 (a set of coupons) or 10 (registers):
 
-    8 bytes of head (byte 3: lg k) │ coupons: uint32, 0 = empty     coupon = value (6 bits) · address (26 bits)
+    8 bytes of head (byte 3: lg k) │ coupons: uint32, 0 = empty    coupon = value (6 bits) · address (26 bits)
     8 bytes of head, count         │ coupons
-    40 bytes of head and sums      │ k registers of one byte        register = greatest value of its address
+    40 bytes of head and sums      │ k registers of one byte       register = greatest value of its address
 
 Unions are taken on these bytes: ten times as fast as one union object fed with one sketch object a tile.
 """
@@ -49,7 +49,7 @@ def _coupons(sketches: Sequence[bytes]) -> NDArray[np.uint32]:
 
 
 def _different(coupons: NDArray[np.uint32]) -> int:
-    """Coupons stand for values one to one, up to collisions in 32 bits: counting them is the best estimate."""
+    """Coupons stand for values one to one up to collisions in 32 bits: their number is the best estimate."""
     if not coupons.size:
         return 0
     coupons.sort()

@@ -1,0 +1,218 @@
+"""Unit tests of features, without Spark and without a broker: the gate's judgement, the fold and the reader themselves.
+
+>>> import headrace as hr
+>>> payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
+>>> @hr.features(payments, by="card")
+... class CardSpend:
+...     payments = hr.count(windows="10m")
+>>> app = hr.testing.feed(CardSpend, [{"id": "p1", "card": "c1", "at": "2026-01-01T00:00:00Z"}])
+>>> app.at("2026-01-01T00:05:00Z")["c1"].payments_10m
+1
+"""
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from headrace.declare.durations import duration_us
+from headrace.declare.schema import Column, Schema
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.tiles.admission import Record, Verdict, admit
+from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.read import Reader
+from headrace.tiles.rows import TileRows
+from headrace.tiles.tile import Entity, Scalar
+
+__all__ = [
+    "Arrival",
+    "Dead",
+    "Fed",
+    "Moment",
+    "Row",
+    "UnfitQuestion",
+    "duplicated",
+    "early",
+    "feed",
+    "late",
+    "shuffled",
+]
+
+
+class UnfitQuestion(HeadraceError):
+    """A test asks for a time or an entity in a form that cannot be one."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An event that does not arrive at its own event time, but so much later; earlier if below zero."""
+
+    event: Any
+    delay_us: int = 0
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A dead letter and its reason."""
+
+    event: Any
+    reason: str
+
+
+Given = Mapping[str, Any] | bytes | Arrival
+
+
+def late(event: Given, *, by: str) -> Arrival:
+    """The event, arriving so long after its event time."""
+    return _delayed(event, duration_us(by, "late: by"))
+
+
+def early(event: Given, *, by: str) -> Arrival:
+    """The event, arriving so long before its event time: its producer's clock is ahead."""
+    return _delayed(event, -duration_us(by, "early: by"))
+
+
+def duplicated(events: Iterable[Given], *, by: str = "1s") -> list[Given]:
+    """Every event, and once more so much later."""
+    return [again for event in events for again in (event, late(event, by=by))]
+
+
+def shuffled(events: Iterable[Given], *, within: str = "1m", seed: int = 0) -> list[Given]:
+    """Every event, delayed at random up to a time: they arrive out of order, the same for the same seed."""
+    chance, longest_us = random.Random(seed), duration_us(within, "shuffled: within")  # noqa: S311 - no secret
+    return [_delayed(event, chance.randint(0, longest_us)) for event in events]
+
+
+def _delayed(event: Given, delay_us: int) -> Arrival:
+    given = _arrival(event)
+    return replace(given, delay_us=given.delay_us + delay_us)
+
+
+def _arrival(event: Given) -> Arrival:
+    return event if isinstance(event, Arrival) else Arrival(event)
+
+
+def feed(view: View, events: Iterable[Given]) -> "Fed":
+    """A view after these events: each arrives at its event time unless `late`, `early` or `shuffled` says otherwise."""
+    given = [_arrival(event) for event in events]
+    records = [_record(view.stream, arrival) for arrival in given]
+    verdicts = admit(view.stream, records)
+    judged = [_Judged(*parts) for parts in zip(given, records, verdicts, strict=True)]
+    judged.sort(key=lambda one: one.record.arrival_us)
+    clean, duplicates = _once(view.stream, [one for one in judged if one.verdict.fate == "clean"])
+    return Fed(
+        view=view,
+        clean=[one.given.event for one in clean],
+        duplicates=[one.given.event for one in duplicates],
+        late=[one.given.event for one in judged if one.verdict.fate == "late"],
+        dropped=[one.given.event for one in judged if one.verdict.fate == "dropped"],
+        dead=[Dead(one.given.event, one.verdict.reason) for one in judged if one.verdict.reason],
+        rows=_rows(view, clean),
+    )
+
+
+class _Judged(NamedTuple):
+    given: Arrival
+    record: Record
+    verdict: Verdict
+
+    @property
+    def event(self) -> Event:
+        return self.verdict.event or {}
+
+
+def _record(stream: Stream, arrival: Arrival) -> Record:
+    event = arrival.event
+    value = event if isinstance(event, bytes) else json.dumps(event, default=_iso).encode()
+    try:
+        event_us = read_event(stream.schema, value)[stream.time] or 0
+    except Unreadable:
+        event_us = 0  # a dead letter, whenever it arrives
+    return Record(value, event_us + arrival.delay_us)
+
+
+def _once(stream: Stream, judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:
+    """The first to arrive of each id, and the others."""
+    firsts: dict[Any, _Judged] = {}
+    duplicates = [one for one in judged if firsts.setdefault(one.event[stream.id], one) is not one]
+    return list(firsts.values()), duplicates
+
+
+def _rows(view: View, clean: Sequence[_Judged]) -> dict[Entity, list[TileRows]]:
+    layouts = layouts_of(view)
+    hops = [layout.hop_us for layout in layouts]
+    rows: dict[Entity, list[TileRows]] = {}
+    events = events_of(view.stream.schema, [one.event for one in clean], [one.record.arrival_us for one in clean])
+    for key, tile in fold(view, events):
+        of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
+        of_entity[hops.index(key.hop_us)].apply(tile)
+    return rows
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A view that was fed: what became of each event, and the features at any time."""
+
+    view: View
+    clean: list[Any]
+    duplicates: list[Any]
+    late: list[Any]
+    dropped: list[Any]
+    dead: list[Dead]
+    rows: dict[Entity, list[TileRows]] = field(repr=False)
+
+    def at(self, time: str | datetime) -> "Moment":
+        """The features at a time, from everything that was fed."""
+        time_us = timestamp_us(_iso(time) if isinstance(time, datetime) else time)
+        if time_us is None:
+            raise UnfitQuestion(f'at({time!r}): not a time. Write ISO 8601, such as "2026-01-01T00:05:00Z".')
+        return Moment(self, time_us)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The features of every entity at one time; an entity never seen has the defaults."""
+
+    fed: Fed
+    time_us: int
+
+    def __getitem__(self, key: Any) -> "Row":
+        view = self.fed.view
+        rows = self.fed.rows.get(_entity(view, key))
+        reader = Reader(view)
+        values = reader.default_row if rows is None else reader.values(rows, self.time_us)
+        return Row(**dict(zip(view.names, values, strict=True)))
+
+
+class Row(SimpleNamespace):
+    """The features of one entity, one attribute each."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no feature {name!r}. The view has {', '.join(vars(self))}.")
+
+
+def _entity(view: View, key: Any) -> Entity:
+    parts = key if isinstance(key, tuple) else (key,)
+    if len(parts) != len(view.by):
+        raise UnfitQuestion(f"{key!r} is no entity of {view.name}. Write one value for each of {', '.join(view.by)}.")
+    return tuple(_entity_part(column, part) for column, part in zip(view.entity, parts, strict=True))
+
+
+def _entity_part(column: Column, part: Any) -> Scalar:
+    written = json.dumps({column.name: part}, default=_iso).encode()
+    try:
+        found: Scalar = read_event(Schema((column,)), written)[column.name]
+    except Unreadable as reason:
+        raise UnfitQuestion(f"{part!r} is no {column.name}: {reason}") from reason
+    return found
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat()

@@ -1,0 +1,60 @@
+"""Columns of events in numpy: the data, and which of it is there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.declare.schema import Kind
+
+Data = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+DTYPES: dict[Kind, Any] = {
+    Kind.STRING: object,
+    Kind.BOOLEAN: np.bool_,
+    Kind.INTEGER: np.int64,
+    Kind.DOUBLE: np.float64,
+    Kind.TIMESTAMP: np.int64,
+}
+_BLANKS: dict[Kind, Any] = {
+    Kind.STRING: "",
+    Kind.BOOLEAN: False,
+    Kind.INTEGER: 0,
+    Kind.DOUBLE: 0.0,
+    Kind.TIMESTAMP: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A column: where it is not valid it is null, and its data is a blank that nothing may depend on."""
+
+    data: Data
+    valid: Mask
+
+    def __len__(self) -> int:
+        return len(self.valid)
+
+    def __getitem__(self, rows: Any) -> "Values":
+        return Values(self.data[rows], self.valid[rows])
+
+
+def values_of(written: Sequence[Any], kind: Kind) -> Values:
+    """The column of some values of one kind, None for null; timestamps in µs."""
+    blank = _BLANKS[kind]
+    data = np.empty(len(written), DTYPES[kind])
+    data[:] = [blank if value is None else value for value in written]
+    return Values(data, _mask(value is not None for value in written))
+
+
+def repeated(value: Any, count: int) -> Values:
+    """A column of one value; text must not become numpy's fixed-width text, which drops trailing zeros."""
+    data = np.full(count, value, object if isinstance(value, str) else None)
+    return Values(data, np.ones(count, np.bool_))
+
+
+def _mask(present: Iterable[bool]) -> Mask:
+    return np.fromiter(present, np.bool_)
