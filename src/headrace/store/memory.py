@@ -1,0 +1,132 @@
+"""The online table in this process's memory, fed by the changelogs."""
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from headrace.declare.views import View
+from headrace.log.records import Record
+from headrace.store.reads import HEAD, Read, ViewReader
+from headrace.tiles.rows import TileRows
+from headrace.tiles.tile import Entity, Tile, decode_key, decode_tile
+
+LOGGER = logging.getLogger("headrace.store")
+SAMPLE = 64
+ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
+
+EntityRows = list[TileRows | None]
+
+
+class MemoryStore:
+    """The tables of an app's views: one thread applies, any thread reads."""
+
+    # No lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
+    # lock; a hop's place in an entity's list changes once, from None to its rows; rows lock themselves. A reader
+    # that still holds the rows of an entity just removed reads tiles no window holds any more. So what a reader
+    # has seen stays seen.
+
+    def __init__(self, views: Sequence[View]) -> None:
+        self.tables = {view.name: Table(view) for view in views}
+        self._by_topic = {view.topic: self.tables[view.name] for view in views}
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Take the tiles of changelog records, in any order and as often as they come."""
+        for record in records:
+            self._by_topic[record.topic].apply(record)
+
+    def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
+        """One answer an entity, in their order."""
+        table = self.tables[view_name]
+        return [table.read(entity, at_us) for entity in entities]
+
+
+class Table:
+    """The tiles of one view.
+
+    Time is the greatest event time that has arrived: tiles no window at that time holds are let go of, and entities
+    that have none left. Each new tile pays for a look at one entity, round and round, so that nothing ever stops to
+    clean up.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.now_us = 0
+        self.tiles = 0
+        self.refused = 0
+        self._reader = ViewReader(view)
+        self._hops = {layout.version: (hop, layout) for hop, layout in enumerate(self._reader.layouts)}
+        self._entities: dict[Entity, EntityRows] = {}
+        self._round: deque[Entity] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    @property
+    def bytes(self) -> int:
+        """An estimate, from the entities next to be looked at."""
+        # Built in one step of C code: the deque cannot change under it.
+        sample = list(islice(self._round, SAMPLE))
+        sizes = [_bytes_of(self._entities.get(entity, [])) for entity in sample]
+        return len(self) * sum(sizes) // len(sizes) if sizes else 0
+
+    def read(self, entity: Entity, at_us: int) -> Read:
+        return self._reader.read(self._entities.get(entity), at_us)
+
+    def apply(self, record: Record) -> None:
+        """Take one tile; those of another layout are not ours, and what is no tile at all is counted and told."""
+        try:
+            self._apply(record)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            self.refused += 1
+            LOGGER.warning("%s is not a tile of %s: %r", record.place, self.view.name, problem)
+
+    def _apply(self, record: Record) -> None:
+        key = decode_key(record.key or b"")
+        if record.value is None or key.version not in self._hops:
+            return
+        hop, layout = self._hops[key.version]
+        tile = decode_tile(layout, key.start_us, record.value)
+        rows = self._rows(key.entity, hop)
+        before = len(rows)
+        rows.apply(tile)
+        self.now_us = max(self.now_us, _time_of(tile))
+        if len(rows) > before:
+            self.tiles += 1
+            self._look_at_next()
+
+    def _rows(self, entity: Entity, hop: int) -> TileRows:
+        hops = self._entities.get(entity)
+        if hops is None:
+            hops = [None] * len(self._hops)
+            self._entities[entity] = hops
+            self._round.append(entity)
+        rows = hops[hop]
+        if rows is None:
+            rows = hops[hop] = TileRows(self._reader.layouts[hop])
+        return rows
+
+    def _look_at_next(self) -> None:
+        entity = self._round.popleft()
+        self.tiles -= sum(self._expire(rows) for rows in self._entities[entity] if rows is not None)
+        if any(self._entities[entity]):
+            self._round.append(entity)
+        else:
+            del self._entities[entity]
+
+    def _expire(self, rows: TileRows) -> int:
+        # A window at `now` holds the tiles that start after now − keep.
+        return rows.expire(self.now_us - rows.layout.keep_us + 1)
+
+
+def _time_of(tile: Tile) -> int:
+    """Its newest event's time, or its arrival if that is earlier: a date far ahead must not make all else old."""
+    _, _, event_time_us, arrival_us = HEAD.unpack_from(tile.row)
+    return int(min(event_time_us, arrival_us))
+
+
+def _bytes_of(hops: EntityRows) -> int:
+    rows = [rows for rows in hops if rows is not None]
+    objects = [value for held in rows for stored in held.objects or () for value in stored]
+    return ENTITY_OVERHEAD + sum(sys.getsizeof(held.rows) for held in rows) + sum(map(sys.getsizeof, objects))

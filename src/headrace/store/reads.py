@@ -1,0 +1,49 @@
+"""What a store answers: the values of an entity's features, and how fresh they are."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headrace.declare.views import View
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.read import Reader
+from headrace.tiles.rows import TileRows
+
+HEAD = struct.Struct("<4q")
+
+
+class Read(NamedTuple):
+    """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen."""
+
+    values: list[Any]
+    event_time_us: int | None
+    arrival_us: int | None
+
+
+class ViewReader:
+    """Reads one view from the rows of an entity, wherever the rows come from."""
+
+    def __init__(self, view: View) -> None:
+        self.layouts = layouts_of(view)
+        self._reader = Reader(view)
+        self._never_seen = (None,) * len(self.layouts)
+
+    def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
+        """The values at a time; an entity without rows has the defaults."""
+        rows_by_hop = rows_by_hop or self._never_seen
+        event_time_us, arrival_us = _newest(rows_by_hop, at_us)
+        return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
+
+
+def _newest(rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
+    """Event and arrival time of the newest tile that a window at that time can hold.
+
+    Tiles of every hop see every event, so the shortest hop that has a tile has the newest event in its last one.
+    """
+    for rows in rows_by_hop:
+        if rows is not None:
+            held, _ = rows.between(at_us - rows.layout.keep_us, at_us)
+            if held:
+                _, _, event_time_us, arrival_us = HEAD.unpack_from(held, len(held) - rows.layout.row.size)
+                return event_time_us, arrival_us
+    return None, None
