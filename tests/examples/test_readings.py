@@ -29,9 +29,7 @@ headrace_apply_seconds_bucket{le="+Inf"} 100
 headrace_apply_seconds_sum 1.5
 headrace_apply_seconds_count 100
 """
-TOTALS = Totals(
-    arrived=100, clean=95, late=2, dropped=0, duplicates=4, dead={"failed-check": 1, "not-json": 2}
-)
+TOTALS = Totals(arrived=100, clean=95, late=2, dropped=0, duplicates=4, dead={"failed-check": 1, "not-json": 2})
 
 
 @pytest.fixture
@@ -41,9 +39,7 @@ def scrape() -> Scrape:
 
 def result(totals: Totals = TOTALS) -> Result:
     sent = Truth(produced=90, clean=85, late=2, dead={"not-json": 2, "failed-check": 1}, duplicates=4)
-    return Result(
-        totals, sent, probes=10, requests=20, values=240, readable=Delay(0.012, 0.05, 10), applied=None
-    )
+    return Result(totals, sent, probes=10, requests=20, values=240, readable=Delay(0.012, 0.05, 10), applied=None)
 
 
 def test_the_totals_of_a_stream_are_its_own(scrape):
@@ -63,9 +59,7 @@ def test_samples_of_several_labels_are_summed(scrape):
 
 
 def test_what_was_there_before_is_not_counted(scrape):
-    later = Scrape.parse(
-        TEXT.replace('fate="in"} 100', 'fate="in"} 130') + 'headrace_dead_total{reason="new"} 1\n'
-    )
+    later = Scrape.parse(TEXT.replace('fate="in"} 100', 'fate="in"} 130') + 'headrace_dead_total{reason="new"} 1\n')
     since = later.since(scrape)
     assert Totals.of(since, "payments") == Totals(30, 0, 0, 0, 0)
     assert since.total("headrace_dead_total", reason="new") == 1
