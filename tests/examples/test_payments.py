@@ -2,13 +2,17 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import datetime
 from pathlib import Path
 
+import app
 import orjson
 import pytest
 from payments import Event, Fate, Timeline, events, truth
+
+import headrace as hr
+from headrace.tiles.admission import Record, admit
 
 HERE = Path(__file__).parent
 FRAUD = HERE.parents[1] / "examples" / "fraud"
@@ -139,3 +143,17 @@ def test_few_cards_make_most_payments(produced):
     busiest = sorted(by_card.values(), reverse=True)
     assert sum(busiest[:100]) > 0.4 * len(produced)
     assert len(by_card) > 1_000
+
+
+def test_the_gate_judges_every_payment_as_promised(produced):
+    verdicts = admit(app.payments, [Record(event.value, event.moment_us) for event in produced])
+    judged = Counter((verdict.fate, (verdict.reason or "").split(":")[0]) for verdict in verdicts)
+    counts = truth(SEED, len(produced))
+    dead = {("dead", reason): times for reason, times in counts.dead.items()}
+    assert judged == {("clean", ""): counts.clean, ("late", ""): counts.late} | dead
+
+
+def test_a_view_fed_with_payments_drops_each_duplicate_once(produced):
+    arrivals = [event.value for event in produced if event.fate in {Fate.CLEAN, Fate.DUPLICATE}]
+    fed = hr.testing.feed(app.CardSpend, arrivals)
+    assert len(fed.duplicates) == truth(SEED, len(produced)).duplicates
