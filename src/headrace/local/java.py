@@ -40,9 +40,7 @@ def find_java() -> Java:
         if version in VERSIONS:
             return Java(home, version)
         found.append(f"{place}: Java {version}" if version else f"{place}: no Java")
-    raise JavaMissing(
-        f"Java 17 or 21 is needed. Looked at {'; '.join(found)}. Install it: {install_command()}"
-    )
+    raise JavaMissing(f"Java 17 or 21 is needed. Looked at {'; '.join(found)}. Install it: {install_command()}")
 
 
 def version_of(home: Path) -> int | None:

@@ -1,0 +1,200 @@
+"""The embedded broker: a real Apache Kafka, one KRaft node on loopback, as a child process."""
+
+import errno
+import fcntl
+import json
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Self
+
+from headrace.errors import HeadraceError
+from headrace.local.child import Child, ProcessId
+from headrace.local.jars import Progress, jar_paths, silent
+from headrace.local.java import find_java
+from headrace.local.kraft import CONFIG, LOGGING, Listeners, prepare
+from headrace.local.ports import HOST, free_port, require_free
+
+DEFAULT_PORT = 9092
+_START_LIMIT_S = 120
+_STOP_GRACE_S = 30
+_LOOK_EVERY_S = 0.05
+_LEAST_FREE_BYTES = 64 << 20
+_STARTED = "Kafka Server started"
+_TAIL_LINES = 12
+# Measured on 2 cores: the first-tier compiler alone starts the broker in half the time, with less CPU per message.
+_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+class BrokerFailed(HeadraceError):
+    """The broker ended on its own or did not start, with its last words."""
+
+
+class DiskFull(HeadraceError):
+    """There is no room left for the broker's log."""
+
+
+class StateInUse(HeadraceError):
+    """Another Headrace process runs a broker on the same state folder."""
+
+
+class Broker:
+    """A Kafka broker on 127.0.0.1 whose data are in STATE/broker; port 0 picks a free one."""
+
+    def __init__(self, state_dir: Path | str, port: int = DEFAULT_PORT, progress: Progress = silent) -> None:
+        self.folder = Path(state_dir).absolute() / "broker"
+        self.port = port
+        self._progress = progress
+        self._child: Child | None = None
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect: HOST:PORT."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process id while it runs."""
+        return self._child.pid if self._child and self._child.alive() else None
+
+    @property
+    def log(self) -> Path:
+        """The broker's own log."""
+        return self.folder / "broker.log"
+
+    def alive(self) -> bool:
+        """Whether the broker runs."""
+        return self.pid is not None
+
+    def check(self) -> None:
+        """Raise what ended the broker, if it has ended on its own."""
+        if self._child and not self._child.alive():
+            raise self._failure("has ended")
+
+    def last_words(self) -> str:
+        """The end of what the broker said."""
+        said = _text(self.folder / "broker.out") + _text(self.log)
+        return "\n".join(said.splitlines()[-_TAIL_LINES:])
+
+    def start(self) -> None:
+        """Start the broker and return once it serves; one left over by a crash is ended first."""
+        java, jars = find_java(), jar_paths("broker", self._progress)
+        try:
+            self._hold_folder()
+            self._end_left_over()
+            self._require_room()
+            prepare(self.folder, self._choose_ports(), after_crash=self._pid_file.exists())
+            self._launch(str(java.command), [str(jar) for jar in jars])
+            self._wait_until_started()
+        except OSError as error:
+            self.stop()
+            raise self._unwritable(error) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the broker cleanly; its data stay."""
+        if self._child:
+            if self._child.stop(_STOP_GRACE_S):
+                self._pid_file.unlink(missing_ok=True)  # what a crash leaves behind tells the next start of it
+            self._child = None
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "broker.pid"
+
+    def _hold_folder(self) -> None:
+        """Keep every other Headrace off this folder until we stop or die."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = (self.folder / "owner.lock").open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise StateInUse(
+                f"Another Headrace process runs a broker on {self.folder}. "
+                "Stop that one, or choose another folder with --state."
+            ) from error
+        self._lock = lock
+
+    def _end_left_over(self) -> None:
+        """End the broker of a Headrace that crashed: it holds the data until it is gone."""
+        left_over = _read_process(self._pid_file)
+        if left_over and left_over.alive():
+            self._progress(f"ending the broker left over by a crash (process {left_over.pid})")
+            left_over.stop(_STOP_GRACE_S)
+
+    def _require_room(self) -> None:
+        free = shutil.disk_usage(self.folder).free
+        if free < _LEAST_FREE_BYTES:
+            raise DiskFull(_no_room(self.folder, free))
+
+    def _choose_ports(self) -> Listeners:
+        self.port = self.port or free_port()
+        require_free(self.port, setting="--broker-port")
+        return Listeners(HOST, self.port, free_port())
+
+    def _launch(self, java: str, jars: list[str]) -> None:
+        if self.log.exists():
+            self.log.replace(self.folder / "broker.log.1")
+        logging = f"-Dlog4j2.configurationFile={LOGGING}"
+        command = [java, *_JVM, logging, "-cp", ":".join(jars), "kafka.Kafka", CONFIG]
+        self._child = Child(command, folder=self.folder, output=self.folder / "broker.out")
+        self._child.start()
+        if process := ProcessId.of(self._child.pid):
+            self._pid_file.write_text(json.dumps(asdict(process)))
+
+    def _wait_until_started(self) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        while _STARTED not in _text(self.log):
+            self.check()
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not start within {_START_LIMIT_S} s")
+            time.sleep(_LOOK_EVERY_S)
+
+    def _failure(self, what: str) -> HeadraceError:
+        said = _text(self.folder / "broker.out") + _text(self.log)
+        if "No space left on device" in said:
+            return DiskFull(_no_room(self.folder, shutil.disk_usage(self.folder).free))
+        return BrokerFailed(
+            f"The broker at {self.address} {what}. Its log is {self.log}; run `headrace doctor`. "
+            f"It ends with:\n{self.last_words()}"
+        )
+
+    def _unwritable(self, error: OSError) -> HeadraceError:
+        if error.errno == errno.ENOSPC:
+            return DiskFull(_no_room(self.folder, 0))
+        return BrokerFailed(
+            f"The broker cannot use {self.folder}: {error}. Make it writable, or choose another with --state."
+        )
+
+
+def _read_process(pid_file: Path) -> ProcessId | None:
+    try:
+        return ProcessId(**json.loads(pid_file.read_text()))
+    except (OSError, ValueError, TypeError):  # none, or cut short by a crash: then nothing can be taken for ours
+        return None
+
+
+def _no_room(folder: Path, free: int) -> str:
+    return (
+        f"The broker has no room on the disk: {free / 1e6:.0f} MB are free under {folder}. "
+        "Make room there, or choose a folder on another disk with --state."
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""

@@ -1,0 +1,111 @@
+"""What a single KRaft node of Kafka needs on disk before it starts."""
+
+import base64
+import uuid
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+CONFIG = "server.properties"
+LOGGING = "log4j2.properties"
+DATA = "data"
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "log.dirs": DATA,
+    "auto.create.topics.enable": "false",
+    "log.message.timestamp.type": "LogAppendTime",  # the append time is the arrival time
+    "group.initial.rebalance.delay.ms": "0",
+    # One node: one replica, and few partitions of what Kafka keeps for itself.
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    # The page cache keeps records when the process dies; this bounds what a power cut can take.
+    "log.flush.interval.ms": "10000",
+    "log.flush.scheduler.interval.ms": "5000",
+    # A laptop's share of memory and threads.
+    "log.cleaner.dedupe.buffer.size": str(32 << 20),
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+}
+
+# After a crash the controller refuses the new broker until the session of the dead one, 9 s long, has run out.
+_AFTER_CRASH = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+_LOGGING = {
+    "status": "error",
+    "appender.file.type": "RollingFile",
+    "appender.file.name": "file",
+    "appender.file.fileName": "broker.log",
+    "appender.file.filePattern": "broker.log.%i",
+    "appender.file.layout.type": "PatternLayout",
+    "appender.file.layout.pattern": "%d{ISO8601} %p %m (%c{1})%n",
+    "appender.file.policies.type": "Policies",
+    "appender.file.policies.size.type": "SizeBasedTriggeringPolicy",
+    "appender.file.policies.size.size": "5MB",
+    "appender.file.strategy.type": "DefaultRolloverStrategy",
+    "appender.file.strategy.max": "1",
+    "rootLogger.level": "info",
+    "rootLogger.appenderRef.file.ref": "file",
+    "logger.config.name": "org.apache.kafka.common.config.AbstractConfig",  # a thousand lines of settings
+    "logger.config.level": "warn",
+}
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """The two loopback ports of a node: one for clients, one for its own controller."""
+
+    host: str
+    client: int
+    controller: int
+
+    def settings(self) -> dict[str, str]:
+        """The settings that name them."""
+        client = f"PLAINTEXT://{self.host}:{self.client}"
+        controller = f"{self.host}:{self.controller}"
+        return {
+            "listeners": f"{client},CONTROLLER://{controller}",
+            "advertised.listeners": client,
+            "controller.quorum.voters": f"1@{controller}",
+        }
+
+
+def prepare(folder: Path, listeners: Listeners, *, after_crash: bool) -> None:
+    """Write the settings of this start, and format the data folder if it is new."""
+    sessions = _AFTER_CRASH if after_crash else {}
+    _write_properties(folder / CONFIG, _SETTINGS | listeners.settings() | sessions)
+    _write_properties(folder / LOGGING, _LOGGING)
+    _format(folder / DATA)
+
+
+def _format(data: Path) -> None:
+    """Do what `kafka.tools.StorageTool format` does, without the seconds of another JVM."""
+    if (data / "meta.properties").exists():
+        return
+    data.mkdir(parents=True, exist_ok=True)
+    features = files("headrace.local").joinpath("bootstrap.checkpoint").read_bytes()
+    (data / "bootstrap.checkpoint").write_bytes(features)
+    unfinished = data / "meta.properties.new"
+    identity = {"version": "1", "node.id": "1", "cluster.id": _new_id(), "directory.id": _new_id()}
+    _write_properties(unfinished, identity)
+    unfinished.replace(data / "meta.properties")  # last: from here on the folder counts as formatted
+
+
+def _new_id() -> str:
+    """A random id as Kafka writes it: a UUID in 22 letters."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _write_properties(path: Path, values: dict[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

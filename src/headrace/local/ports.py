@@ -1,0 +1,91 @@
+"""Loopback ports: which are free, and who holds the others."""
+
+import errno
+import socket
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+
+HOST = "127.0.0.1"
+_LISTENING = "0A"
+
+
+class PortTaken(HeadraceError):
+    """Another program already listens where ours should."""
+
+
+def require_free(port: int, host: str = HOST, *, setting: str) -> None:
+    """Raise PortTaken, with the holder and the setting that chooses another port, unless the port is free."""
+    if not is_free(port, host):
+        holder = holder_of(port) or "another program"
+        raise PortTaken(f"Port {port} on {host} is taken by {holder}. Stop it, or choose another port with {setting}.")
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Whether a server could listen on this port now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+def free_port(host: str = HOST) -> int:
+    """A port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(host: str, port: int, timeout_s: float = 2.0) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection((host, port), timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def holder_of(port: int) -> str | None:
+    """The program that listens on a port, as `name (process 123)`; None where this cannot be seen."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    if not sockets:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        if sockets & _open_files(process):
+            return f"{_name(process)} (process {process.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> list[str]:
+    tables = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+    lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
+    rows = [line.split() for line in lines]
+    return [row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port]
+
+
+def _open_files(process: Path) -> set[str]:
+    try:
+        entries = list((process / "fd").iterdir())
+    except OSError:  # it ended, or belongs to another user
+        return set()
+    return {_target(entry) for entry in entries}
+
+
+def _target(entry: Path) -> str:
+    try:
+        return str(entry.readlink())
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _name(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return "a program"

@@ -1,0 +1,37 @@
+"""Servers that every room's tests share; each is the real one."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.local.broker import Broker
+from headrace.local.child import Child
+from headrace.local.ports import HOST, answers, free_port
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for the whole run; give each test topics of its own."""
+    with Broker(tmp_path_factory.mktemp("state"), port=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Redis for the whole run; give each test keys of its own."""
+    program = shutil.which("redis-server") or shutil.which("redis-server", path=Path(sys.executable).parent)
+    if program is None:
+        pytest.skip("redis-server is not installed: run `make setup`, or install it")
+    folder, port = tmp_path_factory.mktemp("redis"), free_port()
+    command = [program, "--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no"]
+    server = Child(command, folder=folder, output=folder / "redis.log")
+    server.start()
+    try:
+        wait_until(lambda: answers(HOST, port), limit_s=20, what="redis-server to answer")
+        yield f"redis://{HOST}:{port}/0"
+    finally:
+        server.stop(grace_s=10)
