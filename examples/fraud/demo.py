@@ -35,16 +35,12 @@ SETTLE_SECONDS = 60.0
 
 
 @click.command()
-@click.option(
-    "--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; else until Ctrl-C, in a pipe 2m."
-)
+@click.option("--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; else until Ctrl-C, in a pipe 2m.")
 @click.option("--rate", default=200.0, show_default=True, help="Payments a second.")
 @click.option("--seed", type=int, help="The seed of the payments; else the time.")
 @click.option("--http-port", default=8080, show_default=True, help="Another one where it is taken.")
 @click.option("--broker-port", default=9092, show_default=True, help="Another one where it is taken.")
-@click.option(
-    "--state", type=click.Path(path_type=Path), help="Where state stays; else it goes with the demo."
-)
+@click.option("--state", type=click.Path(path_type=Path), help="Where state stays; else it goes with the demo.")
 def main(
     length: str | None, rate: float, seed: int | None, http_port: int, broker_port: int, state: Path | None
 ) -> None:
@@ -78,9 +74,7 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
         console.print("\nStopping headrace up")
     console.print(summary(result))
     if not result.agrees:
-        console.print(
-            "The server counted otherwise than was sent: see the rows that differ.", style="bold red"
-        )
+        console.print("The server counted otherwise than was sent: see the rows that differ.", style="bold red")
     return 0 if result.agrees else 1
 
 

@@ -28,10 +28,7 @@ class Scrape:
         """The counts that came after an earlier scrape."""
         return Scrape(
             {
-                name: {
-                    labels: value - earlier.samples.get(name, {}).get(labels, 0)
-                    for labels, value in series.items()
-                }
+                name: {labels: value - earlier.samples.get(name, {}).get(labels, 0) for labels, value in series.items()}
                 for name, series in self.samples.items()
             }
         )

@@ -6,7 +6,6 @@ from typing import Any
 
 from payments import Truth
 from readings import Delay, Totals
-from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -86,37 +85,27 @@ def live(moment: Moment, url: str) -> RenderableType:
     """One look on a terminal."""
     clock = f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}"
     title = Text.assemble(("Headrace ", "bold"), ("fraud demo", "dim"), f"   {url}   {clock}")
-    return Group(
-        Panel(title),
-        Columns([_numbers(moment), _cards(moment)]),
-        Text("Ctrl-C ends it with a summary.", style="dim"),
-    )
+    foot = Text("Red: a card under attack. Ctrl-C ends the demo with a summary.", style="dim")
+    return Group(Panel(title), _numbers(moment), Text(), _cards(moment), Text(), foot)
 
 
 def _numbers(moment: Moment) -> Table:
     totals = moment.totals
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(justify="right")
-    for name, value in (
-        ("events a second", f"{moment.rate:,.0f}"),
-        ("lag", f"{moment.lag:,}"),
-        ("in", f"{totals.arrived:,}"),
-        ("clean", f"{totals.clean:,}"),
-        ("late", f"{totals.late:,}"),
-        ("dead", f"{sum(totals.dead.values()):,}"),
-        ("duplicates dropped", f"{totals.duplicates:,}"),
-        ("producer to readable", str(moment.readable or "-")),
-        ("log to store", str(moment.applied or "-")),
-    ):
-        table.add_row(name, value)
+    for justify in ("left", "right") * 2:
+        table.add_column(style="dim" if justify == "left" else "", justify=justify)
+    table.add_row("events a second", f"{moment.rate:,.0f}", "in", f"{totals.arrived:,}")
+    table.add_row("lag", f"{moment.lag:,}", "clean", f"{totals.clean:,}")
+    table.add_row("producer to readable", str(moment.readable or "-"), "late", f"{totals.late:,}")
+    table.add_row("log to store", str(moment.applied or "-"), "dead", f"{sum(totals.dead.values()):,}")
+    table.add_row("", "", "duplicates dropped", f"{totals.duplicates:,}")
     return table
 
 
 def _cards(moment: Moment) -> Table:
-    table = Table("card", *SHOWN, box=None, header_style="dim")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table("card", box=None, header_style="dim", pad_edge=False)
+    for name in SHOWN:
+        table.add_column(name.replace("_", "\n"), justify="right", min_width=9)
     for row in moment.cards:
         style = "bold red" if row["card"] in moment.attacked else ""
         table.add_row(row["card"], *(_shown(row["values"].get(name)) for name in SHOWN), style=style)
@@ -146,5 +135,5 @@ def summary(result: Result) -> Table:
     table.add_section()
     table.add_row("features read", f"{result.values:,}", "", f"in {result.requests:,} requests")
     for name, delay in (("producer to readable", result.readable), ("log to store", result.applied)):
-        table.add_row(name, str(delay.count) if delay else "0", "", str(delay or "not measured"))
+        table.add_row(name, f"{delay.count:,}" if delay else "0", "", str(delay or "not measured"))
     return table

@@ -53,9 +53,7 @@ class Server:
         ]  # fmt: skip
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C reaches the demo alone, which then stops the server in good order.
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def __enter__(self) -> Self:
         return self
