@@ -1,4 +1,4 @@
-"""Keeps the parts of a running system up: what dies is started again, what keeps dying is given up with its last words."""
+"""Keeps the parts of a running system up: what dies is started again, what keeps dying is given up."""
 
 import os
 import time
@@ -104,7 +104,9 @@ class Supervisor:
             steady = now - watched.started > STEADY_AFTER_S
             watched.failures = 1 if steady else watched.failures + 1
             if watched.failures > FAILURES_ALLOWED:
-                raise PartFailed(f"{name} ended {watched.failures} times in a row. Its last words:\n{watched.part.last_words()}")
+                raise PartFailed(
+                    f"{name} ended {watched.failures} times in a row. Its last words:\n{watched.part.last_words()}"
+                )
             watched.not_before = now + 0.25 * 2**watched.failures
             self.say(f"{name} ended; starting it again")
         if now >= watched.not_before:

@@ -38,8 +38,9 @@ class QueryProgress:
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
     topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
+    admin = admin_client(broker)
     try:
-        admin_client(broker).create_topics([topic], request_timeout=ANSWER_SECONDS)[TOPIC].result()
+        admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[TOPIC].result()
     except KafkaException as failure:
         if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise refusal(broker, f"create topic {TOPIC!r}", failure) from failure

@@ -4,7 +4,7 @@
              ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
              ──▶ payments.clean
 
-Every output keeps the raw record's partition number and carries its offset, so a reader knows a replay when it sees one.
+Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
 """
 
 from pyspark.sql import Column, DataFrame

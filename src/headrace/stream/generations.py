@@ -67,9 +67,9 @@ def plan_generations(
     """Compare the declared views with the remembered ones; nothing is written."""
     past = _load(_file(state, stream))
     if not past.generations or rebuild:
-        first = Generation(past.next_number, tuple(views))
+        only = (Generation(past.next_number, tuple(views)),) if views else ()
         changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
-        return Generations(stream, (first,), partitions, changes)
+        return Generations(stream, only, partitions, changes)
     return _follow(stream, views, past)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
-from headrace.declare.durations import UNITS_US
 from headrace.declare.stream import Stream
 from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
@@ -16,12 +15,9 @@ from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.lanes import Lane, QuerySpec
 from headrace.stream.tiles import TilePlan, tiles
+from headrace.stream.watermark import watermark_delay_us
 
 LOGGER = logging.getLogger("headrace.stream")
-
-# Spark's watermark only bounds state: how far one partition may run ahead of another before state goes too early.
-MARGIN_US = 10 * UNITS_US["m"]
-DRAINING_MARGIN_US = UNITS_US["d"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
     plan = TilePlan(stream, generation.views)
 
     def build(clean: DataFrame, lane: Lane) -> DataFrame:
-        return tiles(clean, plan, watermark_delay_us(stream, lane), partitions)
+        return tiles(clean, plan, watermark_delay_us(stream, lane is Lane.DRAINING), partitions)
 
     return QuerySpec(
         name=generation.query(stream),
@@ -107,9 +103,3 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
         build=build,
     )
-
-
-def watermark_delay_us(stream: Stream, lane: Lane) -> int:
-    """How long ids and tiles are remembered; while draining, partitions may be a day apart."""
-    margin_us = DRAINING_MARGIN_US if lane is Lane.DRAINING else MARGIN_US
-    return stream.late.until_us + stream.ahead_us + margin_us

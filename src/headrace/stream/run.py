@@ -1,5 +1,7 @@
 """Runs the queries of an app on Spark until told to stop, and reports on each every second."""
 
+import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +30,7 @@ class SparkOptions:
 
     master: str | None
     jars: Sequence[Path]
+    java_home: Path | None = None
 
 
 def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.Event) -> None:
@@ -35,8 +38,7 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
-    slots = planned.slots + SPARE_SLOTS
-    spark = start_session(SparkPlace(options.master, slots, options.jars, place.state.resolve() / "spark"))
+    spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
     pilots = [Pilot(spark, spec, place.lane) for spec in planned.specs]
     try:
         for pilot in pilots:
@@ -44,6 +46,13 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
         _report_until(stop, pilots, place.broker)
     finally:
         _stop(pilots, spark)
+
+
+def _session(options: SparkOptions, slots: int, scratch: Path) -> SparkSession:
+    shutil.rmtree(scratch, ignore_errors=True)  # what a crash left there
+    if options.java_home is not None:
+        os.environ["JAVA_HOME"] = str(options.java_home)
+    return start_session(SparkPlace(options.master, slots, options.jars, scratch))
 
 
 def _report_until(stop: threading.Event, pilots: Sequence[Pilot], broker: str) -> None:

@@ -1,0 +1,65 @@
+"""`headrace run APP PART`: one part of an app alone, against a given broker, store and Spark."""
+
+import logging
+import signal
+import threading
+from typing import Any
+
+import click
+
+from headrace.cli.settings import Settings, settings_of, settings_options
+from headrace.declare.app import App, load_app
+from headrace.local.jars import jar_paths
+from headrace.local.java import find_java
+
+PARTS = ("stream", "serve", "apply")
+
+
+@click.command()
+@click.argument("app")
+@click.argument("part", type=click.Choice(PARTS))
+@settings_options
+def run(app: str, part: str, **flags: Any) -> None:
+    """Run one part of APP alone: its Spark queries, its server, or a worker that feeds the store."""
+    settings = settings_of(flags)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stop = stop_on_signals()
+    if settings.limit_s is not None:
+        threading.Timer(settings.limit_s, stop.set).start()
+    {"stream": run_stream, "serve": run_serve, "apply": run_apply}[part](load_app(app), settings, stop)
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def broker_of(settings: Settings) -> str:
+    """The broker's address: the given one, or where the embedded one is."""
+    return settings.broker or f"127.0.0.1:{settings.broker_port}"
+
+
+def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
+    # Imported here: only this part pays for Spark.
+    from headrace.stream.queries import Place
+    from headrace.stream.run import SparkOptions, run_queries
+
+    java = find_java()
+    place = Place(broker_of(settings), settings.state, settings.rebuild)
+    run_queries(app, place, SparkOptions(settings.spark, jar_paths("spark"), java.home), stop)
+
+
+def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.serve.server import serve
+
+    serve(app, broker_of(settings), settings.store, (settings.host, settings.port), stop)
+
+
+def run_apply(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.store.apply import apply_until
+
+    apply_until(app, broker_of(settings), settings.store, stop)

@@ -1,0 +1,101 @@
+"""Settings: from flags, then HEADRACE_* variables, then headrace.toml."""
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from headrace.declare.durations import duration_us
+from headrace.errors import HeadraceError
+
+FILE = Path("headrace.toml")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class BadSetting(HeadraceError):
+    """A setting that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where an app runs: its HTTP address, log, store, Spark and state folder."""
+
+    http: str
+    broker: str | None
+    broker_port: int
+    store: str
+    spark: str | None
+    state: Path
+    limit_s: float | None
+    rebuild: frozenset[str]
+
+    @property
+    def host(self) -> str:
+        return self._http_parts()[0]
+
+    @property
+    def port(self) -> int:
+        return self._http_parts()[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def _http_parts(self) -> tuple[str, int]:
+        host, _, port = self.http.rpartition(":")
+        if not host or not port.isdigit():
+            raise BadSetting(f"--http {self.http!r} is not HOST:PORT. Write it as 127.0.0.1:8080.")
+        return host, int(port)
+
+
+def settings_of(flags: dict[str, Any]) -> Settings:
+    """The settings of a command's flags."""
+    limit = flags["for_"]
+    return Settings(
+        http=flags["http"],
+        broker=flags["broker"],
+        broker_port=flags["broker_port"],
+        store=flags["store"],
+        spark=flags["spark"],
+        state=Path(flags["state"]),
+        limit_s=None if limit is None else duration_us(limit, "--for") / 1_000_000,
+        rebuild=frozenset(flags["rebuild"]),
+    )
+
+
+OPTIONS = (
+    click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where to serve."),
+    click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, one is started here."),
+    click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
+    click.option("--store", default="memory", show_default=True, metavar="memory|redis://…", help="The online store."),
+    click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
+    click.option(
+        "--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live."
+    ),
+    click.option("--for", "for_", metavar="DURATION", help="Stop cleanly after this long, such as 2m."),
+    click.option(
+        "--rebuild", multiple=True, metavar="STREAM", help="Compute this stream's views again from its clean log."
+    ),
+)
+
+
+def settings_options(command: Command) -> Command:
+    """Give a command the flags every running part has."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def file_defaults() -> dict[str, Any]:
+    """The settings of headrace.toml, for every command that has them."""
+    if not FILE.exists():
+        return {}
+    try:
+        written = tomllib.loads(FILE.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
+    flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
+    return dict.fromkeys(("up", "run", "plan", "doctor"), flat)

@@ -1,0 +1,129 @@
+"""`headrace up APP`: everything on this machine; Ctrl-C stops it cleanly; started again, it goes on where it was."""
+
+import json
+import sys
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+import click
+
+from headrace.cli.run import broker_of, stop_on_signals
+from headrace.cli.settings import Settings, settings_of, settings_options
+from headrace.declare.app import App, load_app
+from headrace.local.broker import Broker
+from headrace.local.jars import jar_paths
+from headrace.local.java import find_java
+from headrace.local.ports import require_free
+from headrace.local.supervise import ProcessPart, Supervisor
+from headrace.log.topics import ensure_topics
+from headrace.stream.generations import plan_generations, remember
+
+ASK_SECONDS = 1.0
+
+
+@click.command()
+@click.argument("app")
+@settings_options
+def up(app: str, **flags: Any) -> None:
+    """Run APP on this machine: broker, Spark queries, store and HTTP server."""
+    settings = settings_of(flags)
+    declared = load_app(app)
+    stop = stop_on_signals()
+    supervisor = Supervisor(say)
+    require_free(settings.port, settings.host, setting="--http")
+    find_java()
+    jar_paths("spark", say)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    try:
+        _start_broker(supervisor, settings)
+        _require_plan(declared, settings)
+        _start_parts(supervisor, app, settings)
+        supervisor.watch(stop, settings.limit_s, ReadyTeller(settings.url))
+    finally:
+        supervisor.stop()
+    say("stopped; started again, it goes on from here")
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    click.echo(f"headrace: {line}")
+
+
+def _start_broker(supervisor: Supervisor, settings: Settings) -> None:
+    if settings.broker is not None:
+        return
+    say(f"starting the broker on 127.0.0.1:{settings.broker_port}")
+    supervisor.start("the broker", Broker(settings.state, settings.broker_port, say))
+
+
+def _require_plan(app: App, settings: Settings) -> None:
+    """Refuse before anything starts what the kept state cannot follow, and write down what now runs."""
+    found = ensure_topics(broker_of(settings), app.streams, app.views)
+    for warning in found.warnings:
+        say(warning)
+    for stream in app.streams:
+        rebuild = stream.name in settings.rebuild
+        plan = plan_generations(stream, app.views_of(stream), settings.state, found.partitions[stream.name], rebuild)
+        plan.require_possible()
+        remember(plan, settings.state)
+        for change in plan.changes:
+            say(f"{stream.name}: {change}")
+
+
+def _start_parts(supervisor: Supervisor, app: str, settings: Settings) -> None:
+    logs = settings.state / "logs"
+    say(f"starting Spark, the store and the server; their logs are in {logs}")
+    for part in parts_of(settings):
+        supervisor.start(part, ProcessPart(command_of(app, part, settings), logs / f"{part}.log"))
+
+
+def parts_of(settings: Settings) -> tuple[str, ...]:
+    """The processes of a running app: a store of its own needs a worker that feeds it."""
+    return ("serve", "stream") if settings.store == "memory" else ("apply", "serve", "stream")
+
+
+def command_of(app: str, part: str, settings: Settings) -> list[str]:
+    """How a part is started as a process of its own."""
+    flags = {
+        "--broker": broker_of(settings),
+        "--http": settings.http,
+        "--store": settings.store,
+        "--state": str(settings.state),
+        **({"--spark": settings.spark} if settings.spark else {}),
+    }
+    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in flags.items() for word in pair)]
+
+
+class ReadyTeller:
+    """Says once what is still missing, and then that everything is there."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._said, self._looks = url, "", 0
+        self.ready = threading.Event()
+
+    def __call__(self) -> None:
+        self._looks += 1
+        if self.ready.is_set() or self._looks % 5:
+            return
+        missing = missing_at(self._url)
+        if missing is None:
+            return
+        line = f"waiting: {'; '.join(missing)}" if missing else f"ready at {self._url}"
+        if line != self._said:
+            say(line)
+            self._said = line
+        if not missing:
+            self.ready.set()
+
+
+def missing_at(url: str) -> list[str] | None:
+    """What a server says it is missing; empty once it is ready, None where nobody answers yet."""
+    try:
+        with urllib.request.urlopen(f"{url}/v2/health/ready", timeout=ASK_SECONDS):  # noqa: S310  # our own server
+            return []
+    except urllib.error.HTTPError as answer:
+        return list(json.loads(answer.read()).get("missing", []))
+    except OSError:
+        return None

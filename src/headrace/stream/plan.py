@@ -1,0 +1,144 @@
+"""What would run: topics, queries and their lanes, tiles and state, and what has changed since the last run."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.declare.app import App
+from headrace.declare.durations import duration_text
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.log.topics import fates_of
+from headrace.stream.generations import Generations, plan_generations
+from headrace.stream.watermark import watermark_delay_us
+from headrace.tiles.layout import HopLayout, layouts_of
+
+LANE_OF_GATE = "stateless, Kafka to Kafka"
+LANE_OF_TILES = "deduplication and tiles are native Spark aggregates, Kafka to Kafka"
+
+
+@dataclass(frozen=True)
+class PlannedQuery:
+    """One query: what it reads and writes, in which lane, and why there."""
+
+    name: str
+    reads: str
+    writes: tuple[str, ...]
+    lane: str
+    why: str
+    task_slots: int
+    remembers: str
+
+
+@dataclass(frozen=True)
+class PlannedTiles:
+    """The tiles of one view and one hop, for one key."""
+
+    view: str
+    hop: str
+    tiles_online: int
+    bytes_a_tile: int
+    tiles_in_state: int
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedStream:
+    """Everything that would run for one stream."""
+
+    stream: str
+    topics: tuple[str, ...]
+    queries: tuple[PlannedQuery, ...]
+    tiles: tuple[PlannedTiles, ...]
+    changes: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def plan_app(app: App, state: Path) -> tuple[PlannedStream, ...]:
+    """The plan of every stream of an app; nothing is started or written."""
+    return tuple(_plan(stream, app.views_of(stream), state) for stream in app.streams)
+
+
+def _plan(stream: Stream, views: tuple[View, ...], state: Path) -> PlannedStream:
+    generations = plan_generations(stream, views, state, stream.partitions)
+    return PlannedStream(
+        stream=stream.name,
+        topics=(stream.name, *fates_of(stream), *(view.topic for view in views)),
+        queries=(_gate(stream, generations.partitions), *_tiles(stream, generations)),
+        tiles=tuple(_sized(view, layout) for view in views for layout in layouts_of(view)),
+        changes=generations.changes or ("nothing has changed",),
+        refused=generations.refused,
+    )
+
+
+def _gate(stream: Stream, partitions: int) -> PlannedQuery:
+    return PlannedQuery(
+        f"{stream.name}.gate", stream.name, tuple(fates_of(stream)), "real-time", LANE_OF_GATE, partitions, "nothing"
+    )
+
+
+def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
+    kept = duration_text(watermark_delay_us(stream))
+    return [
+        PlannedQuery(
+            name=generation.query(stream),
+            reads=stream.clean,
+            writes=tuple(view.topic for view in generation.views),
+            lane="real-time",
+            why=LANE_OF_TILES,
+            task_slots=2 * generations.partitions,
+            remembers=f"each id for {kept}, each tile for its hop and {kept}",
+        )
+        for generation in generations.running
+    ]
+
+
+def _sized(view: View, layout: HopLayout) -> PlannedTiles:
+    in_state_us = layout.hop_us + watermark_delay_us(view.stream)
+    return PlannedTiles(
+        view=view.name,
+        hop=duration_text(layout.hop_us),
+        tiles_online=-(-layout.keep_us // layout.hop_us),
+        bytes_a_tile=layout.row.size + sum(1 << slot.lg_k for slot in layout.slots if slot.lg_k),
+        tiles_in_state=-(-in_state_us // layout.hop_us),
+        features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
+    )
+
+
+def as_json(plan: tuple[PlannedStream, ...]) -> list[dict[str, Any]]:
+    """The plan in plain values."""
+    return [asdict(stream) for stream in plan]
+
+
+def as_text(plan: tuple[PlannedStream, ...]) -> str:
+    """The plan for a person."""
+    return "\n\n".join("\n".join(_lines(stream)) for stream in plan)
+
+
+def _lines(stream: PlannedStream) -> list[str]:
+    queries = [
+        line
+        for query in stream.queries
+        for line in (
+            f"  {query.name}: {query.reads} → {', '.join(query.writes)}",
+            f"      {query.lane} lane ({query.why}); {query.task_slots} task slots; remembers {query.remembers}",
+        )
+    ]
+    tiles = [
+        f"  {sized.view} every {sized.hop}: at most {sized.tiles_online} tiles a key online, "
+        f"{sized.tiles_in_state} in state, {sized.bytes_a_tile} bytes each → {', '.join(sized.features)}"
+        for sized in stream.tiles
+    ]
+    return [
+        f"{stream.stream}",
+        f" topics: {', '.join(stream.topics)}",
+        " queries:",
+        *queries,
+        *([" tiles:", *tiles] if tiles else []),
+        " since the last run:",
+        *(f"  {change}" for change in stream.changes),
+        *(
+            f"  REFUSED: {reason} Start with --rebuild {stream.stream}, or undo the change."
+            for reason in stream.refused
+        ),
+    ]
