@@ -21,6 +21,7 @@ _START_LIMIT_S = 120
 _STOP_GRACE_S = 30
 _LOOK_EVERY_S = 0.05
 _LEAST_FREE_BYTES = 64 << 20
+_PID_FILE = "broker.pid"
 _STARTED = "Kafka Server started"
 _TAIL_LINES = 12
 # Measured on 2 cores: the first-tier compiler alone starts the broker in half the time, with less CPU per message.
@@ -114,7 +115,7 @@ class Broker:
 
     @property
     def _pid_file(self) -> Path:
-        return self.folder / "broker.pid"
+        return self.folder / _PID_FILE
 
     def _hold_folder(self) -> None:
         """Keep every other Headrace off this folder until we stop or die."""
@@ -132,7 +133,7 @@ class Broker:
 
     def _end_left_over(self) -> None:
         """End the broker of a Headrace that crashed: it holds the data until it is gone."""
-        left_over = _read_process(self._pid_file)
+        left_over = recorded_broker(self.folder.parent)
         if left_over and left_over.alive():
             self._progress(f"ending the broker left over by a crash (process {left_over.pid})")
             left_over.stop(_STOP_GRACE_S)
@@ -182,9 +183,10 @@ class Broker:
         )
 
 
-def _read_process(pid_file: Path) -> ProcessId | None:
+def recorded_broker(state_dir: Path) -> ProcessId | None:
+    """The process last recorded as this folder's broker; it may have ended since."""
     try:
-        return ProcessId(**json.loads(pid_file.read_text()))
+        return ProcessId(**json.loads((state_dir / "broker" / _PID_FILE).read_text()))
     except (OSError, ValueError, TypeError):  # none, or cut short by a crash: then nothing can be taken for ours
         return None
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 
 VERSIONS = (17, 21)  # what Spark 4.3 and Kafka 4.3 both run on
+_DEBIAN_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
+INSTALLED = Path("/usr/lib/jvm")
 _RELEASE = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 _PRINTED = re.compile(r'version "(\d+)')
 
@@ -49,39 +51,44 @@ def version_of(home: Path) -> int | None:
         return None
     release = home / "release"
     written = _RELEASE.search(release.read_text(errors="replace")) if release.is_file() else None
-    found = written or _PRINTED.search(_printed_version(home))
+    found = written or _PRINTED.search(_printed([home / "bin" / "java", "-version"]))
     return int(found[1]) if found else None
 
 
 def install_command() -> str:
     """The one command that installs a Java that fits."""
-    for program, command in (
-        ("apt-get", "apt-get install -y openjdk-17-jre-headless"),
-        ("dnf", "dnf install -y java-17-openjdk-headless"),
-        ("apk", "apk add openjdk17-jre-headless"),
-        ("brew", "brew install openjdk@17"),
-    ):
-        if shutil.which(program):
-            return command if program == "brew" or os.geteuid() == 0 else f"sudo {command}"
-    return "get a JRE 17 for this machine and set JAVA_HOME to its folder"
+    commands = {
+        "apt-get": f"apt-get install -y {_debian_package()}",
+        "dnf": "dnf install -y java-17-openjdk-headless",
+        "apk": "apk add openjdk17-jre-headless",
+        "brew": "brew install openjdk@17",
+    }
+    program = next(filter(shutil.which, commands), None)
+    if program is None:
+        return "get a JRE 17 for this machine and set JAVA_HOME to its folder"
+    return commands[program] if program == "brew" or os.geteuid() == 0 else f"sudo {commands[program]}"
+
+
+def _debian_package() -> str:
+    """Debian 12 has Java 17, Debian 13 has Java 21, Ubuntu both."""
+    cache = shutil.which("apt-cache")
+    known = _printed([cache, "pkgnames", "openjdk-"]).split() if cache else []
+    return next((name for name in _DEBIAN_PACKAGES if name in known), _DEBIAN_PACKAGES[0])
 
 
 def _places() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home)
     on_path = shutil.which("java")
-    yield "PATH", Path(on_path).resolve().parents[1] if on_path else Path("/nonexistent")
-    installed = Path("/usr/lib/jvm")
-    for home_path in sorted(installed.glob("*")) if installed.is_dir() else ():
+    yield "PATH", Path(on_path).resolve().parents[1] if on_path else Path(os.devnull)
+    for home_path in sorted(INSTALLED.glob("*")) if INSTALLED.is_dir() else ():
         if not home_path.is_symlink() and (home_path / "bin").is_dir():
             yield str(home_path), home_path
 
 
-def _printed_version(home: Path) -> str:
+def _printed(command: list[str | Path]) -> str:
     try:
-        run = subprocess.run(
-            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=False
-        )
+        run = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stderr + run.stdout

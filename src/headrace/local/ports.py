@@ -14,6 +14,18 @@ class PortTaken(HeadraceError):
     """Another program already listens where ours should."""
 
 
+class BadAddress(HeadraceError):
+    """A setting that should be HOST:PORT is not."""
+
+
+def parse_address(text: str, setting: str) -> tuple[str, int]:
+    """The host and the port of HOST:PORT; an IPv6 host may stand in brackets."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise BadAddress(f"{setting} {text!r} is not HOST:PORT. Write it as 127.0.0.1:8080.")
+    return host.strip("[]"), int(port)
+
+
 def require_free(port: int, host: str = HOST, *, setting: str) -> None:
     """Raise PortTaken, with the holder and the setting that chooses another port, unless the port is free."""
     if not is_free(port, host):

@@ -1,0 +1,48 @@
+"""The `headrace` command: one file a command, loaded only when it is asked for."""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from headrace.cli.settings import file_defaults
+from headrace.errors import HeadraceError
+
+COMMANDS = ("up", "run", "doctor")
+
+
+class Commands(click.Group):
+    """A group whose commands are the modules of this folder, each named as its function."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        _read_environment(command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error the user can mend is one sentence and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except HeadraceError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _read_environment(command: click.Command) -> None:
+    """Let HEADRACE_HTTP stand for --http, and so on for every option."""
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name and option.envvar is None:
+            option.envvar = f"HEADRACE_{option.name.strip('_').upper()}"
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("headrace"))
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Features declared once, kept fresh by Spark, served and trained alike."""
+    context.default_map = file_defaults()

@@ -1,0 +1,43 @@
+"""`headrace doctor`: what is wrong on this machine, and the command that mends it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from headrace.local.doctor import Finding, Place, examine
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where you would serve.")
+@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the embedded one.")
+@click.option("--broker-port", default=9092, show_default=True, help="The port of the embedded broker.")
+@click.option("--store", default="memory", show_default=True, metavar="memory|redis://…", help="The online store.")
+@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data would live.")
+def doctor(as_json: bool, http: str, broker: str | None, broker_port: int, store: str, state: str) -> None:
+    """Check Java, jars, disk, broker, store and ports, and say how to mend what is wrong."""
+    findings = examine(Place(http, broker, broker_port, store, Path(state)))
+    seen = _print_json(findings) if as_json else _print_lines(findings)
+    sys.exit(0 if all(finding.ok for finding in seen) else 1)
+
+
+def _print_json(findings: Iterator[Finding]) -> list[Finding]:
+    seen = list(findings)
+    checks = [{**asdict(finding), "ok": finding.ok} for finding in seen]
+    click.echo(json.dumps({"ok": all(finding.ok for finding in seen), "checks": checks}, indent=2))
+    return seen
+
+
+def _print_lines(findings: Iterator[Finding]) -> list[Finding]:
+    seen = []
+    for finding in findings:
+        mark = click.style("ok   ", fg="green") if finding.ok else click.style("wrong", fg="red")
+        click.echo(f"{mark}  {finding.check:<12} {finding.found}")
+        if not finding.ok:
+            click.echo(f"{'mend it:':>20} {finding.mend}")
+        seen.append(finding)
+    return seen
