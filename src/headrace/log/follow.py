@@ -105,18 +105,20 @@ class Follower:
             self._begin(consumer)
             while not self._stopping.is_set():
                 self._step(consumer)
+        except Exception as failure:
+            self._failure, self.trouble, self.state = failure, str(failure), State.FAILED
+            raise
         finally:
+            # Closing gives the partitions up; who waits must know of the failure before that.
             consumer.close()
-            self.state = State.STOPPED
+            self.state = State.FAILED if self._failure else State.STOPPED
+            self._tell()
 
     def _run_to_the_end(self) -> None:
         try:
             self.run()
-        except Exception as failure:  # noqa: BLE001  # nobody is above a thread: whoever asks is told
+        except Exception:  # noqa: BLE001  # nobody is above a thread: whoever asks is told
             LOGGER.exception("Following %s stopped", ", ".join(self.topics))
-            self._failure, self.trouble = failure, str(failure)
-            self.state = State.FAILED
-            self._tell()
 
     def _settings(self) -> dict[str, object]:
         return {

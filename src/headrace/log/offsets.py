@@ -1,5 +1,6 @@
 """Where the partitions of topics begin and end now."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -8,6 +9,9 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # pu
 from headrace.errors import HeadraceError
 from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
 from headrace.log.records import Partition
+
+# What a broker says of a partition whose leader is just taking over: a new topic's first moments, a restart.
+PASSING = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
 
 
 class TopicMissing(HeadraceError):
@@ -62,8 +66,12 @@ class Offsets:
         asked = {TopicPartition(*partition): which for partition in partitions}
         if not asked:
             return {}
-        found = self._admin.list_offsets(asked, request_timeout=self._timeout).items()
-        try:
-            return {Partition(at.topic, at.partition): answer.result().offset for at, answer in found}
-        except KafkaException as failure:
-            raise refusal(self.broker, "list offsets", failure) from failure
+        deadline = time.monotonic() + self._timeout
+        while True:
+            found = self._admin.list_offsets(asked, request_timeout=self._timeout).items()
+            try:
+                return {Partition(at.topic, at.partition): answer.result().offset for at, answer in found}
+            except KafkaException as failure:
+                if failure.args[0].name() not in PASSING or time.monotonic() > deadline:
+                    raise refusal(self.broker, "list offsets", failure) from failure
+            time.sleep(0.02)

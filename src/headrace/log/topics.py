@@ -22,6 +22,7 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
+from headrace.log.offsets import Offsets
 from headrace.tiles.layout import HopLayout, Partial, layouts_of
 
 Config = dict[str, str]
@@ -178,6 +179,7 @@ def _settled(admin: AdminClient, broker: str, wanted: Sequence[Topic]) -> dict[s
     while any(not existing.get(topic.name) for topic in wanted) and time.monotonic() < deadline:
         time.sleep(0.02)
         existing = _existing(admin, broker)
+    Offsets(broker).end(topic.name for topic in wanted)  # answered once every partition has a leader
     return existing
 
 

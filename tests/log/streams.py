@@ -1,0 +1,26 @@
+"""Streams with a name of their own, so that tests can share one broker."""
+
+from itertools import count
+from typing import Any
+
+import headrace as hr
+
+_numbers = count()
+
+
+def new_stream(**settings: Any) -> hr.Stream:
+    """A stream of payments no other test has."""
+    return hr.Stream(
+        f"payments{next(_numbers)}",
+        schema="id string, card string, amount double, at timestamp",
+        id="id",
+        key="card",
+        time="at",
+        **settings,
+    )
+
+
+def new_view(stream: hr.Stream, **windows: str) -> hr.View:
+    """A view no other test has: one count a window."""
+    body = {name: hr.count(windows=window) for name, window in (windows or {"payments": "1h"}).items()}
+    return hr.features(stream, by="card")(type(f"View{next(_numbers)}", (), body))

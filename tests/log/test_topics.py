@@ -1,0 +1,109 @@
+"""The topics of an app are there, set as they must be, or there is a sentence that says what to do."""
+
+import time
+
+import pytest
+
+import headrace as hr
+from headrace.local.broker import Broker
+from headrace.local.ports import free_port
+from headrace.log.connect import BrokerUnreachable
+from headrace.log.offsets import Offsets
+from headrace.log.topics import (
+    DAY_MS,
+    PartitionMismatch,
+    Topic,
+    Topics,
+    changelog_config,
+    ensure_topics,
+    fate_config,
+    raw_config,
+)
+from tests.log.kafka import config_of, create_topic
+from tests.log.streams import new_stream, new_view
+
+
+def partitions(broker: Broker, topic: str) -> int:
+    return len(Offsets(broker.address).partitions([topic]))
+
+
+def test_every_topic_of_an_app_is_created(broker: Broker) -> None:
+    stream = new_stream(partitions=3)
+    view = new_view(stream)
+    assert ensure_topics(broker.address, [stream], [view]) == Topics({stream.name: 3})
+    for topic in (stream.name, stream.clean, stream.late_topic, stream.dead, view.topic):
+        assert partitions(broker, topic) == 3
+        assert config_of(broker.address, topic)["message.timestamp.type"] == "LogAppendTime"
+    assert partitions(broker, stream.dropped) == 0
+
+
+def test_only_a_stream_that_drops_has_a_topic_of_what_was_dropped(broker: Broker) -> None:
+    stream = new_stream(late=hr.Late("2m", then="drop"))
+    ensure_topics(broker.address, [stream])
+    assert partitions(broker, stream.dropped) == 2
+
+
+def test_topics_that_are_there_are_left_alone(broker: Broker) -> None:
+    stream = new_stream()
+    view = new_view(stream)
+    first = ensure_topics(broker.address, [stream], [view])
+    assert ensure_topics(broker.address, [], [view]) == first
+
+
+def test_the_other_topics_follow_the_partitions_of_a_given_raw_topic(broker: Broker) -> None:
+    stream = new_stream(partitions=2)
+    create_topic(broker.address, Topic(stream.name, stream.name, 5, {"message.timestamp.type": "LogAppendTime"}))
+    assert ensure_topics(broker.address, [stream], [new_view(stream)]) == Topics({stream.name: 5})
+    assert partitions(broker, stream.clean) == 5
+
+
+def test_a_raw_topic_stamped_by_producers_is_warned_about(broker: Broker) -> None:
+    stream = new_stream()
+    create_topic(broker.address, Topic(stream.name, stream.name, 2, {"message.timestamp.type": "CreateTime"}))
+    (warning,) = ensure_topics(broker.address, [stream]).warnings
+    assert stream.name in warning
+    assert "--add-config message.timestamp.type=LogAppendTime" in warning
+
+
+def test_an_output_with_other_partitions_is_an_error_that_says_what_to_delete(broker: Broker) -> None:
+    stream = new_stream(partitions=2)
+    create_topic(broker.address, Topic(stream.clean, stream.name, 4, {}))
+    with pytest.raises(PartitionMismatch, match=rf"'{stream.clean}' has 4 partitions .* has 2\. Delete"):
+        ensure_topics(broker.address, [stream])
+    assert partitions(broker, stream.name) == 0
+
+
+def test_a_broker_that_is_not_there_is_named_within_ten_seconds() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable, match=rf"'{address}'.*--broker"):
+        ensure_topics(address, [new_stream()])
+    assert time.monotonic() - began < 12
+
+
+def test_a_changelog_is_compacted_and_outlives_its_longest_window() -> None:
+    config = changelog_config(new_view(new_stream(), short="10m", long="7d"))
+    assert config["cleanup.policy"] == "compact,delete"
+    assert int(config["retention.ms"]) == 7 * DAY_MS + 3_600_000 + DAY_MS
+
+
+def test_a_changelog_takes_a_tile_of_full_sketches() -> None:
+    stream = new_stream()
+
+    @hr.features(stream, by="card")
+    class Fine:
+        cards = hr.distinct("card", windows="1h", error=0.001)
+        ids = hr.distinct("id", windows="1h", error=0.001)
+
+    assert int(changelog_config(Fine)["max.message.bytes"]) > 2 * (1 << 21) * 4 // 3
+
+
+def test_fates_outlive_the_raw_records_they_tell_of() -> None:
+    stream = new_stream(late=hr.Late("1h", then="update", until="30d"))
+    raw = raw_config(stream, [new_view(stream, week="7d")])
+    assert int(raw["retention.ms"]) > 37 * DAY_MS
+    assert int(fate_config(raw)["retention.ms"]) > int(raw["retention.ms"]) + int(raw["segment.ms"])
+
+
+def test_fates_of_a_raw_topic_kept_for_ever_are_kept_for_ever() -> None:
+    assert fate_config({"retention.ms": "-1", "segment.ms": "1"})["retention.ms"] == "-1"
