@@ -51,8 +51,9 @@ def values_of(written: Sequence[Any], kind: Kind) -> Values:
 
 
 def repeated(value: Any, count: int) -> Values:
-    """A column of one value; text must not become numpy's fixed-width text, which drops trailing zeros."""
-    data = np.full(count, value, object if isinstance(value, str) else None)
+    """A column of one value."""
+    data = np.empty(count, object if isinstance(value, str) else type(value))
+    data.fill(value)  # not np.full: it passes through numpy's own text, which drops trailing zeros
     return Values(data, np.ones(count, np.bool_))
 
 

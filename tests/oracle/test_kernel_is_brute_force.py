@@ -1,0 +1,150 @@
+"""Every aggregate over every window on random hostile streams: the kernel says what loops over raw events say."""
+
+import math
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+import headrace as hr
+from headrace.declare.schema import Kind
+from headrace.declare.views import Feature, View
+from headrace.tiles.admission import Record, admit
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.read import Reader
+from headrace.tiles.rows import TileRows
+from headrace.tiles.tile import TileKey, decode_key, decode_tile, encode_key, encode_tile
+from tests.oracle import brute
+from tests.oracle.streams import CHECK, SCHEMA, SECOND_US, Sent, hostile
+
+WINDOWS = ["1m", "10m", "1h", "7d"]
+POLICIES = [
+    hr.Late("1m", then="drop"),
+    hr.Late("30s", then="side_output"),
+    hr.Late("30s", then="update", until="5m"),
+]
+ENTITIES = ["card", ["card", "region"], "shop", "flag", "seen"]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def every_aggregate(late: hr.Late, by: Any) -> View:
+    stream = hr.Stream("payments", schema=SCHEMA, id="id", key="card", time="at", late=late, check=CHECK)
+
+    @hr.features(stream, by=by)
+    class Everything:
+        number = hr.count(windows=WINDOWS)
+        large = hr.count(where="amount > 100 or label in ('a', 'é')", windows=WINDOWS)
+        sum_int = hr.sum("units", windows=WINDOWS)
+        sum_double = hr.sum("amount", windows=WINDOWS)
+        sum_some = hr.sum("amount", where="units % 2 = 0 and not flag", windows=WINDOWS)
+        mean_int = hr.mean("units", windows=WINDOWS)
+        mean_double = hr.mean("amount", windows=WINDOWS)
+        stddev_int = hr.stddev("shop", windows=WINDOWS)
+        stddev_double = hr.stddev("amount", where="amount < 1e9", windows=WINDOWS)
+        min_double = hr.min("amount", windows=WINDOWS)
+        max_double = hr.max("amount", windows=WINDOWS)
+        min_int = hr.min("units", windows=WINDOWS)
+        max_int = hr.max("units", windows=WINDOWS)
+        min_text = hr.min("label", windows=WINDOWS)
+        max_text = hr.max("label", windows=WINDOWS)
+        min_time = hr.min("seen", windows=WINDOWS)
+        max_time = hr.max("seen", windows=WINDOWS)
+        first_text = hr.first("label", windows=WINDOWS)
+        last_text = hr.last("label", windows=WINDOWS)
+        first_double = hr.first("amount", windows=WINDOWS)
+        last_time = hr.last("seen", windows=WINDOWS)
+        last_flag = hr.last("flag", where="coalesce(amount, 1) / units > 0", windows=WINDOWS)
+        labels = hr.distinct("label", windows=WINDOWS)
+        numbers = hr.distinct("units", error=0.01, windows=WINDOWS)
+        times = hr.distinct("seen", windows=WINDOWS)
+
+    return Everything
+
+
+VIEWS = [every_aggregate(late, by) for late in POLICIES for by in ENTITIES]
+
+
+def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple[bytes, bytes]]:
+    """The tiles of a stream and, as after a crash, of its beginnings: JSON, in any order."""
+    verdicts = admit(view.stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    first: dict[Any, tuple[Any, int]] = {}
+    for verdict, one in zip(verdicts, sent, strict=True):
+        if verdict.fate == "clean" and verdict.event:
+            first.setdefault(verdict.event["id"], (verdict.event, one.arrival_us))
+    kept = list(first.values())
+    records = [record for end in (len(kept), len(kept) // 2) for record in encoded(view, kept[:end])]
+    chance.shuffle(records)
+    return records
+
+
+def encoded(view: View, kept: list[tuple[Any, int]]) -> Iterator[tuple[bytes, bytes]]:
+    layouts = {layout.hop_us: layout for layout in layouts_of(view)}
+    events = events_of(view.stream.schema, [event for event, _ in kept], [arrival_us for _, arrival_us in kept])
+    for key, tile in fold(view, events):
+        yield encode_key(key), encode_tile(layouts[key.hop_us], tile)
+
+
+def store(view: View, records: list[tuple[bytes, bytes]]) -> dict[tuple[Any, ...], list[TileRows]]:
+    layouts = layouts_of(view)
+    hops = [layout.hop_us for layout in layouts]
+    rows: dict[tuple[Any, ...], list[TileRows]] = {}
+    for key_bytes, value in records:
+        key: TileKey = decode_key(key_bytes)
+        hop = hops.index(key.hop_us)
+        of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
+        of_entity[hop].apply(decode_tile(layouts[hop], key.start_us, value))
+    return rows
+
+
+def times(sent: list[Sent], chance: random.Random) -> list[int]:
+    """Times to ask at: at events, at the edges of their tiles, anywhere, and after all of them."""
+    event_times = [one.values["at"] for one in sent]
+    last_us = max(event_times)
+    edge_us = chance.choice(event_times) // (60 * SECOND_US) * 60 * SECOND_US
+    return [chance.choice(event_times), edge_us, edge_us - 1, chance.randint(min(event_times), last_us), last_us]
+
+
+def agrees(feature: Feature, kernel: Any, oracle: Any, scale: float) -> bool:
+    if oracle is None or kernel is None:
+        return kernel is oracle
+    if feature.aggregate.kind is Kind.TIMESTAMP and feature.aggregate.function != "distinct":
+        return bool(kernel == EPOCH + timedelta(microseconds=oracle))
+    if not isinstance(oracle, float):
+        return type(kernel) is type(oracle) and bool(kernel == oracle)
+    return close(kernel, oracle, scale)
+
+
+def close(kernel: float, oracle: float, scale: float) -> bool:
+    if math.isnan(oracle) or math.isinf(oracle):
+        return kernel == oracle or (math.isnan(kernel) and math.isnan(oracle))
+    return abs(kernel - oracle) <= 1e-9 * scale
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: int) -> None:
+    chance = random.Random(seed)
+    view = VIEWS[seed % len(VIEWS)]
+    sent = hostile(seed)
+    rows = store(view, changelog(view, sent, chance))
+    reader, counted = Reader(view), brute.counted(view.stream, sent)
+    entities = {tuple(one.values[name] for name in view.by) for one in sent}
+    whole = [entity for entity in entities if None not in entity]
+    assert set(rows) <= set(whole)
+    for at_us in times(sent, chance):
+        for entity in sorted(whole, key=str)[:6]:
+            expected = brute.features(view, counted, entity, at_us)
+            found = reader.values(rows[entity], at_us) if entity in rows else reader.default_row
+            for feature, value in zip(view.features, found, strict=True):
+                assert agrees(feature, value, *expected[feature.name]), (feature.name, entity, at_us)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_each_record_has_the_fate_its_maker_gave_it(seed: int) -> None:
+    view, sent = VIEWS[seed % len(VIEWS)], hostile(seed)
+    verdicts = admit(view.stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    found = [verdict.reason.split(":")[0] if verdict.reason else verdict.fate for verdict in verdicts]
+    assert found == [brute.fate(view.stream, one) for one in sent]
