@@ -8,7 +8,7 @@ from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 
 BODY, CORRUPT = "body", "corrupt"
-ISO_8601 = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
+ISO_8601 = r"^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
 EPOCH_MILLIS = r"^-?\d{1,14}\z"
 _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 

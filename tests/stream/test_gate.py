@@ -1,0 +1,143 @@
+"""The gate on Spark says the same as the gate in plain Python, whatever the bytes."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+import headrace as hr
+from headrace.declare.stream import Stream
+from headrace.stream.gate import gate
+from headrace.tiles.admission import Record, admit
+
+ARRIVAL_US = 1_767_225_610_000_000  # 2026-01-01T00:00:10Z
+SCHEMA = "id string, card string, amount double, n bigint, small int, ok boolean, at timestamp"
+
+
+def stream(late: hr.Late, check: str | None = "amount >= 0") -> Stream:
+    return hr.Stream("taps", schema=SCHEMA, id="id", key="card", time="at", late=late, check=check)
+
+
+def written(**changes: Any) -> bytes:
+    event = {"id": "1", "card": "c", "amount": 1.0, "n": 1, "small": 1, "ok": True, "at": "2026-01-01T00:00:00Z"}
+    return json.dumps({**event, **changes}).encode()
+
+
+HOSTILE: list[bytes | None] = [
+    written(),
+    b"{bad",
+    b"",
+    None,
+    b"   ",
+    b'{"id":"\xff\xfe","card":"c","at":"2026-01-01T00:00:00Z"}',
+    written()[:30],
+    b"[" + written() + b"]",
+    b"5",
+    b"null",
+    b'"x"',
+    b"{}",
+    written() + b" xyz",
+    written() + written(),
+    b'{"id":"1","card":"c","at":"2026-01-01T00:00:00Z","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b"[" * 100_000,
+    written(card="x" * 900_000),
+    *(written(amount=value) for value in (float("nan"), float("inf"), float("-inf"), "NaN", "Infinity", "-Infinity")),
+    *(written(amount=value) for value in ("abc", "1.5", "", True, [], {}, 5, -1, -0.0, None, 1e308)),
+    written().replace(b'"amount": 1.0', b'"amount": 1e400'),
+    *(written(n=value) for value in (2**63, 2**63 - 1, -(2**63), 5.0, "5", True, None)),
+    *(written(small=value) for value in (2**31, 2**31 - 1, -(2**31), -(2**31) - 1)),
+    *(written(ok=value) for value in ("true", 1, 0, None, False)),
+    *(written(card=value) for value in (5, True, "", "a\u0000b", "é", "日本", "🙂", "'\"\\", None)),
+    *(written(id=value) for value in ("", None, 7)),
+    b'{"card":"c","at":"2026-01-01T00:00:00Z"}',
+    *(
+        written(at=value)
+        for value in (
+            1_767_225_600_000,
+            "1767225600000",
+            -1,
+            10**18,
+            10**30,
+            "12:00",
+            "99999-01-01T00:00:00Z",
+            "2026-01-01",
+            "2026-01-01T01:00:00+01:00",
+            "2026-01-01T01:00:00+99:00",
+            "2026-01-01T00:00:00",
+            "2026-01-01 00:00",
+            "2026-01-01T00:00:00.123456789Z",
+            "2026-01-01T00:00:00.5Z",
+            "2026-02-30T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:60Z",
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00Z",
+            "2026-01-01T00:00:00Z\n",
+            " 2026-01-01T00:00:00Z",
+            "٢026-01-01T00:00:00Z",
+            "",
+            True,
+            None,
+            "2026-01-01T00:01:10Z",
+            "2026-01-01T00:01:10.000001Z",
+            "2025-12-31T23:58:10Z",
+            "2025-12-31T23:58:09.999999Z",
+            "2025-12-31T23:00:10Z",
+            "2025-12-31T23:00:09Z",
+        )
+    ),
+]
+
+
+def judged(spark: SparkSession, declared: Stream, values: Sequence[bytes | None]) -> list[Row]:
+    rows = [
+        (b"k", bytearray(value) if value is not None else None, "taps", number % 2, number)
+        for number, value in enumerate(values)
+    ]
+    raw = spark.createDataFrame(rows, "key binary, value binary, topic string, partition int, offset bigint")
+    stamped = raw.withColumn("timestamp", F.timestamp_micros(F.lit(ARRIVAL_US)))
+    return sorted(gate(stamped, declared).collect(), key=lambda row: int(header(row, "offset")))
+
+
+def header(row: Row, name: str) -> str:
+    return {entry.key: bytes(entry.value).decode() for entry in row.headers}.get(f"headrace.{name}", "")
+
+
+@pytest.mark.parametrize(
+    "late",
+    [hr.Late("2m"), hr.Late("2m", then="drop"), hr.Late("30s", then="update", until="1h")],
+    ids=["side_output", "drop", "update"],
+)
+def test_every_record_has_the_fate_and_reason_plain_python_gives_it(spark: SparkSession, late: hr.Late) -> None:
+    declared = stream(late)
+    verdicts = admit(declared, [Record(value, ARRIVAL_US) for value in HOSTILE])
+    rows = judged(spark, declared, HOSTILE)
+    assert [(row.topic, header(row, "reason")) for row in rows] == [
+        (f"taps.{verdict.fate}", verdict.reason or "") for verdict in verdicts
+    ]
+    assert {row.topic for row in rows} == {
+        "taps.clean",
+        "taps.dead",
+        f"taps.{'dropped' if late.then == 'drop' else 'late'}",
+    }
+
+
+def test_outputs_keep_bytes_key_and_place_and_dropped_ones_only_their_place(spark: SparkSession) -> None:
+    rows = judged(spark, stream(hr.Late("2m", then="drop")), HOSTILE)
+    assert len(rows) == len(HOSTILE)
+    for number, (row, value) in enumerate(zip(rows, HOSTILE, strict=True)):
+        kept = row.topic != "taps.dropped"
+        assert (row.value is not None and bytes(row.value)) == (value if kept and value is not None else False)
+        assert row.partition == number % 2
+        assert header(row, "offset") == str(number)
+        assert header(row, "arrival") == str(ARRIVAL_US)
+        assert row.headers[0].key == "headrace.offset"
+        assert row.headers[1].key == "headrace.arrival"
+
+
+def test_a_dead_letter_says_where_it_stood(spark: SparkSession) -> None:
+    (row,) = judged(spark, stream(hr.Late("2m")), [b"{bad"])
+    assert (header(row, "topic"), header(row, "partition"), header(row, "offset")) == ("taps", "0", "0")

@@ -1,0 +1,123 @@
+"""A changed definition goes on where it can, and is refused with what to do where it cannot."""
+
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.stream.generations import ChangedDefinition, Generations, plan_generations, remember
+
+
+def payments(amount: str = "double", extra: str = "") -> Stream:
+    schema = f"id string, card string, shop string, amount {amount}, at timestamp{extra}"
+    return hr.Stream("payments", schema=schema, id="id", key="card", time="at")
+
+
+def spend(stream: Stream, windows: list[str], by: str | list[str] = "card") -> View:
+    @hr.features(stream, by=by)
+    class Spend:
+        total = hr.sum("amount", windows=windows)
+
+    return Spend
+
+
+def shops(stream: Stream) -> View:
+    @hr.features(stream, by="shop")
+    class Shops:
+        payments = hr.count(windows="1h")
+
+    return Shops
+
+
+def after(state: Path, stream: Stream, *views: View) -> None:
+    remember(plan_generations(stream, views, state, 2), state)
+
+
+def planned(state: Path, stream: Stream, *views: View, rebuild: bool = False) -> Generations:
+    return plan_generations(stream, views, state, 2, rebuild)
+
+
+def names(generations: Generations) -> list[tuple[int, list[str]]]:
+    return [(generation.number, [view.name for view in generation.views]) for generation in generations.running]
+
+
+def test_the_first_run_keeps_all_views_in_one_generation(tmp_path: Path) -> None:
+    stream = payments()
+    assert names(planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))) == [(1, ["Spend", "Shops"])]
+
+
+def test_a_stream_without_views_has_no_tiles_query(tmp_path: Path) -> None:
+    assert names(planned(tmp_path, payments())) == []
+
+
+def test_the_same_declarations_go_on(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    again = planned(tmp_path, payments(), spend(payments(), ["1h"]))
+    assert (names(again), again.refused, again.changes) == ([(1, ["Spend"])], (), ())
+
+
+def test_an_added_view_gets_a_generation_of_its_own(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    grown = planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
+    assert names(grown) == [(1, ["Spend"]), (2, ["Shops"])]
+    assert "Shops is new" in grown.changes[0]
+    remember(grown, tmp_path)
+    assert names(planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))) == [(1, ["Spend"]), (2, ["Shops"])]
+
+
+def test_a_window_that_needs_no_new_tiles_goes_on(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    assert planned(tmp_path, stream, spend(stream, ["1h", "2h"])).refused == ()
+
+
+def test_a_column_added_to_the_schema_goes_on(tmp_path: Path) -> None:
+    stream, wider = payments(), payments(extra=", country string")
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    assert planned(tmp_path, wider, spend(wider, ["1h"])).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("stream", "windows", "by", "said"),
+    [
+        (payments(), ["1h", "7d"], "card", "hop 3600000 ms"),
+        (payments("bigint"), ["1h"], "card", "int_sum"),
+        (payments(), ["1h"], ["card", "shop"], "shop"),
+    ],
+    ids=["a window that needs new tiles", "another type", "another entity"],
+)
+def test_what_state_cannot_follow_is_refused_with_what_to_do(
+    tmp_path: Path, stream: Stream, windows: list[str], by: str | list[str], said: str
+) -> None:
+    after(tmp_path, payments(), spend(payments(), ["1h"]))
+    with pytest.raises(ChangedDefinition) as refused:
+        planned(tmp_path, stream, spend(stream, windows, by)).require_possible()
+    assert said in str(refused.value)
+    assert "--rebuild payments" in str(refused.value)
+
+
+def test_a_view_that_shares_its_state_cannot_simply_go(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
+    with pytest.raises(ChangedDefinition, match="Shops is gone"):
+        planned(tmp_path, stream, spend(stream, ["1h"])).require_possible()
+
+
+def test_a_view_with_a_generation_of_its_own_can_go(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    remember(planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream)), tmp_path)
+    assert names(planned(tmp_path, stream, spend(stream, ["1h"]))) == [(1, ["Spend"])]
+
+
+def test_a_rebuild_starts_one_new_generation_for_all_views(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    rebuilt = planned(tmp_path, stream, spend(stream, ["7d"]), shops(stream), rebuild=True)
+    assert names(rebuilt) == [(2, ["Spend", "Shops"])]
+    remember(rebuilt, tmp_path)
+    assert names(planned(tmp_path, stream, spend(stream, ["7d"]), shops(stream))) == [(2, ["Spend", "Shops"])]
