@@ -1,5 +1,6 @@
 """`headrace up` as a child process: its ports, its lines, its readiness, its end."""
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -64,18 +65,14 @@ class Server:
         self.stop()
 
     def wait_ready(self, say: Callable[[str], None], timeout: float = READY_SECONDS) -> None:
-        """Return once the server is ready; until then say each new line of its log, or what is missing."""
-        api, deadline, said = Api(self.place.http), time.monotonic() + timeout, ""
+        """Return once the server is ready; until then say each new line of its log."""
+        api, deadline = Api(self.place.http), time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.require_alive()
             for line in self.new_lines():
                 say(line)
-            try:
+            with contextlib.suppress(NotReady):
                 return api.require_ready()
-            except NotReady as missing:
-                if "503" in str(missing) and str(missing) != said:
-                    said = str(missing)
-                    say(said)
             time.sleep(0.25)
         raise ServerFailed(f"headrace up was not ready within {timeout:g} s.\n{self.tail()}")
 
