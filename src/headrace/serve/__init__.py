@@ -1,0 +1,1 @@
+"""HTTP: features, health, metrics."""

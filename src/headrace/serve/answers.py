@@ -1,0 +1,95 @@
+"""What the server says: answers, and refusals of one sentence each.
+
+HeadraceError
+└── Refused
+    ├── BadRequest        400   the request cannot be understood
+    ├── NotFound          404   there is no such path or view
+    ├── WrongMethod       405   the path is asked another way
+    ├── TooLarge          413   more bytes or keys than one request may have
+    └── Unavailable       503   the server, or its store, cannot answer now
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from headrace.errors import HeadraceError
+
+Header = tuple[bytes, bytes]
+
+JSON_TYPE = b"application/json"
+
+
+class Answer(NamedTuple):
+    """A status, a body and what the body is."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON_TYPE
+    headers: tuple[Header, ...] = ()
+
+
+class Refused(HeadraceError):
+    """A request that gets no answer; the message is what the client is told."""
+
+    status = 500
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(self.status, orjson.dumps({"error": str(self)}), headers=self.headers)
+
+
+class BadRequest(Refused):
+    """The request cannot be understood."""
+
+    status = 400
+
+
+class NotFound(Refused):
+    """There is no such path or view."""
+
+    status = 404
+
+
+class WrongMethod(Refused):
+    """The path is asked with another method."""
+
+    status = 405
+
+    def __init__(self, method: str, path: str, allowed: str) -> None:
+        super().__init__(f"{path} is not asked with {method}. Use {allowed}.")
+        self.headers = ((b"allow", allowed.encode()),)
+
+
+class TooLarge(Refused):
+    """More bytes or keys than one request may have."""
+
+    status = 413
+
+
+class Unavailable(Refused):
+    """The server, or its store, cannot answer now."""
+
+    status = 503
+
+
+def json_answer(content: Any, status: int = 200) -> Answer:
+    """An answer in JSON; moments are ISO 8601 with Z."""
+    return Answer(status, encode_json(content))
+
+
+def encode_json(content: Any) -> bytes:
+    """JSON text of any values of ours; orjson stops at 64 bits, sums of integers do not."""
+    try:
+        return orjson.dumps(content, option=orjson.OPT_UTC_Z)
+    except TypeError:
+        return json.dumps(content, default=_iso, separators=(",", ":")).encode()
+
+
+def _iso(value: object) -> str:
+    if not isinstance(value, datetime):
+        raise TypeError(f"{value!r} cannot be written as JSON")
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

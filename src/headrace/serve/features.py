@@ -1,0 +1,102 @@
+"""POST /features/VIEW: the values of some entities' features, now or at a time."""
+
+import time
+from datetime import datetime
+from math import isfinite, isnan
+from typing import Any, NamedTuple
+
+import orjson
+
+from headrace.declare.schema import Kind
+from headrace.declare.views import Feature, View
+from headrace.serve.answers import Answer, BadRequest, json_answer
+from headrace.serve.keys import KeyReader, shown, time_us
+from headrace.serve.online import Online
+from headrace.store.reads import Read
+from headrace.tiles.finish import moment
+from headrace.tiles.tile import Entity
+
+FIELDS = {"keys", "at", "request"}
+FLOATING = {"sum", "mean", "stddev", "min", "max", "first", "last"}
+
+
+class Asked(NamedTuple):
+    """What a request asks for; `at_us` is now where it names no time."""
+
+    keys: Any
+    at_us: int
+
+
+class Features:
+    """Answers for one view."""
+
+    def __init__(self, view: View, online: Online) -> None:
+        self._view, self._online = view, online
+        self._names = view.names
+        self._keys = KeyReader(view)
+        self._floats = [index for index, feature in enumerate(view.features) if _may_be_float(feature)]
+
+    async def __call__(self, body: bytes) -> Answer:
+        """The answer to one request."""
+        asked = read_request(body)
+        entities = self._keys.entities(asked.keys)
+        reads = await self._online.read(self._view.name, entities, asked.at_us)
+        rows = [self._row(entity, read, asked.at_us) for entity, read in zip(entities, reads, strict=True)]
+        return json_answer({"as_of": moment(asked.at_us), "rows": rows})
+
+    def _row(self, entity: Entity, read: Read, at_us: int) -> dict[str, Any]:
+        values = read.values
+        for index in self._floats:
+            value = values[index]
+            if value is not None and not isfinite(value):
+                values[index] = _not_finite(value)
+        return {
+            **self._keys.named(entity),
+            "values": dict(zip(self._names, values, strict=True)),
+            **_freshness(read.event_time_us, at_us),
+        }
+
+
+def read_request(body: bytes) -> Asked:
+    """The request a body holds."""
+    asked = _parsed(body)
+    if not isinstance(asked, dict):
+        raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
+    for name in asked.keys() - FIELDS:
+        raise BadRequest(f'The body has a field {name!r}. Write "keys", and if you need them "at" and "request".')
+    if not isinstance(asked.get("request", {}), dict):
+        raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
+    return Asked(asked.get("keys"), _at_us(asked.get("at")))
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        raise BadRequest(f'The body is not JSON: {problem}. Write an object: {{"keys": ["c1"]}}.') from problem
+
+
+def _at_us(written: Any) -> int:
+    if written is None:
+        return time.time_ns() // 1000
+    at_us = time_us(written)
+    if at_us is None:
+        raise BadRequest(
+            f'"at" is {shown(written)}. Write ISO 8601, such as "2026-01-01T00:05:00Z", or epoch milliseconds.'
+        )
+    return at_us
+
+
+def _freshness(event_time_us: int | None, at_us: int) -> dict[str, datetime | int | None]:
+    if event_time_us is None:
+        return {"event_time": None, "age_ms": None}
+    return {"event_time": moment(event_time_us), "age_ms": (at_us - event_time_us) // 1000}
+
+
+def _may_be_float(feature: Feature) -> bool:
+    aggregate = feature.aggregate
+    return aggregate.function in FLOATING and aggregate.kind is Kind.DOUBLE
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"

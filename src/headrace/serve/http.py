@@ -1,0 +1,116 @@
+"""The ASGI application: from a path to a handler, and from whatever happens to an answer."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, WrongMethod
+
+LARGEST_BODY = 1 << 20
+LOGGER = logging.getLogger("headrace.serve")
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Handle = Callable[[bytes], Awaitable[Answer]]
+
+
+class Fault(Refused):
+    """An error of ours."""
+
+
+FAULT = Fault("The server failed on this request; its log says why. Please report it.")
+
+
+class ClientGone(Exception):
+    """The client went away before its request was whole."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path, how it is asked, and who answers."""
+
+    path: str
+    methods: tuple[str, ...]
+    handle: Handle
+
+
+def get(path: str, handle: Handle) -> Route:
+    return Route(path, ("GET", "HEAD"), handle)
+
+
+def post(path: str, handle: Handle) -> Route:
+    return Route(path, ("POST",), handle)
+
+
+class Http:
+    """Answers every request with what its route says, or with one sentence that says why not."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = {route.path: route for route in routes}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except Refused as refused:
+            answer = refused.answer
+        except ClientGone:
+            return
+        except Exception:
+            LOGGER.exception("%s %s failed", scope["method"], scope["path"])
+            answer = FAULT.answer
+        await respond(send, answer)
+
+    async def _answer(self, scope: Message, receive: Receive) -> Answer:
+        route = self._routes.get(scope["path"])
+        if route is None:
+            raise self._not_found(scope["path"])
+        if scope["method"] not in route.methods:
+            raise WrongMethod(scope["method"], route.path, ", ".join(route.methods))
+        return await route.handle(await read_body(scope["headers"], receive))
+
+    def _not_found(self, path: str) -> NotFound:
+        beginning = path[: path.find("/", 1) + 1]
+        nearby = [known for known in self._routes if len(beginning) > 1 and known.startswith(beginning)]
+        return NotFound(f"There is no {path[:200]}. There is {', '.join(nearby or self._routes)}.")
+
+
+async def read_body(headers: Iterable[Header], receive: Receive) -> bytes:
+    """The whole body; more than a request may have is refused before it is read."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body") and message["type"] == "http.request":
+        return _bounded(body)
+    _require_small(headers)
+    while message.get("more_body"):
+        message = await receive()
+        body = _bounded(body + message.get("body", b""))
+    if message["type"] != "http.request":
+        raise ClientGone
+    return body
+
+
+def _bounded(body: bytes) -> bytes:
+    if len(body) > LARGEST_BODY:
+        raise TooLarge(f"The body has more than {LARGEST_BODY} bytes. Ask for fewer keys at a time.")
+    return body
+
+
+def _require_small(headers: Iterable[Header]) -> None:
+    length = next((value for name, value in headers if name == b"content-length"), b"0")
+    if not length.isdigit():
+        raise BadRequest("The header content-length is not a number. Leave it to your HTTP client.")
+    if int(length) > LARGEST_BODY:
+        raise TooLarge(f"The body has {int(length)} bytes and may have {LARGEST_BODY}. Ask for fewer keys at a time.")
+
+
+async def respond(send: Send, answer: Answer) -> None:
+    """Send an answer."""
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,38 @@
+"""GET /: a page that lists what the server answers."""
+
+from html import escape
+
+from headrace.declare.app import App
+from headrace.declare.views import View
+from headrace.serve.answers import Answer
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{name} · Headrace</title>
+<style>body {{ font: 16px/1.5 system-ui; max-width: 48rem; margin: 3rem auto; padding: 0 1rem }}</style>
+<h1>{name}</h1>
+<p><a href="/v2/health/ready">ready?</a> · <a href="/metrics">metrics</a></p>
+{views}
+</html>
+"""
+VIEW = """<h2>{name}</h2>
+<p>by {by}, from {stream}: <code>POST /features/{name}</code></p>
+<ul>{features}</ul>"""
+
+
+class Index:
+    """The page of one app; it never changes while the app runs."""
+
+    def __init__(self, app: App) -> None:
+        page = PAGE.format(name=escape(app.name), views="\n".join(map(_section, app.views)))
+        self._answer = Answer(200, page.encode(), b"text/html; charset=utf-8")
+
+    async def __call__(self, _body: bytes) -> Answer:
+        return self._answer
+
+
+def _section(view: View) -> str:
+    features = "".join(f"<li><code>{escape(name)}</code></li>" for name in view.names)
+    by, stream = escape(", ".join(view.by)), escape(view.stream.name)
+    return VIEW.format(name=escape(view.name), by=by, stream=stream, features=features)

@@ -1,0 +1,71 @@
+"""What the server reads from: the app's tables, kept in this process by following the changelogs."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from headrace.declare.app import App
+from headrace.log.follow import Follower, State
+from headrace.store.memory import MemoryStore
+from headrace.store.reads import Read
+from headrace.tiles.tile import Entity
+
+AT_ONCE = 50
+
+
+class Online(Protocol):
+    """A source of feature values."""
+
+    async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
+        """One answer an entity, in their order."""
+
+    def missing(self) -> list[str]:
+        """What keeps it from answering with everything there was at the start, a sentence each."""
+
+    def start(self) -> None:
+        """Begin to follow."""
+
+    def stop(self) -> None:
+        """End what was begun."""
+
+
+class MemoryOnline:
+    """The store in this process's memory, and the thread that feeds it; an app without views needs none."""
+
+    def __init__(self, store: MemoryStore, follower: Follower | None) -> None:
+        self.store, self._follower = store, follower
+
+    @classmethod
+    def following(cls, app: App, broker: str) -> Self:
+        """A store that will follow the changelogs of an app."""
+        store, topics = MemoryStore(app.views), [view.topic for view in app.views]
+        return cls(store, Follower(broker, topics, store.apply) if topics else None)
+
+    async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
+        """One answer an entity; many are read in pieces, so that others are answered in between."""
+        if len(entities) <= AT_ONCE:
+            return self.store.read(view_name, entities, at_us)
+        reads: list[Read] = []
+        for first in range(0, len(entities), AT_ONCE):
+            reads += self.store.read(view_name, entities[first : first + AT_ONCE], at_us)
+            await asyncio.sleep(0)
+        return reads
+
+    def missing(self) -> list[str]:
+        return _missing(self._follower) if self._follower else []
+
+    def start(self) -> None:
+        if self._follower:
+            self._follower.start()
+
+    def stop(self) -> None:
+        if self._follower:
+            self._follower.stop()
+
+
+def _missing(follower: Follower) -> list[str]:
+    if follower.state is State.FAILED:
+        return [f"the store is fed no longer: {follower.trouble}"]
+    if follower.caught_up:
+        return []
+    return [follower.trouble or f"the store has {follower.positions.remaining} records of its changelogs to read"]

@@ -1,0 +1,60 @@
+"""The serving part of an app: its tables followed, its queries watched, its features answered over HTTP."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.declare.app import App
+from headrace.errors import HeadraceError
+from headrace.log.follow import Follower
+from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.serve.features import Features
+from headrace.serve.health import Health
+from headrace.serve.http import Http, Route, get, post
+from headrace.serve.index import Index
+from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.online import MemoryOnline, Online
+
+# A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
+SWITCH_SECONDS = 0.0005
+
+
+class UnknownStore(HeadraceError):
+    """A store of another kind than there are."""
+
+
+def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop: threading.Event) -> None:
+    """Serve an app until `stop` is set."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    listening = bind(*address)
+    online, board = online_of(app, broker, store_url), ProgressBoard()
+    with listening, _following(online), Follower(broker, [TOPIC], board.apply):
+        StoppableServer(Http(routes_of(app, online, board)), stop).run(sockets=[listening])
+
+
+def online_of(app: App, broker: str, store_url: str) -> Online:
+    """The store a URL names."""
+    if store_url != "memory":
+        raise UnknownStore(f"--store {store_url!r} is not a store. Write memory.")
+    return MemoryOnline.following(app, broker)
+
+
+def routes_of(app: App, online: Online, board: ProgressBoard) -> list[Route]:
+    """Everything the server answers."""
+    health = Health(app, online, board)
+    return [
+        get("/", Index(app)),
+        get("/v2/health/live", health.live),
+        get("/v2/health/ready", health.ready),
+        *(post(f"/features/{view.name}", Features(view, online)) for view in app.views),
+    ]
+
+
+@contextmanager
+def _following(online: Online) -> Iterator[None]:
+    online.start()
+    try:
+        yield
+    finally:
+        online.stop()

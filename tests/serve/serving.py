@@ -1,0 +1,119 @@
+"""A server in this process, and what is needed to ask it."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+import headrace as hr
+from headrace.declare.app import App
+from headrace.local.ports import HOST, answers, free_port
+from headrace.log.progress import ProgressBoard, QueryProgress
+from headrace.log.records import Record
+from headrace.serve.http import Http
+from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.online import MemoryOnline, Online
+from headrace.serve.server import routes_of
+from headrace.store.memory import MemoryStore
+from headrace.tiles.events import read_event
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import encode_key, encode_tile
+from tests.waiting import wait_until
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        return str(self.json["error"])
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A client of one server."""
+
+    port: int
+
+    def __call__(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Said:
+        sent = body if isinstance(body, bytes | str | None) else json.dumps(body)
+        connection = HTTPConnection(HOST, self.port, timeout=20)
+        try:
+            connection.request(method, path, sent, dict(headers or {}))
+            answer = connection.getresponse()
+            return Said(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def features(self, view: hr.View, keys: Any, **more: Any) -> Said:
+        return self("POST", f"/features/{view.name}", {"keys": keys, **more})
+
+    def rows(self, view: hr.View, keys: Any, **more: Any) -> list[dict[str, Any]]:
+        said = self.features(view, keys, **more)
+        assert said.status == 200, said.body
+        return list(said.json["rows"])
+
+
+@contextmanager
+def serving(app: App, online: Online, board: ProgressBoard) -> Iterator[Asking]:
+    """The server's own code on a free port, until the block ends."""
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    server = StoppableServer(Http(routes_of(app, online, board)), stop)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        yield Asking(port)
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def serving_store(store: MemoryStore, *views: hr.View) -> Iterator[Asking]:
+    """A server of a store that a test feeds itself."""
+    app = app_of_views(*views)
+    with serving(app, MemoryOnline(store, None), board_of(app)) as ask:
+        yield ask
+
+
+def app_of_views(*views: hr.View) -> App:
+    return App("shop", tuple(dict.fromkeys(view.stream for view in views)), views)
+
+
+def board_of(app: App) -> ProgressBoard:
+    """A board on which everything runs."""
+    board, now_us = ProgressBoard(), time.time_ns() // 1000 + 10**12
+    for stream in app.streams:
+        names = tuple(view.name for view in app.views_of(stream))
+        board.latest[f"{stream.name}.gate"] = QueryProgress("gate", stream.name, (), "real-time", True, now_us)
+        board.latest[f"{stream.name}.tiles"] = QueryProgress("tiles", stream.name, names, "real-time", True, now_us)
+    return board
+
+
+def tiles_of(view: hr.View, events: Iterable[Mapping[str, Any]]) -> list[Record]:
+    """The changelog of a view after these events, each arriving at its event time."""
+    read = [read_event(view.stream.schema, json.dumps(event).encode()) for event in events]
+    arrivals = [event[view.stream.time] for event in read]
+    layouts = {layout.version: layout for layout in layouts_of(view)}
+    return [
+        Record(view.topic, 0, offset, 0, encode_key(key), encode_tile(layouts[key.version], tile), None)
+        for offset, (key, tile) in enumerate(fold(view, events_of(view.stream.schema, read, arrivals)))
+    ]
