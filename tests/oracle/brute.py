@@ -50,9 +50,10 @@ def taken(view: View, feature: Feature, own: Iterable[dict[str, Any]], at_us: in
     events = []
     for event in own:
         start_us = event[view.stream.time] - event[view.stream.time] % window.hop_us
-        in_window = at_us - window.length_us - window.hop_us < start_us <= at_us
+        if not at_us - window.length_us - window.hop_us < start_us <= at_us:
+            continue
         fits = aggregate.where is None or value_of(aggregate.where, event, view.stream.schema) is True
-        if in_window and fits and (aggregate.column is None or event[aggregate.column] is not None):
+        if fits and (aggregate.column is None or event[aggregate.column] is not None):
             events.append(event)
     return events
 

@@ -23,7 +23,7 @@ BASES_US = (1_767_225_600 * SECOND_US, 0)  # 2026, and 1970 with times before it
 
 _CARDS = ("hot", "", "é", "日本", "\U0001f600", "\uffff", 'q"\\', "c1", "c2")
 _LABELS = ("", "a", "Z", "é", "日本", "\U0001f600", "\uffff", "NaN", "null", "a" * 40, None)
-_DOUBLES = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1e15, -1e15, 1e-300, None)
+_DOUBLES = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1e15, -1e15, 1e-100, None)
 _INTEGERS = (INT64_MIN, INT64_MAX, INT64_MIN + 1, 0, -1, 2**53 + 1, None)
 _DELAYS_US = (0, 1, 5 * SECOND_US, 30 * SECOND_US, 60 * SECOND_US, 60 * SECOND_US + 1, 300 * SECOND_US, 301 * SECOND_US)
 
