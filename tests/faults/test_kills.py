@@ -1,0 +1,81 @@
+"""kill -9 of any part at any moment, under load with duplicates: nothing lost, nothing wrong, nothing goes back."""
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.declare.app import load_app
+from headrace.declare.views import View
+from tests.faults.load import CARDS, SHOPS, Load, Watcher
+from tests.oracle import brute
+from tests.running import Running
+from tests.waiting import wait_until
+
+APP = Path(__file__).with_name("app.py")
+SETTLE_LIMIT_S = 180
+
+
+def test_three_kills_leave_every_value_right(tmp_path: Path) -> None:
+    endure(tmp_path, ["spark", "serve", "broker"], seed=3)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_twenty_kills_leave_every_value_right(tmp_path: Path) -> None:
+    dice = random.Random(20)
+    endure(tmp_path, [dice.choice(["spark", "serve", "broker", "stream"]) for _ in range(20)], seed=20)
+
+
+def endure(tmp_path: Path, parts: Sequence[str], seed: int) -> None:
+    dice = random.Random(seed)
+    with Running(APP, tmp_path / "state") as running:
+        running.wait_until_ready()
+        load, watcher = Load(running.broker, seed), Watcher(running)
+        load.start()
+        watcher.start()
+        for part in parts:
+            at_a_random_moment(dice)
+            running.kill(part)
+        running.wait_until_ready()
+        load.finish()
+        check_everything(running, load)
+        watcher.finish()
+        assert watcher.went_back == []
+        assert watcher.reads > 0
+        assert running.stop() == 0, running.said()
+
+
+def at_a_random_moment(dice: random.Random) -> None:
+    """Kills come while things run, while they start, and while they recover."""
+    moment = time.monotonic() + dice.uniform(1, 12)
+    wait_until(lambda: time.monotonic() > moment, 20, "a random moment")
+
+
+def check_everything(running: Running, load: Load) -> None:
+    """Every value of every entity is what loops over the sent events say, and every record is accounted for."""
+    app = load_app(str(APP))
+    wanted = [(app.view("ByCard"), CARDS), (app.view("ByShop"), SHOPS)]
+    at_us = max(event["at"] for event in load.events)
+    wait_until(
+        lambda: not any(wrong_values(running, view, keys, load, at_us) for view, keys in wanted),
+        SETTLE_LIMIT_S,
+        "every value to be right",
+    )
+    events = running.events("taps")
+    assert events["in"] == events["clean"] == load.sent
+    assert events["late"] == events["dead"] == 0
+
+
+def wrong_values(running: Running, view: View, keys: Sequence[str], load: Load, at_us: int) -> list[Any]:
+    """Where the server and brute force differ."""
+    rows = running.features(view.name, keys, at_us // 1000)
+    return [
+        (key, name, row["values"][name], expected.value)
+        for key, row in zip(keys, rows, strict=True)
+        for name, expected in brute.features(view, load.events, (key,), at_us).items()
+        if row["values"][name] != expected.value
+    ]

@@ -1,0 +1,159 @@
+"""A whole Headrace, run as a user runs it: `headrace up`, in processes of its own."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from headrace.local.ports import HOST, free_port
+from tests.waiting import wait_until
+
+READY_LIMIT_S = 240
+STOP_LIMIT_S = 90
+_SAMPLE = re.compile(r"(\w+)(?:\{([^}]*)\})? (\S+)")
+
+
+class Running:
+    """`headrace up APP` on free ports; stopped, with everything it started, at the end."""
+
+    def __init__(self, app: Path, state: Path, *flags: str, http_port: int = 0, broker_port: int = 0) -> None:
+        self.app, self.state, self.flags = app, state, flags
+        self.http_port, self.broker_port = http_port or free_port(), broker_port or free_port()
+        self.output = state / "up.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def broker(self) -> str:
+        return f"{HOST}:{self.broker_port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self.state.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "headrace", "up", str(self.app), "--state", str(self.state)]
+        ports = ["--http", f"{HOST}:{self.http_port}", "--broker-port", str(self.broker_port)]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, *ports, *self.flags], stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def wait_until_ready(self) -> Self:
+        wait_until(lambda: self.ready() or self.ended(), READY_LIMIT_S, f"{self.app} to be ready; {self.said()}")
+        assert not self.ended(), self.said()
+        return self
+
+    def ready(self) -> bool:
+        return self._status("/v2/health/ready") == 200
+
+    def ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def said(self) -> str:
+        logs = [self.output, *sorted((self.state / "logs").glob("*.log"))]
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs if log.exists())
+
+    def stop(self) -> int | None:
+        """Stop it as Ctrl-C does; its exit code."""
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+                raise
+        return self._process.returncode
+
+    def features(self, view: str, keys: Sequence[Any], at: str | int | None = None) -> list[dict[str, Any]]:
+        """The rows the server answers, or an error with what it said."""
+        body = {"keys": list(keys), **({} if at is None else {"at": at})}
+        status, answer = self._ask("POST", f"/features/{view}", json.dumps(body))
+        assert status == 200, answer
+        rows: list[dict[str, Any]] = json.loads(answer)["rows"]
+        return rows
+
+    def metrics(self) -> dict[tuple[str, str], float]:
+        """Each sample of /metrics by its name and labels."""
+        _, text = self._ask("GET", "/metrics")
+        samples = (_SAMPLE.fullmatch(line) for line in text.splitlines())
+        return {(found[1], found[2] or ""): float(found[3]) for found in samples if found}
+
+    def events(self, stream: str) -> dict[str, int]:
+        """How many events of a stream came in, and what became of them."""
+        prefix = f'stream="{stream}"'
+        labelled = {
+            labels: value for (name, labels), value in self.metrics().items() if name == "headrace_events_total"
+        }
+        fates = ("in", "clean", "late", "dead", "dropped")
+        return {
+            fate: int(value)
+            for fate in fates
+            for labels, value in labelled.items()
+            if prefix in labels and f'fate="{fate}"' in labels
+        }
+
+    def pid_of(self, part: str) -> int | None:
+        """The process of a part: broker, serve, stream, apply, or Spark's JVM."""
+        words = {"broker": "kafka.Kafka", "spark": "org.apache.spark.deploy.SparkSubmit"}.get(part, f"\0{part}\0")
+        ours = descendants(self._process.pid) if self._process else []
+        return next((pid for pid in ours if words in _command(pid)), None)
+
+    def kill(self, part: str) -> int:
+        """kill -9 of a part, once it is there."""
+        wait_until(lambda: self.pid_of(part), 120, f"the process of {part}")
+        pid = self.pid_of(part)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def _status(self, path: str) -> int | None:
+        try:
+            return self._ask("GET", path)[0]
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=10)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below one, however deep."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
