@@ -7,6 +7,7 @@ SETUP  := $(PYTHON) tools/setup.py
 packages := $(VENV)/.packages
 java     := $(VENV)/.java
 jars     := $(VENV)/.jars
+archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
@@ -27,7 +28,7 @@ help:
 demo: $(running)
 	@$(BIN)/python examples/fraud/demo.py
 
-test: $(running) $(redis)
+test: $(running) $(archive) $(redis)
 	@$(BIN)/python -m pytest
 
 check: $(packages)
@@ -36,13 +37,13 @@ check: $(packages)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(running) $(redis) $(wrk)
+bench: $(running) $(archive) $(redis) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(redis)
+faults: $(running) $(archive) $(redis)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(redis)
+setup: $(running) $(archive) $(redis)
 
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
@@ -62,6 +63,10 @@ $(java): $(packages)
 
 $(jars): $(packages) src/headrace/local/jars.lock
 	@$(SETUP) jars
+	@touch $@
+
+$(archive): $(java) $(jars)
+	@$(SETUP) archive
 	@touch $@
 
 $(redis): $(packages)

@@ -1,18 +1,22 @@
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from headrace.local.broker import Broker, BrokerFailed, DiskFull, StateInUse
 from headrace.local.child import ProcessId
+from headrace.local.jars import jar_paths
+from headrace.local.java import find_java
 from headrace.local.ports import PortTaken, answers
 from tests.waiting import wait_until
 
@@ -52,8 +56,6 @@ def consume(address: str, topic: str, count: int) -> list[str]:
 def test_records_are_stamped_with_the_time_of_their_arrival(broker):
     topic = create_topic(broker.address)
     admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-    from confluent_kafka.admin import ConfigResource
-
     resource = ConfigResource("topic", topic)
     settings = admin.describe_configs([resource])[resource].result(30)
     assert settings["message.timestamp.type"].value == "LogAppendTime"
@@ -65,11 +67,6 @@ def test_topics_are_not_made_by_accident(broker):
 
 
 def test_the_data_folder_is_formatted_as_kafkas_own_tool_does_it(tmp_path, broker):
-    import re
-
-    from headrace.local.jars import jar_paths
-    from headrace.local.java import find_java
-
     config = (broker.folder / "server.properties").read_text().replace("log.dirs=data", f"log.dirs={tmp_path}/data")
     (tmp_path / "server.properties").write_text(config)
     tool = ["kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"]
@@ -144,13 +141,13 @@ def test_kill_9_of_the_parent_leaves_no_orphan(tmp_path):
     assert broker.wait(30)
 
 
-def test_a_broker_left_over_by_a_crash_is_taken_over_with_its_records(tmp_path):
+def test_a_broker_left_over_by_a_crash_is_taken_over_with_its_records(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.local.broker._STOP_GRACE_S", 2)
     parent, left_over, address = start_in_a_parent_of_its_own(tmp_path)
     topic = create_topic(address)
     produce(address, topic, ["kept"])
+    os.kill(left_over.pid, signal.SIGSTOP)  # it cannot end by itself, and still holds the data folder
     kill_9(parent)
-    os.kill(left_over.pid, signal.SIGSTOP)  # too slow to end in time: it still holds the data folder
-    os.kill(left_over.pid, signal.SIGCONT)
     with Broker(tmp_path, port=int(address.rpartition(":")[2])) as broker:
         assert not left_over.alive()
         assert consume(broker.address, topic, 1) == ["kept"]
@@ -203,8 +200,6 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
 
 
 def test_the_broker_outlives_the_thread_that_started_it(tmp_path):
-    import threading
-
     broker = Broker(tmp_path, port=0)
     thread = threading.Thread(target=broker.start)
     thread.start()
@@ -213,6 +208,14 @@ def test_the_broker_outlives_the_thread_that_started_it(tmp_path):
     produce(broker.address, topic, ["still here"])
     assert broker.alive()
     broker.stop()
+
+
+def test_a_broken_archive_of_classes_is_no_hindrance(tmp_path, monkeypatch):
+    archive = tmp_path / "broker.jsa"
+    archive.write_bytes(b"rubbish" * 1000)
+    monkeypatch.setattr("headrace.local.broker.archive_of", lambda _java, _jars: archive)
+    with Broker(tmp_path, port=0) as broker:
+        assert broker.alive()
 
 
 @pytest.fixture

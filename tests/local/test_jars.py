@@ -1,3 +1,4 @@
+import fcntl
 import hashlib
 import http.server
 import subprocess
@@ -179,8 +180,6 @@ def test_two_processes_at_once_fetch_it_once(one_jar, repository):
 
 
 def test_a_process_waits_while_another_holds_the_cache(one_jar, tmp_path):
-    import fcntl
-
     (tmp_path / "jars").mkdir()
     said: list[str] = []
     with (tmp_path / "jars" / ".lock").open("w") as held:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import shutil
 import time
@@ -11,8 +12,8 @@ from typing import IO, Self
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child, ProcessId
-from headrace.local.jars import Progress, jar_paths, silent
-from headrace.local.java import find_java
+from headrace.local.jars import Progress, cache_dir, jar_paths, silent
+from headrace.local.java import Java, find_java
 from headrace.local.kraft import CONFIG, LOGGING, Listeners, prepare
 from headrace.local.ports import HOST, free_port, require_free
 
@@ -26,6 +27,7 @@ _STARTED = "Kafka Server started"
 _TAIL_LINES = 12
 # Measured on 2 cores: the first-tier compiler alone starts the broker in half the time, with less CPU per message.
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_JVM_LOGGING = f"-Dlog4j2.configurationFile={LOGGING}"
 
 
 class BrokerFailed(HeadraceError):
@@ -43,10 +45,17 @@ class StateInUse(HeadraceError):
 class Broker:
     """A Kafka broker on 127.0.0.1 whose data are in STATE/broker; port 0 picks a free one."""
 
-    def __init__(self, state_dir: Path | str, port: int = DEFAULT_PORT, progress: Progress = silent) -> None:
+    def __init__(
+        self,
+        state_dir: Path | str,
+        port: int = DEFAULT_PORT,
+        progress: Progress = silent,
+        jvm: tuple[str, ...] | None = None,
+    ) -> None:
         self.folder = Path(state_dir).absolute() / "broker"
         self.port = port
         self._progress = progress
+        self._jvm = jvm
         self._child: Child | None = None
         self._lock: IO[str] | None = None
 
@@ -94,7 +103,7 @@ class Broker:
             self._end_left_over()
             self._require_room()
             prepare(self.folder, self._choose_ports(), after_crash=self._pid_file.exists())
-            self._launch(str(java.command), [str(jar) for jar in jars])
+            self._launch(java, jars)
             self._wait_until_started()
         except OSError as error:
             self.stop()
@@ -148,11 +157,15 @@ class Broker:
         require_free(self.port, setting="--broker-port")
         return Listeners(HOST, self.port, free_port())
 
-    def _launch(self, java: str, jars: list[str]) -> None:
+    def _launch(self, java: Java, jars: list[Path]) -> None:
         if self.log.exists():
             self.log.replace(self.folder / "broker.log.1")
-        logging = f"-Dlog4j2.configurationFile={LOGGING}"
-        command = [java, *_JVM, logging, "-cp", ":".join(jars), "kafka.Kafka", CONFIG]
+        archive = archive_of(java, jars)
+        extra = (
+            self._jvm if self._jvm is not None else (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+        )
+        classes = ("-cp", ":".join(map(str, jars)))
+        command = [str(java.command), *_JVM, _JVM_LOGGING, *extra, *classes, "kafka.Kafka", CONFIG]
         self._child = Child(command, folder=self.folder, output=self.folder / "broker.out")
         self._child.start()
         if process := ProcessId.of(self._child.pid):
@@ -181,6 +194,13 @@ class Broker:
         return BrokerFailed(
             f"The broker cannot use {self.folder}: {error}. Make it writable, or choose another with --state."
         )
+
+
+def archive_of(java: Java, jars: list[Path]) -> Path:
+    """Where the archive of the broker's classes is for this Java and these jars, if `make setup` has made it."""
+    release = _text(java.home / "release")
+    key = hashlib.sha256("\n".join([str(java.home), release, *map(str, jars)]).encode()).hexdigest()[:16]
+    return cache_dir().parent / "archives" / f"broker-{key}.jsa"
 
 
 def recorded_broker(state_dir: Path) -> ProcessId | None:

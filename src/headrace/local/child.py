@@ -140,7 +140,17 @@ def _start_of(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None if Path("/proc/self").exists() else _start_by_ps(pid)
-    return None if fields[0] in "ZX" else f"{boot}/{fields[19]}"
+    if fields[0] in "ZX" and _threads_of(pid) <= 1:
+        return None
+    return f"{boot}/{fields[19]}"
+
+
+def _threads_of(pid: int) -> int:
+    """How many threads a process still has; one that dies keeps its ports until the last is gone."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return 0
 
 
 def _start_by_ps(pid: int) -> str | None:
