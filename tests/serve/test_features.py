@@ -203,7 +203,7 @@ def test_request_features_must_be_an_object(ask: Asking) -> None:
 def test_a_field_nobody_knows_is_refused(ask: Asking) -> None:
     said = ask.features(CardSpend, ["c1"], when="now")
     assert said.status == 400
-    assert "'when'" in said.error
+    assert '"when"' in said.error
 
 
 def test_no_keys_are_no_rows(ask: Asking) -> None:

@@ -63,7 +63,7 @@ def read_request(body: bytes) -> Asked:
     if not isinstance(asked, dict):
         raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
     for name in asked.keys() - FIELDS:
-        raise BadRequest(f'The body has a field {name!r}. Write "keys", and if you need them "at" and "request".')
+        raise BadRequest(f'The body has a field {shown(name)}. Write "keys", and if you need them "at" and "request".')
     if not isinstance(asked.get("request", {}), dict):
         raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
     return Asked(asked.get("keys"), _at_us(asked.get("at")))

@@ -87,7 +87,10 @@ def time_us(written: Any) -> int | None:
 
 def shown(written: Any) -> str:
     """A value as an error shows it: its JSON, not too long."""
-    text = orjson.dumps(written).decode()
+    try:
+        text = orjson.dumps(written).decode()
+    except TypeError:  # orjson reads deeper than it writes
+        return f"a deeply nested {'list' if isinstance(written, list) else 'object'}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
