@@ -101,11 +101,11 @@ def store(view: View, records: list[tuple[bytes, bytes]]) -> dict[tuple[Any, ...
 
 
 def times(sent: list[Sent], chance: random.Random) -> list[int]:
-    """Times to ask at: at events, at the edges of their tiles, anywhere, and after all of them."""
+    """Times to ask at: on both sides of a tile's edge, anywhere, and at the end."""
     event_times = [one.values["at"] for one in sent]
     last_us = max(event_times)
     edge_us = chance.choice(event_times) // (60 * SECOND_US) * 60 * SECOND_US
-    return [chance.choice(event_times), edge_us, edge_us - 1, chance.randint(min(event_times), last_us), last_us]
+    return [edge_us, edge_us - 1, chance.randint(min(event_times), last_us), last_us]
 
 
 def agrees(feature: Feature, kernel: Any, oracle: Any, scale: float) -> bool:
@@ -135,7 +135,7 @@ def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: i
     whole = [entity for entity in entities if None not in entity]
     assert set(rows) <= set(whole)
     for at_us in times(sent, chance):
-        for entity in sorted(whole, key=str)[:6]:
+        for entity in sorted(whole, key=str)[:5]:
             expected = brute.features(view, counted, entity, at_us)
             found = reader.values(rows[entity], at_us) if entity in rows else reader.default_row
             for feature, value in zip(view.features, found, strict=True):

@@ -1,0 +1,49 @@
+"""A view with every aggregate over every window, over the columns of the hostile streams."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import headrace as hr
+from headrace.declare.views import View
+from tests.oracle.streams import CHECK, SCHEMA
+
+WINDOWS = ["1m", "10m", "1h", "7d"]
+
+
+def hostile_stream(name: str, late: hr.Late) -> hr.Stream:
+    """The declaration of a hostile stream."""
+    return hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", late=late, check=CHECK)
+
+
+def every_aggregate(name: str, stream: hr.Stream, by: str | Sequence[str]) -> View:
+    """Every aggregate × every window, by an entity."""
+
+    @hr.features(stream, by=by)
+    class Everything:
+        number = hr.count(windows=WINDOWS)
+        large = hr.count(where="amount > 100 or label in ('a', 'é')", windows=WINDOWS)
+        sum_int = hr.sum("units", windows=WINDOWS)
+        sum_double = hr.sum("amount", windows=WINDOWS)
+        sum_some = hr.sum("amount", where="units % 2 = 0 and not flag", windows=WINDOWS)
+        mean_int = hr.mean("units", windows=WINDOWS)
+        mean_double = hr.mean("amount", windows=WINDOWS)
+        stddev_int = hr.stddev("shop", windows=WINDOWS)
+        stddev_double = hr.stddev("amount", where="amount < 1e9", windows=WINDOWS)
+        min_double = hr.min("amount", windows=WINDOWS)
+        max_double = hr.max("amount", windows=WINDOWS)
+        min_int = hr.min("units", windows=WINDOWS)
+        max_int = hr.max("units", windows=WINDOWS)
+        min_text = hr.min("label", windows=WINDOWS)
+        max_text = hr.max("label", windows=WINDOWS)
+        min_time = hr.min("seen", windows=WINDOWS)
+        max_time = hr.max("seen", windows=WINDOWS)
+        first_text = hr.first("label", windows=WINDOWS)
+        last_text = hr.last("label", windows=WINDOWS)
+        first_double = hr.first("amount", windows=WINDOWS)
+        last_time = hr.last("seen", windows=WINDOWS)
+        last_flag = hr.last("flag", where="coalesce(amount, 1) / units > 0", windows=WINDOWS)
+        labels = hr.distinct("label", windows=WINDOWS)
+        numbers = hr.distinct("units", error=0.01, windows=WINDOWS)
+        times = hr.distinct("seen", windows=WINDOWS)
+
+    return replace(Everything, name=name)
