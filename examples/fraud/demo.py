@@ -13,11 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 from api import Api, NotReady
-from payments import Timeline, truth
+from payments import Timeline, Truth, truth
 from readings import Scrape, Totals, delay_of, histogram_delay
 from rich.console import Console
 from rich.live import Live
@@ -32,6 +31,8 @@ from headrace.log.produce import Producer
 APP = Path(__file__).with_name("app.py")
 BUSIEST = ["c1", "c2", "c3", "c4"]
 SETTLE_SECONDS = 60.0
+RECENT_SECONDS = 30.0
+WARM_UP_SECONDS = 30.0  # until the JVM has compiled what is hot; delays are shown all the same, not summed up
 
 
 @click.command()
@@ -55,7 +56,7 @@ def main(
                 console.print(f"A port is taken: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
     except (ServerFailed, HeadraceError, NotReady) as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -83,12 +84,12 @@ class Demo:
 
     def __init__(self, server: Server, producer: Producer, timeline: Timeline) -> None:
         self._server, self._api, self._probe_api = server, Api(server.place.http), Api(server.place.http)
-        now_us = time.time_ns() // 1000
-        self._load = Load(producer, Timeline(timeline.seed, now_us, timeline.rate))
         self._probes = Probes(producer, self._probe_api, f"probe-{timeline.seed}")
         self._before = Scrape.parse(self._api.metrics())
         self._started = time.monotonic()
-        self._arrived: deque[tuple[float, int]] = deque([(self._started, 0)], maxlen=10)
+        self._load = Load(producer, Timeline(timeline.seed, time.time_ns() // 1000, timeline.rate))
+        self._recent = deque([(self._started, self._before)])
+        self._warm = self._recent[0]
 
     def watch(self, seconds: float, console: Console) -> None:
         """Feed the server and show it, for so long or until Ctrl-C."""
@@ -98,7 +99,8 @@ class Demo:
             with _shown(console, f"http://{self._server.place.http}") as (show, pause):
                 while time.monotonic() < self._started + seconds:
                     self._server.require_alive()
-                    show(self.look())
+                    with contextlib.suppress(NotReady):
+                        show(self.look())
                     time.sleep(pause)
         except KeyboardInterrupt:
             pass
@@ -107,50 +109,54 @@ class Demo:
             self._probes.stop()
 
     def look(self) -> Moment:
-        """The server's numbers now."""
-        scrape = Scrape.parse(self._api.metrics())
-        since = scrape.since(self._before)
-        totals = Totals.of(since, TOPIC)
+        """The server's numbers now; rate and delays are those of the last half minute."""
+        now, scrape = self._scraped()
+        then, earlier = self._recent[0]
+        recent = scrape.since(earlier)
         attacked = self._load.attacked[-3:]
         return Moment(
-            seconds=int(time.monotonic() - self._started),
-            rate=self._rate(totals.arrived),
+            seconds=int(now - self._started),
+            rate=recent.total("headrace_events_total", stream=TOPIC, fate="in") / (now - then),
             lag=int(scrape.total("headrace_lag", stream=TOPIC)),
-            totals=totals,
-            readable=delay_of(self._probes.delays),
-            applied=histogram_delay(since, "headrace_apply_seconds"),
-            cards=self._rows([card for card in BUSIEST if card not in attacked] + attacked),
+            totals=Totals.of(scrape.since(self._before), TOPIC),
+            readable=delay_of(self._probes.delays(then)),
+            applied=histogram_delay(recent, "headrace_apply_seconds"),
+            cards=self._api.features("CardSpend", [card for card in BUSIEST if card not in attacked] + attacked),
             attacked=attacked,
         )
+
+    def _scraped(self) -> tuple[float, Scrape]:
+        now, scrape = time.monotonic(), Scrape.parse(self._api.metrics())
+        self._recent.append((now, scrape))
+        while self._recent[0][0] < now - RECENT_SECONDS:
+            self._recent.popleft()
+        if self._warm[0] < self._started + WARM_UP_SECONDS <= now:
+            self._warm = now, scrape
+        return now, scrape
 
     def settled(self) -> Result:
         """The result, once the server has counted all that was sent or a minute has passed."""
         deadline = time.monotonic() + SETTLE_SECONDS
-        while not (result := self._result()).agrees and time.monotonic() < deadline:
+        sent = truth(self._load.timeline.seed, self._load.produced)
+        while not (result := self._result(sent)).agrees and time.monotonic() < deadline:
             self._server.require_alive()
             time.sleep(0.25)
         return result
 
-    def _result(self) -> Result:
-        since = Scrape.parse(self._api.metrics()).since(self._before)
+    def _result(self, sent: Truth) -> Result:
+        scrape = Scrape.parse(self._api.metrics())
+        since, (warm_at, warm) = scrape.since(self._before), self._warm
         answered = since.by("headrace_requests_total", "path", status="200")
         return Result(
             totals=Totals.of(since, TOPIC),
-            truth=truth(self._load.timeline.seed, self._load.produced),
+            truth=sent,
             probes=self._probes.sent,
             requests=int(sum(times for path, times in answered.items() if path.startswith("/features"))),
             values=self._api.values_read + self._probe_api.values_read,
-            readable=delay_of(self._probes.delays),
-            applied=histogram_delay(since, "headrace_apply_seconds"),
+            readable=delay_of(self._probes.delays(warm_at)),
+            applied=histogram_delay(scrape.since(warm), "headrace_apply_seconds"),
+            warm_up_s=round(warm_at - self._started),
         )
-
-    def _rows(self, cards: list[str]) -> list[dict[str, Any]]:
-        return self._api.features("CardSpend", cards)
-
-    def _rate(self, arrived: int) -> float:
-        self._arrived.append((time.monotonic(), arrived))
-        (then, before), (now, after) = self._arrived[0], self._arrived[-1]
-        return (after - before) / max(now - then, 0.001)
 
 
 @contextlib.contextmanager

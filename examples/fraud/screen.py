@@ -39,6 +39,7 @@ class Result:
     values: int
     readable: Delay | None
     applied: Delay | None
+    warm_up_s: int = 0
     rows: list[tuple[str, int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,4 +137,7 @@ def summary(result: Result) -> Table:
     table.add_row("features read", f"{result.values:,}", "", f"in {result.requests:,} requests")
     for name, delay in (("producer to readable", result.readable), ("log to store", result.applied)):
         table.add_row(name, f"{delay.count:,}" if delay else "0", "", str(delay or "not measured"))
+    if result.warm_up_s:
+        table.caption = f"Delays are those after the first {result.warm_up_s} s, in which the JVM warms up."
+        table.caption_justify = "left"
     return table

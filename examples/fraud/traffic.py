@@ -1,5 +1,6 @@
 """What the demo does to the server: a steady load, and probes that measure how soon a payment is readable."""
 
+import contextlib
 import threading
 import time
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from headrace.log.produce import Producer
 
 TOPIC = "payments"
 PROBE_PAUSE_SECONDS = 0.25
-PROBE_POLL_SECONDS = 0.001
+QUICKEST_POLL_SECONDS, POLL_SHARE = 0.001, 0.05
 PROBE_LIMIT_SECONDS = 30.0
 
 
@@ -54,18 +55,22 @@ class Probes(threading.Thread):
         self.card = card
         self.sent = 0
         self.lost = 0
-        self.delays: list[float] = []
+        self._delays: list[tuple[float, float]] = []
         self._producer, self._api = producer, api
         self._stopped = threading.Event()
 
     def run(self) -> None:
         while not self._stopped.wait(PROBE_PAUSE_SECONDS):
-            sent_at = time.perf_counter()
+            sent_at = time.monotonic()
             self._send()
-            if self._readable(sent_at + PROBE_LIMIT_SECONDS):
-                self.delays.append(time.perf_counter() - sent_at)
+            if self._readable(sent_at):
+                self._delays.append((sent_at, time.monotonic() - sent_at))
             elif not self._stopped.is_set():
                 self.lost += 1
+
+    def delays(self, since: float = 0.0) -> list[float]:
+        """How long each probe took to be readable that was sent since a moment."""
+        return [delay for sent_at, delay in self._delays.copy() if sent_at >= since]
 
     def stop(self) -> None:
         self._stopped.set()
@@ -83,14 +88,12 @@ class Probes(threading.Thread):
         self._producer.send(TOPIC, fields, key=self.card)
         self.sent += 1
 
-    def _readable(self, deadline: float) -> bool:
-        """Whether the last probe counts before the deadline."""
-        while time.perf_counter() < deadline and not self._stopped.is_set():
-            try:
+    def _readable(self, sent_at: float) -> bool:
+        """Whether the last probe counts in time; the longer it takes, the less often it asks."""
+        while (waited := time.monotonic() - sent_at) < PROBE_LIMIT_SECONDS and not self._stopped.is_set():
+            with contextlib.suppress(NotReady):
                 [row] = self._api.features("CardSpend", [self.card])
-            except NotReady:
-                continue
-            if row["values"]["payments_7d"] >= self.sent:
-                return True
-            time.sleep(PROBE_POLL_SECONDS)
+                if row["values"]["payments_7d"] >= self.sent:
+                    return True
+            time.sleep(max(QUICKEST_POLL_SECONDS, POLL_SHARE * waited))
         return False
