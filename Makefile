@@ -18,7 +18,7 @@ running  := $(packages) $(java) $(jars)
 help:
 	@echo 'make demo    the fraud example from first event to prediction, on this machine'
 	@echo 'make test    the tests'
-	@echo 'make check   ruff, mypy, import-linter'
+	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long crash runs'
 	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server'
@@ -36,6 +36,7 @@ check: $(packages)
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q --doctest-modules src/headrace
 
 bench: $(running) $(archive) $(redis) $(wrk)
 	@$(BIN)/python -m bench

@@ -1,0 +1,23 @@
+import subprocess
+import sys
+
+import pytest
+
+LOADED = "import sys, {module}; print(sum(name.split('.')[0] == {package!r} for name in sys.modules))"
+
+
+def modules_loaded(module: str, package: str) -> int:
+    program = LOADED.format(module=module, package=package)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return int(ran.stdout)
+
+
+# import-linter reads the imports as written; this sees what a fresh process really loads.
+@pytest.mark.parametrize("module", ["headrace", "headrace.serve", "headrace.cli", "headrace.testing"])
+def test_a_process_that_does_not_compute_never_loads_spark(module):
+    assert modules_loaded(module, "pyspark") == 0
+
+
+@pytest.mark.parametrize("module", ["headrace", "headrace.testing"])
+def test_declaring_and_testing_a_feature_never_load_the_kafka_client(module):
+    assert modules_loaded(module, "confluent_kafka") == 0
