@@ -12,6 +12,7 @@ from headrace.log.follow import Follower, FollowerFailed, State
 from headrace.log.offsets import Offsets, TopicMissing
 from headrace.log.produce import Producer
 from headrace.log.records import Partition, Record
+from headrace.log.share import Rewind, SharedFollower
 from headrace.log.topics import ensure_topics
 from tests.log.streams import new_stream
 from tests.waiting import wait_until
@@ -87,14 +88,14 @@ def test_followers_of_a_group_share_the_partitions_and_go_on_where_the_group_was
     send(broker, topic, range(50), partition=0)
     send(broker, topic, range(50), partition=1)
     first = Seen()
-    with Follower(broker.address, [topic], first, group=topic) as follower:
+    with SharedFollower(broker.address, [topic], first, topic) as follower:
         wait_until(lambda: len(first.records) == 100, 30, "all records")
         assert follower.wait_until_caught_up(20)
     send(broker, topic, range(50, 60), partition=1)
     second, third = Seen(), Seen()
     with (
-        Follower(broker.address, [topic], second, group=topic) as one,
-        Follower(broker.address, [topic], third, group=topic) as other,
+        SharedFollower(broker.address, [topic], second, topic) as one,
+        SharedFollower(broker.address, [topic], third, topic) as other,
     ):
         wait_until(lambda: len(one.positions.next) == len(other.positions.next) == 1, 30, "a partition each")
         wait_until(lambda: len(second.records) + len(third.records) == 10, 30, "the new records")
@@ -106,13 +107,33 @@ def test_what_was_not_handled_is_read_again_by_the_group(broker: Broker, topic: 
     def refuse(_records: list[Record]) -> None:
         raise ValueError("no room")
 
-    with Follower(broker.address, [topic], refuse, group=topic) as failing:
+    with SharedFollower(broker.address, [topic], refuse, topic) as failing:
         with pytest.raises(FollowerFailed, match="no room"):
             failing.wait_until_caught_up(30)
         assert failing.state is State.FAILED
     seen = Seen()
-    with Follower(broker.address, [topic], seen, group=topic):
+    with SharedFollower(broker.address, [topic], seen, topic):
         wait_until(lambda: len(seen.records) == 5, 30, "all records")
+
+
+def test_a_group_reads_again_what_its_handler_asks_for(broker: Broker, topic: str) -> None:
+    send(broker, topic, range(5))
+    seen, asked = Seen(), []
+
+    def lose_once(records: list[Record]) -> None:
+        seen(records)
+        if len(seen.records) >= 5 and not asked:
+            asked.append(True)
+            raise Rewind([Partition(topic, 0)])
+
+    with SharedFollower(broker.address, [topic], lose_once, topic) as follower:
+        wait_until(lambda: len(seen.records) == 10, 30, "the records to come twice")
+        wait_until(lambda: follower.caught_up, 30, "the follower to catch up again")
+        assert follower.positions.next[Partition(topic, 0)] == 5
+    third = Seen()
+    with SharedFollower(broker.address, [topic], third, topic) as follower:
+        wait_until(lambda: follower.caught_up, 30, "the group to find its place")
+    assert third.records == []
 
 
 def test_a_follower_waits_for_a_topic_that_is_not_there_yet(broker: Broker) -> None:

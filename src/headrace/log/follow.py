@@ -1,7 +1,7 @@
 """Following topics: every record from the beginning on, handed over as soon as it is there."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Self
 
@@ -19,7 +19,6 @@ AT_ONCE = 5000
 POLL_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 ASK_SECONDS = 3.0
-UNKNOWN_END = 2**63 - 1
 
 
 class State(Enum):
@@ -39,20 +38,22 @@ class FollowerFailed(HeadraceError):
         super().__init__(f"Following {', '.join(topics)} stopped: {failure}. Mend the cause and start again.")
 
 
+class Interrupted(Exception):
+    """Raised by what handles records when it waited for something and the follower is stopping: they stay unread."""
+
+
 class Follower:
     """Reads topics from the beginning and hands lists of records, in order of each partition, to `handle`.
 
-    Without a group it reads every partition itself. With one, the followers of that group share them, go on
-    where the group was, and an offset is committed only after `handle` has returned: records may come twice,
-    never not at all. A broker that is gone is waited for.
+    A broker or topic that is not there is waited for.
     """
 
-    def __init__(self, broker: str, topics: Sequence[str], handle: Handle, *, group: str | None = None) -> None:
+    def __init__(self, broker: str, topics: Sequence[str], handle: Handle) -> None:
         self.topics = tuple(topics)
         self.state = State.STARTING
         self.trouble = ""
         self.positions = Positions()
-        self._broker, self._handle, self._group = broker, handle, group
+        self._broker, self._handle = broker, handle
         self._offsets = Offsets(broker, ASK_SECONDS)
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -105,6 +106,8 @@ class Follower:
             self._begin(consumer)
             while not self._stopping.is_set():
                 self._step(consumer)
+        except Interrupted:
+            LOGGER.info("Following %s: stopped with records in hand", ", ".join(self.topics))
         except Exception as failure:
             self._failure, self.trouble, self.state = failure, str(failure), State.FAILED
             raise
@@ -123,12 +126,10 @@ class Follower:
     def _settings(self) -> dict[str, object]:
         return {
             **client_settings(self._broker),
-            "group.id": self._group or "headrace",
+            "group.id": "headrace",  # the client wants one, though nothing is committed
             "auto.offset.reset": "earliest",
-            "enable.auto.commit": self._group is not None,
-            "auto.commit.interval.ms": 500,
+            "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            "partition.assignment.strategy": "cooperative-sticky",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,
             "fetch.error.backoff.ms": 50,
@@ -136,12 +137,6 @@ class Follower:
         }
 
     def _begin(self, consumer: Consumer) -> None:
-        if self._group is None:
-            self._assign_all(consumer)
-        else:
-            consumer.subscribe([*self.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
-
-    def _assign_all(self, consumer: Consumer) -> None:
         while not self._stopping.is_set():
             try:
                 partitions = self._offsets.every_partition(self.topics)
@@ -154,25 +149,11 @@ class Follower:
                 self._well()
                 return
 
-    def _assigned(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
-        partitions = _plain(given)
-        try:
-            ends = self._offsets.end_of(partitions)
-        except HeadraceError:
-            ends = dict.fromkeys(partitions, UNKNOWN_END)
-        # Where the group was is not asked: the first record or the end of the partition tells.
-        self.positions.take_on({}, ends)
-        self._well()
-
-    def _revoked(self, _consumer: Consumer, taken: list[TopicPartition]) -> None:
-        self.positions.give_up(_plain(taken))
-        self._tell()
-
     def _step(self, consumer: Consumer) -> None:
         # A single poll returns with the first record; what came along with it is then taken without waiting.
         first = consumer.poll(POLL_SECONDS)
         if first is None:
-            self._look_for_broker(consumer)
+            self._rest(consumer)
             return
         messages = [first, *consumer.consume(AT_ONCE - 1, 0)]
         records = [record_of(message) for message in messages if message.error() is None]
@@ -182,11 +163,9 @@ class Follower:
             if (error := message.error()) is not None:
                 self._event(message, error)
 
-    def _hand_over(self, consumer: Consumer, records: list[Record]) -> None:
+    def _hand_over(self, _consumer: Consumer, records: list[Record]) -> None:
         self._handle(records)
-        reached = self.positions.handled(records)
-        if self._group is not None:
-            _store(consumer, reached)
+        self.positions.handled(records)
         self._well()
 
     def _event(self, message: Message, error: KafkaError) -> None:
@@ -197,8 +176,8 @@ class Follower:
         self.positions.at_end(Partition(record.topic, record.partition), record.offset)
         self._well()
 
-    def _look_for_broker(self, consumer: Consumer) -> None:
-        """A quiet topic says nothing when the broker is back, so while it is lost, ask."""
+    def _rest(self, consumer: Consumer) -> None:
+        """Nothing came. A quiet topic does not say so when the broker is back: while it is lost, ask."""
         if self.state is not State.BROKER_LOST:
             return
         try:
@@ -223,17 +202,3 @@ class Follower:
     def _tell(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def _plain(partitions: Iterable[TopicPartition]) -> list[Partition]:
-    return [Partition(partition.topic, partition.partition) for partition in partitions]
-
-
-def _store(consumer: Consumer, reached: dict[Partition, int]) -> None:
-    """Mark what has been handled as ready to be committed."""
-    for partition, offset in reached.items():
-        try:
-            consumer.store_offsets(offsets=[TopicPartition(*partition, offset)])
-        except KafkaException:
-            # Taken away while its records were in hand: its new reader gets them again.
-            LOGGER.info("%s was given to another follower of the group", partition)

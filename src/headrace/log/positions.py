@@ -15,6 +15,7 @@ class Positions:
     def __init__(self) -> None:
         self._next: dict[Partition, int] = {}
         self._ahead: dict[Partition, int] = {}
+        self._mine: set[Partition] = set()
         self._began = False
 
     @property
@@ -35,6 +36,7 @@ class Positions:
 
     def take_on(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         """Partitions this follower now reads; empty ones are already caught up."""
+        self._mine.update(ends)
         self._next.update(begins)
         self._ahead.update({at: end for at, end in ends.items() if begins.get(at, 0) < end})
         self._began = True
@@ -42,15 +44,17 @@ class Positions:
     def give_up(self, partitions: Iterable[Partition]) -> None:
         """Partitions another follower now reads."""
         for partition in partitions:
+            self._mine.discard(partition)
             self._next.pop(partition, None)
             self._ahead.pop(partition, None)
 
     def handled(self, records: Iterable[Record]) -> dict[Partition, int]:
-        """Move behind these records; gives the new positions of their partitions."""
+        """Move behind these records; gives the new positions of their partitions, but for those given up meanwhile."""
         reached = {Partition(record.topic, record.partition): record.offset + 1 for record in records}
-        for partition, offset in reached.items():
+        mine = {partition: offset for partition, offset in reached.items() if partition in self._mine}
+        for partition, offset in mine.items():
             self._reach(partition, offset)
-        return reached
+        return mine
 
     def at_end(self, partition: Partition, offset: int) -> None:
         """The log ends here for now: markers and compacted records before it are never delivered."""

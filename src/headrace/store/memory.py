@@ -1,6 +1,5 @@
 """The online table in this process's memory, fed by the changelogs."""
 
-import logging
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -8,11 +7,11 @@ from itertools import islice
 
 from headrace.declare.views import View
 from headrace.log.records import Record
-from headrace.store.reads import HEAD, Read, ViewReader
+from headrace.store.changelog import Changelog
+from headrace.store.reads import Read, ViewReader
 from headrace.tiles.rows import TileRows
-from headrace.tiles.tile import Entity, Tile, decode_key, decode_tile
+from headrace.tiles.tile import Entity
 
-LOGGER = logging.getLogger("headrace.store")
 SAMPLE = 64
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 
@@ -51,17 +50,20 @@ class Table:
     """
 
     def __init__(self, view: View) -> None:
-        self.view = view
         self.now_us = 0
         self.tiles = 0
-        self.refused = 0
+        self._changelog = Changelog(view)
         self._reader = ViewReader(view)
-        self._hops = {layout.version: (hop, layout) for hop, layout in enumerate(self._reader.layouts)}
         self._entities: dict[Entity, EntityRows] = {}
         self._round: deque[Entity] = deque()
 
     def __len__(self) -> int:
         return len(self._entities)
+
+    @property
+    def refused(self) -> int:
+        """How many records of the changelog were no tiles."""
+        return self._changelog.refused
 
     @property
     def bytes(self) -> int:
@@ -75,23 +77,14 @@ class Table:
         return self._reader.read(self._entities.get(entity), at_us)
 
     def apply(self, record: Record) -> None:
-        """Take one tile; those of another layout are not ours, and what is no tile at all is counted and told."""
-        try:
-            self._apply(record)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            self.refused += 1
-            LOGGER.warning("%s is not a tile of %s: %r", record.place, self.view.name, problem)
-
-    def _apply(self, record: Record) -> None:
-        key = decode_key(record.key or b"")
-        if record.value is None or key.version not in self._hops:
+        """Take one tile, unless one with as many events is here."""
+        change = self._changelog.change(record)
+        if change is None:
             return
-        hop, layout = self._hops[key.version]
-        tile = decode_tile(layout, key.start_us, record.value)
-        rows = self._rows(key.entity, hop)
+        rows = self._rows(change.entity, change.hop)
         before = len(rows)
-        rows.apply(tile)
-        self.now_us = max(self.now_us, _time_of(tile))
+        rows.apply(change.tile)
+        self.now_us = max(self.now_us, change.time_us)
         if len(rows) > before:
             self.tiles += 1
             self._look_at_next()
@@ -99,12 +92,11 @@ class Table:
     def _rows(self, entity: Entity, hop: int) -> TileRows:
         hops = self._entities.get(entity)
         if hops is None:
-            hops = [None] * len(self._hops)
-            self._entities[entity] = hops
+            hops = self._entities[entity] = [None] * len(self._changelog.layouts)
             self._round.append(entity)
         rows = hops[hop]
         if rows is None:
-            rows = hops[hop] = TileRows(self._reader.layouts[hop])
+            rows = hops[hop] = TileRows(self._changelog.layouts[hop])
         return rows
 
     def _look_at_next(self) -> None:
@@ -118,12 +110,6 @@ class Table:
     def _expire(self, rows: TileRows) -> int:
         # A window at `now` holds the tiles that start after now − keep.
         return rows.expire(self.now_us - rows.layout.keep_us + 1)
-
-
-def _time_of(tile: Tile) -> int:
-    """Its newest event's time, or its arrival if that is earlier: a date far ahead must not make all else old."""
-    _, _, event_time_us, arrival_us = HEAD.unpack_from(tile.row)
-    return int(min(event_time_us, arrival_us))
 
 
 def _bytes_of(hops: EntityRows) -> int:

@@ -1,0 +1,161 @@
+"""The online table in Redis: one hash an entity and view, one field a tile."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from headrace.declare.views import View
+from headrace.log.records import Partition, Record
+from headrace.store.changelog import Change, Changelog
+from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
+from headrace.store.packing import Unpacker, field_of, hash_key, pack, pack_keeps
+from headrace.store.reads import Read, ViewReader
+from headrace.store.scripts import APPLY, KEEP_PLACE
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import Entity
+
+COMMANDS_AT_ONCE = 500
+APPLY_SECONDS = 5.0
+
+
+class RedisStore:
+    """The tables of an app's views: apply workers write them, servers read them.
+
+    Redis may come back empty, so it also keeps the place of each group of workers in the changelog: a group whose place
+    is missing begins again at the beginning.
+    """
+
+    def __init__(self, url: str, views: Sequence[View], hashes: Hashes | None = None) -> None:
+        self._url = url
+        self._tables = {view.topic: _Table(view) for view in views}
+        self._readers = {view.name: _ViewHashes(view) for view in views}
+        self._hashes = hashes or PooledHashes(url)
+        self._client = redis.Redis.from_url(
+            url, socket_timeout=APPLY_SECONDS, socket_connect_timeout=APPLY_SECONDS, retry=Retry(NoBackoff(), 1)
+        )
+        self._apply = self._client.register_script(APPLY)
+        self._keep_place = self._client.register_script(KEEP_PLACE)
+
+    async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
+        """One answer an entity, in their order."""
+        try:
+            hashes = await self._hashes.read([hash_key(view_name, entity) for entity in entities])
+        except (redis.RedisError, OSError) as failure:
+            raise StoreUnavailable(self._url, failure) from failure
+        reader = self._readers[view_name]
+        return [reader.read(fields, at_us) for fields in hashes]
+
+    async def close(self) -> None:
+        """Close the connections of both sides."""
+        self._client.close()
+        await self._hashes.close()
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Take the tiles of changelog records, in any order and as often as they come."""
+        commands = [command for topic, mine in _by_topic(records) for command in self._tables[topic].commands(mine)]
+        for first in range(0, len(commands), COMMANDS_AT_ONCE):
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands[first : first + COMMANDS_AT_ONCE]:
+                self._apply([command.key], command.arguments, client=pipeline)
+            self._execute(pipeline)
+
+    def keep_places(
+        self, group: str, places: Mapping[Partition, int], beginning: Collection[Partition]
+    ) -> set[Partition]:
+        """Note how far a group has come; gives the partitions of which Redis has lost what was applied before.
+
+        `beginning` are the partitions that are being read from their beginning: they have no place yet.
+        """
+        pipeline = self._client.pipeline(transaction=False)
+        for partition, offset in places.items():
+            arguments = [partition.number, offset, int(partition in beginning)]
+            self._keep_place([_places_key(group, partition.topic)], arguments, client=pipeline)
+        kept = self._execute(pipeline)
+        return {partition for partition, was_there in zip(places, kept, strict=True) if not was_there}
+
+    def lost_places(self, group: str, partitions: Collection[Partition]) -> set[Partition]:
+        """The partitions of which Redis has no place of this group."""
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in partitions:
+            pipeline.hexists(_places_key(group, partition.topic), str(partition.number))
+        kept = self._execute(pipeline)
+        return {partition for partition, is_there in zip(partitions, kept, strict=True) if not is_there}
+
+    def _execute(self, pipeline: redis.client.Pipeline) -> list[int]:
+        try:
+            answers: list[int] = pipeline.execute()
+        except (redis.RedisError, OSError) as failure:
+            raise StoreUnavailable(self._url, failure) from failure
+        return answers
+
+
+@dataclass
+class _Command:
+    """All changes of one entity in one batch of records; of each tile the one with most events."""
+
+    key: bytes
+    keep_ms: int
+    keeps: bytes
+    time_us: int = 0
+    tiles: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+
+    def add(self, change: Change) -> Self:
+        self.time_us = max(self.time_us, change.time_us)
+        name = field_of(change.layout, change.start_us)
+        if change.n > self.tiles.get(name, (-1, b""))[0]:
+            self.tiles[name] = change.n, pack(change.layout, change.tile)
+        return self
+
+    @property
+    def arguments(self) -> list[int | bytes]:
+        fields = [part for name, (_, value) in self.tiles.items() for part in (name, value)]
+        return [self.keep_ms, self.time_us, self.keeps, *fields]
+
+
+class _Table:
+    """Turns changelog records of one view into commands."""
+
+    def __init__(self, view: View) -> None:
+        self._name = view.name
+        self._changelog = Changelog(view)
+        self._keeps = pack_keeps(layouts_of(view))
+        self._keep_ms = max(layout.keep_us for layout in layouts_of(view)) // 1000
+
+    def commands(self, records: Iterable[Record]) -> Iterable[_Command]:
+        commands: dict[Entity, _Command] = {}
+        for record in records:
+            change = self._changelog.change(record)
+            if change is not None:
+                self._command(commands, change.entity).add(change)
+        return commands.values()
+
+    def _command(self, commands: dict[Entity, _Command], entity: Entity) -> _Command:
+        if entity not in commands:
+            commands[entity] = _Command(hash_key(self._name, entity), self._keep_ms, self._keeps)
+        return commands[entity]
+
+
+class _ViewHashes:
+    """Reads one view from entities' hashes."""
+
+    def __init__(self, view: View) -> None:
+        self._reader = ViewReader(view)
+        self._unpacker = Unpacker(self._reader.layouts)
+
+    def read(self, fields: Fields, at_us: int) -> Read:
+        return self._reader.read(self._unpacker.rows_by_hop(fields), at_us)
+
+
+def _by_topic(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
+    by_topic: dict[str, list[Record]] = {}
+    for record in records:
+        by_topic.setdefault(record.topic, []).append(record)
+    return iter(by_topic.items())
+
+
+def _places_key(group: str, topic: str) -> str:
+    return f"hr:places:{group}:{topic}"
