@@ -11,6 +11,7 @@ from headrace.errors import DeclarationError
 
 HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"))
 TILES_A_WINDOW = 48
+MOST_TILES_A_WINDOW = 10_000
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
 COUNTABLE = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
 KINDS_TAKEN = {
@@ -154,6 +155,11 @@ def _window(text: object, hop: str | None, where: str) -> Window:
         shown = hop or duration_text(hop_us)
         raise DeclarationError(
             f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop."
+        )
+    if length_us // hop_us > MOST_TILES_A_WINDOW:
+        raise DeclarationError(
+            f"{where}: window {text!r} with hop {hop!r} is {length_us // hop_us:,} tiles an entity. "
+            f"Write a longer hop: at most {MOST_TILES_A_WINDOW:,} are merged for an answer."
         )
     return Window(length_us, hop_us, str(text))
 

@@ -7,7 +7,7 @@ from headrace.errors import DeclarationError
 UNITS_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 LONGEST_US = 3650 * UNITS_US["d"]
 
-_PATTERN = re.compile(r"(\d+)(ms|s|m|h|d)")
+_PATTERN = re.compile(r"(\d{1,18})(ms|s|m|h|d)", re.ASCII)
 
 
 def duration_us(text: object, where: str) -> int:

@@ -36,11 +36,17 @@ class Field:
         return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Literal:
-    """A value written in the expression."""
+    """A value written in the expression; 1, 1.0 and true are three."""
 
     value: Value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and (type(self.value), self.value) == (type(other.value), other.value)
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
 
     def __str__(self) -> str:
         return "'" + self.value.replace("'", "''") + "'" if isinstance(self.value, str) else str(self.value).lower()
@@ -97,18 +103,18 @@ class _Reader:
     def read(self, node: sql.Expr) -> Expression:
         if type(node) in _BINARY:
             return Call(_BINARY[type(node)], (self.read(node.this), self.read(node.expression)))
-        reader = self._readers().get(type(node))
-        if reader is None:
-            raise DeclarationError(
-                f"{self.where}: {node.sql('spark')!r} in {self.text!r} is not in the language of conditions. "
-                f"Use {IN_THE_TREE}."
-            )
-        return reader(node)
+        return self._readers().get(type(node), self._refuse)(node)
+
+    def _refuse(self, node: sql.Expr) -> Expression:
+        raise DeclarationError(
+            f"{self.where}: {node.sql('spark')!r} in {self.text!r} is not in the language of conditions. "
+            f"Use {IN_THE_TREE}."
+        )
 
     def _readers(self) -> dict[type[sql.Expr], Callable[[sql.Expr], Expression]]:
         return {
             sql.Paren: lambda node: self.read(node.this),
-            sql.Column: lambda node: Field(node.name),
+            sql.Column: lambda node: self._refuse(node) if node.args.get("table") else Field(node.name),
             sql.Boolean: lambda node: Literal(bool(node.this)),
             sql.Literal: self._literal,
             sql.Neg: self._negated,
@@ -121,21 +127,21 @@ class _Reader:
         }
 
     def _literal(self, node: sql.Expr) -> Expression:
-        if node.is_string:
-            return Literal(str(node.this))
-        if not node.is_int:
-            return Literal(float(node.this))
-        if int(node.this) not in INT64:
+        return Literal(str(node.this)) if node.is_string else self._number(str(node.this))
+
+    def _number(self, written: str) -> Expression:
+        if not written.removeprefix("-").isdigit():
+            return Literal(float(written))
+        if int(written) not in INT64:
             raise DeclarationError(
-                f"{self.where}: {node.this} in {self.text!r} does not fit 64 bits. Write it as {node.this}.0."
+                f"{self.where}: {written} in {self.text!r} does not fit 64 bits. Write it as {written}.0."
             )
-        return Literal(int(node.this))
+        return Literal(int(written))
 
     def _negated(self, node: sql.Expr) -> Expression:
-        inner = self.read(node.this)
-        if isinstance(inner, Literal) and type(inner.value) in (int, float):
-            return Literal(-inner.value)  # type: ignore[operator]
-        return Call("-", (Literal(0), inner))
+        if isinstance(node.this, sql.Literal) and not node.this.is_string:
+            return self._number(f"-{node.this.this}")
+        return Call("-", (Literal(0), self.read(node.this)))
 
     def _is_null(self, node: sql.Expr) -> Expression:
         if not isinstance(node.expression, sql.Null):
@@ -146,16 +152,18 @@ class _Reader:
         subject, options = self.read(node.this), [self.read(option) for option in node.expressions]
         if not options:
             raise DeclarationError(f"{self.where}: {self.text!r} uses IN without a list. Write x in ('a', 'b').")
-        tests = [Call("=", (subject, option)) for option in options]
-        tree = tests[0]
-        for test in tests[1:]:
-            tree = Call("or", (tree, test))
-        return tree
+        return _any_of([Call("=", (subject, option)) for option in options])
 
     def _between(self, node: sql.Expr) -> Expression:
         subject = self.read(node.this)
         low, high = self.read(node.args["low"]), self.read(node.args["high"])
         return Call("and", (Call(">=", (subject, low)), Call("<=", (subject, high))))
+
+
+def _any_of(tests: list[Call]) -> Call:
+    """One or the other, halved again and again: a long list makes no deep tree."""
+    half = len(tests) // 2
+    return Call("or", (_any_of(tests[:half]), _any_of(tests[half:]))) if half else tests[0]
 
 
 def kind_of(tree: Expression, schema: Schema, where: str) -> Kind:

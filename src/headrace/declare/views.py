@@ -47,6 +47,10 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
 
     def declare(body: type) -> View:
         name = body.__name__
+        if not name.isascii() or len(name) > 200:
+            raise DeclarationError(
+                f"{name}: a view names a topic. Rename it with at most 200 ASCII letters and digits."
+            )
         if not isinstance(stream, Stream):
             raise DeclarationError(
                 f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream."
@@ -64,7 +68,7 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
 
 def _entity(by: object, stream: Stream, name: str) -> tuple[str, ...]:
     columns = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
-    if not columns or len(set(columns)) != len(columns):
+    if not columns or any(columns.count(column) > 1 for column in columns):
         raise DeclarationError(
             f'{name}: by={by!r}. Write one column, or several different ones: by="card" or by=["card", "country"].'
         )

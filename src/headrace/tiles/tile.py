@@ -16,7 +16,7 @@ Entity = tuple[Scalar, ...]
 Occurrence = tuple[int, Scalar, Scalar]  # event time in µs, id, value
 Stored = str | bytes | Occurrence
 
-_ENTITY_FIELDS = tuple(f"e{index}" for index in range(32))
+_ENTITY_FIELDS = tuple(f"e{index}" for index in range(1024))
 
 
 class TileKey(NamedTuple):

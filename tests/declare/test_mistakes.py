@@ -1,0 +1,139 @@
+"""Every mistake in a declaration fails at import, with the name, the value, and what to write instead."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace as hr
+
+SCHEMA = "id string, card string, amount double, n bigint, flag boolean, at timestamp"
+
+
+def stream(**settings: Any) -> hr.Stream:
+    given: dict[str, Any] = {"schema": SCHEMA, "id": "id", "key": "card", "time": "at"} | settings
+    return hr.Stream(given.pop("name", "payments"), **given)
+
+
+def view(feature: Any, **settings: Any) -> hr.View:
+    given: dict[str, Any] = {"by": "card"} | settings
+    return hr.features(stream(), **given)(type("CardSpend", (), {"spend": feature}))
+
+
+STREAM_MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("an unknown id", {"id": "uuid"}, ["'payments': id", "'uuid'", "columns are id, card"]),
+    ("an unknown key", {"key": "kard"}, ["key", "'kard'", "columns are"]),
+    ("an unknown time", {"time": "when"}, ["time", "'when'", "columns are"]),
+    ("a time that is text", {"time": "card"}, ["time='card'", "Declare that column as timestamp"]),
+    ("an id that is a double", {"id": "amount"}, ["id='amount'", "double", "Identify events by"]),
+    ("a key that is a double", {"key": "amount"}, ["key='amount'", "Identify events by"]),
+    ("no schema", {"schema": ""}, ["schema=''", "Write"]),
+    ("a schema that is a list", {"schema": ["id"]}, ["schema=['id']", "Write"]),
+    ("a column without a type", {"schema": "id string, card"}, ["'card'", "a name and a type"]),
+    ("a column of an unknown type", {"schema": "id string, card text"}, ["'card'", "'text'", "Use one of string"]),
+    ("two columns of one name", {"schema": "id string, id int"}, ["two columns named 'id'", "Rename"]),
+    ("a bad topic name", {"name": "pay ments"}, ["'pay ments'", "Rename it"]),
+    ("an empty topic name", {"name": ""}, ["''", "Rename it"]),
+    ("a topic name that is taken", {"name": "payments.clean"}, ["'payments.clean'", "Headrace's own topics", "Rename"]),
+    ("a late policy that is a duration", {"late": "2m"}, ["late='2m'", 'hr.Late("2m"']),
+    ("no partitions", {"partitions": 0}, ["partitions=0", "from 1 to 1024"]),
+    ("partitions that are true", {"partitions": True}, ["partitions=True", "whole number"]),
+    ("a bad skew", {"ahead": "soon"}, ["ahead", "'soon'", '"10s"']),
+    ("a check of an unknown column", {"check": "amont > 0"}, ["check", "'amont'", "columns are"]),
+    ("a check that is no condition", {"check": "amount + 1"}, ["'amount + 1'", "true or false"]),
+    ("a check that cannot be read", {"check": "amount >"}, ["check", "'amount >'"]),
+    ("an empty check", {"check": ""}, ["check", "''"]),
+    ("two checks", {"check": "n > 1; n > 2"}, ["check", "'n > 1; n > 2'"]),
+    ("a check that is a function", {"check": "length(card) > 3"}, ["LENGTH(card)", "Use columns"]),
+    ("a check that is a query", {"check": "select 1"}, ["'SELECT 1'", "Use columns"]),
+    ("a check on a table", {"check": "p.amount > 3"}, ["p.amount", "Use columns"]),
+    ("a check with is", {"check": "flag is true"}, ["IS", "Use ="]),
+    ("a check of text with a number", {"check": "card > 3"}, ["'>'", "card is string", "like with like"]),
+    ("a check of a sum of text", {"check": "card + 1 > 3"}, ["'+'", "card is string"]),
+    ("a check of a number that is no condition", {"check": "n and flag"}, ["'and'", "n is integer"]),
+    ("a check of a great number", {"check": "n > 9223372036854775808"}, ["9223372036854775808", "64 bits", ".0"]),
+    ("a check that is no text", {"check": 5}, ["check", "5", '"amount > 1000"']),
+    ("in without a list", {"check": "n in (select 1)"}, ["IN", "x in ('a', 'b')"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"), [(s, said) for _, s, said in STREAM_MISTAKES], ids=[m[0] for m in STREAM_MISTAKES]
+)
+def test_a_stream_with(settings: dict[str, Any], said: list[str]) -> None:
+    assert_refused(lambda: stream(**settings), said)
+
+
+LATE_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
+    ("an unknown policy", lambda: hr.Late("2m", then="ignore"), ["then='ignore'", '"drop", "side_output" or "update"']),
+    ("a bad duration", lambda: hr.Late("2 minutes"), ["after", "'2 minutes'", '"2m"']),
+    ("a number", lambda: hr.Late(120), ["after", "120", '"2m"']),
+    ("update without until", lambda: hr.Late("2m", then="update"), ["until=None", 'until="1d" together']),
+    ("until without update", lambda: hr.Late("2m", until="1d"), ["until='1d'", 'then="update"']),
+    ("until before after", lambda: hr.Late("2m", then="update", until="1m"), ["until='1m'", "'2m'", "longer until"]),
+]
+
+
+@pytest.mark.parametrize(("declare", "said"), [m[1:] for m in LATE_MISTAKES], ids=[m[0] for m in LATE_MISTAKES])
+def test_lateness_with(declare: Callable[[], Any], said: list[str]) -> None:
+    assert_refused(declare, said)
+
+
+VIEW_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
+    ("an unknown column", lambda: view(hr.sum("amont", windows="1h")), ["CardSpend.spend", "'amont'", "columns are"]),
+    ("a sum of text", lambda: view(hr.sum("card", windows="1h")), ["sum of 'card'", "string", "double"]),
+    ("a sum of times", lambda: view(hr.sum("at", windows="1h")), ["sum of 'at'", "timestamp", "takes double, integer"]),
+    ("a minimum of booleans", lambda: view(hr.min("flag", windows="1h")), ["min of 'flag'", "boolean", "takes"]),
+    ("distinct doubles", lambda: view(hr.distinct("amount", windows="1h")), ["distinct of 'amount'", "takes boolean"]),
+    ("an error of zero", lambda: view(hr.distinct("card", windows="1h", error=0.0)), ["error=0.0", "0.001 to 0.25"]),
+    ("a window below its hop", lambda: view(hr.count(windows="1m", hop="5m")), ["'1m'", "'5m'", "longer window"]),
+    ("a window below a second", lambda: view(hr.count(windows="500ms")), ["'500ms'", "hop '1s'", "shorter hop"]),
+    ("a hop far too short", lambda: view(hr.count(windows="7d", hop="1s")), ["'7d'", "'1s'", "604,800", "longer hop"]),
+    ("a bad window", lambda: view(hr.count(windows="1 hour")), ["windows", "'1 hour'", '"1h"']),
+    ("a window of zero", lambda: view(hr.count(windows="0s")), ["'0s'", "from 1ms to 3650d"]),
+    ("a window of an age", lambda: view(hr.count(windows="3651d")), ["'3651d'", "3650d"]),
+    ("no windows", lambda: view(hr.count(windows=[])), ["windows=[]", 'windows=["10m", "1h"]']),
+    ("a window that is a number", lambda: view(hr.count(windows=[60])), ["windows", "60", '"10s"']),
+    ("a bad hop", lambda: view(hr.count(windows="1h", hop="often")), ["hop", "'often'", '"10s"']),
+    ("a bad condition", lambda: view(hr.count(where="amount", windows="1h")), ["CardSpend.spend: where", "'amount'"]),
+    ("two outputs of one name", lambda: view(hr.count(windows=["1h", "1h"])), ["'spend_1h'", "Rename one attribute"]),
+    ("something that is no feature", lambda: view(5), ["CardSpend.spend", "5", "hr.count"]),
+    ("an unknown entity", lambda: view(hr.count(windows="1h"), by="user"), ["CardSpend: by", "'user'", "columns are"]),
+    ("no entity", lambda: view(hr.count(windows="1h"), by=[]), ["by=[]", 'by="card"']),
+    ("one entity twice", lambda: view(hr.count(windows="1h"), by=["card", "card"]), ["'card', 'card'", "different"]),
+    ("an entity in a list too many", lambda: view(hr.count(windows="1h"), by=[["card"]]), ["['card']", "columns are"]),
+    ("a double as entity", lambda: view(hr.count(windows="1h"), by="amount"), ["by='amount'", "double", "Group by"]),
+    ("a bad freshness", lambda: view(hr.count(windows="1h"), freshness="fast"), ["freshness", "'fast'", '"10s"']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declare", "said"), [m[1:] for m in VIEW_MISTAKES], ids=[m[0] for m in VIEW_MISTAKES])
+def test_a_view_with(declare: Callable[[], Any], said: list[str]) -> None:
+    assert_refused(declare, said)
+
+
+def test_a_view_with_the_name_of_a_column_as_output() -> None:
+    columns = stream(schema="id string, card string, at timestamp, spend_1h double")
+    declare = hr.features(columns, by="card")
+    assert_refused(lambda: declare(type("CardSpend", (), {"spend": hr.count(windows="1h")})), ["'spend_1h'", "Rename"])
+
+
+def test_a_view_without_features() -> None:
+    assert_refused(lambda: hr.features(stream(), by="card")(type("Empty", (), {})), ["Empty", "hr.count"])
+
+
+def test_a_view_of_something_that_is_no_stream() -> None:
+    declare = hr.features("payments", by="card")
+    assert_refused(lambda: declare(type("CardSpend", (), {})), ["CardSpend", "'payments'", "hr.Stream"])
+
+
+def test_a_view_whose_name_no_topic_can_have() -> None:
+    declare = hr.features(stream(), by="card")
+    assert_refused(lambda: declare(type("Café", (), {"n": hr.count(windows="1h")})), ["Café", "Rename", "ASCII"])
+
+
+def assert_refused(declare: Callable[[], Any], said: list[str]) -> None:
+    with pytest.raises(hr.DeclarationError) as refused:
+        declare()
+    for part in said:
+        assert part in str(refused.value), str(refused.value)
