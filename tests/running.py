@@ -49,7 +49,7 @@ class Running:
             )
 
     def wait_until_ready(self) -> Self:
-        wait_until(lambda: self.ready() or self.ended(), READY_LIMIT_S, f"{self.app} to be ready; {self.said()}")
+        wait_until(lambda: self.ready() or self.ended(), READY_LIMIT_S, f"{self.app} to be ready", self.said)
         assert not self.ended(), self.said()
         return self
 

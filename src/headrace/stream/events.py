@@ -10,7 +10,7 @@ from headrace.declare.stream import Stream
 BODY, CORRUPT = "body", "corrupt"
 ISO_8601 = r"^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
 EPOCH_MILLIS = r"^-?\d{1,14}\z"
-_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 
 
 def parsed(value: Column, stream: Stream) -> Column:

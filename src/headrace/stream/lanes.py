@@ -37,12 +37,18 @@ class QuerySpec:
     checkpoint: Path
     source_partitions: int
     shuffle_partitions: int
+    shuffles: int
     build: Callable[[DataFrame, Lane], DataFrame]
+
+    @property
+    def slots(self) -> int:
+        """A real-time query holds a task slot for each partition it reads and each of every shuffle."""
+        return self.source_partitions + self.shuffle_partitions * self.shuffles
 
 
 def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
-    spark.conf.set("spark.sql.shuffle.partitions", max(1, spec.shuffle_partitions))
+    spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
     records = spec.build(_source(spark, spec, lane), lane)
     writer = (
         records.writeStream.format("kafka")

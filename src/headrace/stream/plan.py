@@ -86,7 +86,7 @@ def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
             writes=tuple(view.topic for view in generation.views),
             lane="real-time",
             why=LANE_OF_TILES,
-            task_slots=2 * generations.partitions,
+            task_slots=3 * generations.partitions,
             remembers=f"each id for {kept}, each tile for its hop and {kept}",
         )
         for generation in generations.running

@@ -14,7 +14,7 @@ from headrace.log.topics import ensure_topics
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.lanes import Lane, QuerySpec
-from headrace.stream.tiles import TilePlan, tiles
+from headrace.stream.tiles import SHUFFLES, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
 
 LOGGER = logging.getLogger("headrace.stream")
@@ -39,8 +39,8 @@ class Planned:
 
     @property
     def slots(self) -> int:
-        """Real-time queries hold a task slot for each partition they read and each they shuffle to."""
-        return sum(spec.source_partitions + spec.shuffle_partitions for spec in self.specs)
+        """The task slots all queries hold at once."""
+        return sum(spec.slots for spec in self.specs)
 
 
 def plan_queries(app: App, place: Place) -> Planned:
@@ -79,7 +79,8 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         broker=place.broker,
         source=stream.name,
         source_partitions=partitions,
-        shuffle_partitions=0,
+        shuffle_partitions=partitions,
+        shuffles=0,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
         build=lambda raw, _lane: gate(raw, stream),
     )
@@ -100,6 +101,7 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
         source=stream.clean,
         source_partitions=partitions,
         shuffle_partitions=partitions,
+        shuffles=SHUFFLES,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
         build=build,
     )

@@ -22,6 +22,7 @@ from headrace.stream.partials import partial_columns, value_json
 from headrace.tiles.layout import HopLayout, Slot, layouts_of
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
+SHUFFLES = 2  # by id to drop duplicates, by tile to fold
 
 
 @dataclass(frozen=True)

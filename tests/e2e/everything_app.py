@@ -1,0 +1,18 @@
+"""Every aggregate × window × late policy, as one app."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import headrace as hr
+from tests.oracle.everything import every_aggregate, hostile_stream
+
+correcting = hostile_stream("correcting", hr.Late("30s", then="update", until="8d"))
+siding = hostile_stream("siding", hr.Late("5m", then="side_output"))
+dropping = hostile_stream("dropping", hr.Late("5m", then="drop"))
+
+CorrectingByCard = every_aggregate("CorrectingByCard", correcting, "card")
+CorrectingByPair = every_aggregate("CorrectingByPair", correcting, ["card", "region"])
+SidingByCard = every_aggregate("SidingByCard", siding, "card")
+DroppingByShop = every_aggregate("DroppingByShop", dropping, "shop")

@@ -1,0 +1,137 @@
+"""Through broker, Spark, store and HTTP: every served value is what loops over the raw events say."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.declare.app import App, load_app
+from headrace.declare.schema import Kind
+from headrace.declare.views import Feature, View
+from tests.e2e.hostile_load import arrived, send, sent_now
+from tests.oracle import brute
+from tests.oracle.streams import DAY_US, SECOND_US, Sent
+from tests.running import Running
+from tests.waiting import wait_until
+
+APP = Path(__file__).with_name("everything_app.py")
+COUNT = 6_500
+SPANS_US = {"correcting": 7 * DAY_US, "siding": 600 * SECOND_US, "dropping": 600 * SECOND_US}
+SETTLE_LIMIT_S = 240
+FATES = ("clean", "late", "dead", "dropped")
+
+
+@pytest.fixture(scope="module")
+def app() -> App:
+    return load_app(str(APP))
+
+
+@pytest.fixture(scope="module")
+def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, list[Sent]]]]:
+    """A running Headrace that has taken in more than 20,000 hostile events, and what arrived."""
+    with Running(APP, tmp_path_factory.mktemp("everything")) as running:
+        running.wait_until_ready()
+        sent = {name: sent_now(seed, COUNT, span_us) for seed, (name, span_us) in enumerate(SPANS_US.items())}
+        for name, records in sent.items():
+            send(running.broker, name, records)
+        log = {name: arrived(running.broker, name, records) for name, records in sent.items()}
+        assert sum(map(len, log.values())) > 20_000
+        yield running, log
+
+
+@pytest.mark.timeout(900)
+def test_every_record_is_accounted_for(app: App, served: tuple[Running, dict[str, list[Sent]]]) -> None:
+    running, log = served
+    for stream in app.streams:
+        name, total = stream.name, len(log[stream.name])
+        wait_until(partial(all_accounted, running, name, total), SETTLE_LIMIT_S, f"the fates of {name}")
+        expected = Counter(fate_of(brute.fate(stream, one)) for one in log[name])
+        assert running.events(name) == {"in": total, **{fate: expected[fate] for fate in FATES}}
+
+
+def all_accounted(running: Running, stream: str, total: int) -> bool:
+    events = running.events(stream)
+    return sum(events[fate] for fate in FATES) == total
+
+
+def fate_of(judged: str) -> str:
+    return judged if judged in ("clean", "late", "dropped") else "dead"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["CorrectingByCard", "CorrectingByPair", "SidingByCard", "DroppingByShop"])
+def test_every_served_value_is_what_loops_over_the_events_say(
+    app: App, served: tuple[Running, dict[str, list[Sent]]], name: str
+) -> None:
+    running, log = served
+    view = app.view(name)
+    counted = brute.counted(view.stream, log[view.stream.name])
+    entities = sorted(
+        {entity for event in counted if None not in (entity := tuple(event[c] for c in view.by))}, key=str
+    )
+    last_us = max(event["at"] for event in counted) // 1000 * 1000
+    wait_until(
+        lambda: folded(running, view, entities, last_us) == whole(view, counted), SETTLE_LIMIT_S, f"{name}'s tiles"
+    )
+    for at_us in (last_us, last_us - 90 * SECOND_US, last_us - 3_601 * SECOND_US):
+        assert differences(running, view, counted, entities, at_us) == []
+
+
+def folded(running: Running, view: View, entities: list[tuple[Any, ...]], at_us: int) -> int:
+    return sum(row["values"]["number_7d"] for row in ask(running, view, entities, at_us))
+
+
+def whole(view: View, counted: list[dict[str, Any]]) -> int:
+    return sum(None not in tuple(event[column] for column in view.by) for event in counted)
+
+
+def ask(running: Running, view: View, entities: list[tuple[Any, ...]], at_us: int) -> list[dict[str, Any]]:
+    keys = [list(entity) if len(view.by) > 1 else entity[0] for entity in entities]
+    return running.features(view.name, keys, at_us // 1000)
+
+
+def differences(
+    running: Running, view: View, counted: list[dict[str, Any]], entities: list[tuple[Any, ...]], at_us: int
+) -> list[tuple[Any, ...]]:
+    rows = ask(running, view, entities, at_us)
+    return [
+        (entity, feature.name, row["values"][feature.name], expected)
+        for entity, row in zip(entities, rows, strict=True)
+        for feature, expected in expectations(view, counted, entity, at_us)
+        if not agrees(feature, row["values"][feature.name], *expected)
+    ]
+
+
+def expectations(
+    view: View, counted: list[dict[str, Any]], entity: tuple[Any, ...], at_us: int
+) -> list[tuple[Feature, brute.Expected]]:
+    expected = brute.features(view, counted, entity, at_us)
+    return [(feature, expected[feature.name]) for feature in view.features]
+
+
+def agrees(feature: Feature, served: Any, oracle: Any, scale: float) -> bool:
+    if served is None or oracle is None:
+        return served is oracle
+    if feature.aggregate.function == "distinct":
+        return abs(served - oracle) <= max(0.5, 4 * (feature.aggregate.error or 0) * oracle)
+    if feature.aggregate.kind is Kind.TIMESTAMP:
+        return microseconds(served) == oracle
+    if isinstance(oracle, float):
+        return close(float(served), oracle, scale)
+    return type(served) is type(oracle) and bool(served == oracle)
+
+
+def microseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return round(moment.replace(microsecond=0).timestamp()) * SECOND_US + moment.microsecond
+
+
+def close(served: float, oracle: float, scale: float) -> bool:
+    if math.isfinite(oracle):
+        return abs(served - oracle) <= 1e-9 * max(scale, abs(oracle))
+    return served == oracle or (math.isnan(served) and math.isnan(oracle))
