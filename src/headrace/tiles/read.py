@@ -88,7 +88,8 @@ class _Merge:
     """Merges the fixed-width columns of rows, block by block: those its features read."""
 
     def __init__(self, layout: HopLayout, partials: set[Partial]) -> None:
-        read = {block for partial in partials for _, block in COLUMNS[partial]}
+        of_numbers = [COLUMNS[partial] for partial in partials if COLUMNS[partial][-1][1] is not Block.OBJECT]
+        read = {block for columns in of_numbers for _, block in columns}
         self._width = layout.width
         self._row = layout.row
         self._reductions = [
@@ -96,12 +97,11 @@ class _Merge:
             for block in _REDUCTIONS
             if block in read
         ]
-        blocks = [block for block in Block if block in read and block is not Block.OBJECT]
-        names = [name for block in blocks for name, its_block in layout.fixed if its_block is block]
+        names = [name for name, block in layout.fixed if block in read]
         self.place = {name: index for index, name in enumerate(names)}
         self._positions = [layout.position[name] for name in names]
         self._moments = [
-            tuple(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2"))
+            (self.place[f"c{number}"], *(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2")))
             for number, slot in enumerate(layout.slots)
             if slot.partial is Partial.MOMENTS and Block.FLOAT_KEEP in read
         ]
@@ -118,16 +118,14 @@ class _Merge:
         floats: Floats = ints.view(np.float64)
         merged: list[Any] = []
         for reduce, span, is_int in self._reductions:
-            merged += reduce((ints if is_int else floats)[:, span], axis=0).tolist()
-        for c, mean, m2 in self._moments:
-            merged += _merged_moments(ints[:, c], floats[:, mean], floats[:, m2])
+            merged += reduce((ints if is_int else floats)[:, span], 0).tolist()
+        for total, c, mean, m2 in self._moments:
+            merged += _merged_moments(merged[total] or 1, ints[:, c], floats[:, mean], floats[:, m2])
         return merged
 
 
-def _merged_moments(c: Ints, mean: Floats, m2: Floats) -> tuple[float, float]:
-    """The mean and the sum of squared deviations of all values, from those of parts (Chan et al.)."""
-    n = c.sum()
-    weights = c / n
-    overall = weights.dot(mean)
+def _merged_moments(n: int, c: Ints, mean: Floats, m2: Floats) -> tuple[float, float]:
+    """The mean and the sum of squared deviations of n values, from those of parts (Chan et al.)."""
+    overall = c.dot(mean) / n
     deviation = mean - overall
-    return float(overall), float(m2.sum() + n * weights.dot(deviation * deviation))
+    return float(overall), float(np.add.reduce(m2) + (c * deviation).dot(deviation))
