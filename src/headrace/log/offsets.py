@@ -11,7 +11,14 @@ from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
 from headrace.log.records import Partition
 
 # What a broker says of a partition whose leader is just taking over: a new topic's first moments, a restart.
-PASSING = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
+PASSING = {
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_OR_PART",
+    "UNKNOWN_LEADER_EPOCH",
+    "FENCED_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+}
 
 
 class TopicMissing(HeadraceError):

@@ -42,6 +42,8 @@ class SharedFollower(Follower):
             "enable.auto.commit": True,  # of what is stored, and that is stored by hand
             "auto.commit.interval.ms": 500,
             "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": 10_000,  # how long the partitions of a follower that was killed stand still
+            "heartbeat.interval.ms": 2_000,
         }
 
     def _begin(self, consumer: Consumer) -> None:

@@ -1,9 +1,12 @@
 """Apply workers: they carry the changelogs into Redis, as many processes as one likes."""
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
+from headrace.declare.app import App
 from headrace.declare.views import View
 from headrace.log.follow import Interrupted
 from headrace.log.records import Partition, Record
@@ -92,3 +95,14 @@ def group_of(views: Sequence[View]) -> str:
     """The group that applies these views: others where their layouts differ, for those skip each other's tiles."""
     versions = [f"{view.name} {layout.version}" for view in views for layout in layouts_of(view)]
     return f"headrace.apply.{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:12]}"
+
+
+def apply_until(app: App, broker: str, store_url: str, stop: threading.Event) -> None:
+    """Carry an app's changelogs into a store until `stop` is set."""
+    store = RedisStore(store_url, app.views)
+    try:
+        with ApplyWorker(broker, store, app.views) as worker:
+            while not stop.wait(RETRY_SECONDS):
+                worker.follower.raise_failure()
+    finally:
+        asyncio.run(store.close())

@@ -8,7 +8,7 @@ from itertools import islice
 from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
-from headrace.store.reads import Read, ViewReader
+from headrace.store.reads import SLACK_US, Read, ViewReader
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -109,7 +109,7 @@ class Table:
 
     def _expire(self, rows: TileRows) -> int:
         # A window at `now` holds the tiles that start after now − keep.
-        return rows.expire(self.now_us - rows.layout.keep_us + 1)
+        return rows.expire(self.now_us - rows.layout.keep_us - SLACK_US + 1)
 
 
 def _bytes_of(hops: EntityRows) -> int:

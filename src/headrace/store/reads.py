@@ -10,6 +10,8 @@ from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
 
 HEAD = struct.Struct("<4q")
+# Tiles are kept that much longer than a window needs: the clocks of brokers and servers differ a little.
+SLACK_US = 60_000_000
 
 
 class Read(NamedTuple):

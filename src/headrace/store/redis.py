@@ -13,7 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
 from headrace.store.packing import Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import Read, ViewReader
+from headrace.store.reads import SLACK_US, Read, ViewReader
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.tile import Entity
@@ -123,7 +123,7 @@ class _Table:
         self._name = view.name
         self._changelog = Changelog(view)
         self._keeps = pack_keeps(layouts_of(view))
-        self._keep_ms = max(layout.keep_us for layout in layouts_of(view)) // 1000
+        self._keep_ms = (max(layout.keep_us for layout in layouts_of(view)) + SLACK_US) // 1000
 
     def commands(self, records: Iterable[Record]) -> Iterable[_Command]:
         commands: dict[Entity, _Command] = {}

@@ -1,0 +1,79 @@
+"""Any order, repetition and interleaving of tile versions ends in the same reads, and no count goes back."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.log.records import Record
+from headrace.store.memory import MemoryStore
+from headrace.store.reads import Read
+from headrace.store.redis import RedisStore
+from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
+
+CARDS = ["c1", "c2", "c3"]
+END_US = T0_US + 130 * MINUTE_US
+
+events = st.lists(
+    st.builds(Event, st.sampled_from(CARDS), st.integers(0, 130 * 6).map(lambda tens: T0_US + tens * 10_000_000)),
+    min_size=1,
+    max_size=60,
+)
+
+
+def deliveries(records: list[Record], seed: int) -> Iterator[list[Record]]:
+    """All records in batches, out of order, some of them several times."""
+    chance = random.Random(seed)
+    sent = records + chance.choices(records, k=chance.randrange(len(records)))
+    chance.shuffle(sent)
+    while sent:
+        size = chance.randint(1, 20)
+        yield sent[:size]
+        sent = sent[size:]
+
+
+def counts(reads: Sequence[Read]) -> list[int]:
+    return [count for read in reads for count in read.values[:2]]
+
+
+def in_order(view: hr.View, records: list[Record]) -> str:
+    store = MemoryStore([view])
+    store.apply(records)
+    return repr(store.read(view.name, [(card,) for card in CARDS], END_US))
+
+
+@given(events=events, seed=st.integers(0, 2**32))
+def test_memory_converges_and_never_goes_back(events: list[Event], seed: int) -> None:
+    view = new_spend()
+    records = changelog(events, view)
+    store, before = MemoryStore([view]), [0] * 6
+    for batch in deliveries(records, seed):
+        store.apply(batch)
+        now = counts(store.read(view.name, [(card,) for card in CARDS], END_US))
+        assert all(new >= old for new, old in zip(now, before, strict=True))
+        before = now
+    assert repr(store.read(view.name, [(card,) for card in CARDS], END_US)) == in_order(view, records)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=events, seed=st.integers(0, 2**32))
+def test_redis_converges_and_never_goes_back(redis_url: str, events: list[Event], seed: int) -> None:
+    asyncio.run(redis_converges(redis_url, events, seed))
+
+
+async def redis_converges(redis_url: str, events: list[Event], seed: int) -> None:
+    view = new_spend()
+    records = changelog(events, view)
+    # Two writers take turns, as apply workers do while partitions move from one to the other.
+    stores, before = [RedisStore(redis_url, [view]), RedisStore(redis_url, [view])], [0] * 6
+    for turn, batch in enumerate(deliveries(records, seed)):
+        stores[turn % 2].apply(batch)
+        now = counts(await stores[0].read(view.name, [(card,) for card in CARDS], END_US))
+        assert all(new >= old for new, old in zip(now, before, strict=True))
+        before = now
+    assert repr(await stores[0].read(view.name, [(card,) for card in CARDS], END_US)) == in_order(view, records)
+    for store in stores:
+        await store.close()
