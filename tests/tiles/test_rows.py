@@ -83,14 +83,6 @@ def test_a_window_leaves_out_its_beginning_and_takes_in_its_end() -> None:
     assert rows.between(10 * MINUTE_US, 20 * MINUTE_US) == (bytearray(), [])
 
 
-def test_the_last_event_is_in_the_last_row() -> None:
-    rows = TileRows(LAYOUTS[0])
-    assert rows.last_event_us is None
-    for minute in (7, 4):
-        rows.apply(tile(LAYOUTS[0], minute, 3))
-    assert rows.last_event_us == 7 * MINUTE_US + 3
-
-
 def test_a_reader_in_another_thread_sees_whole_rows() -> None:
     layout = LAYOUTS[1]
     rows = TileRows(layout)

@@ -8,7 +8,6 @@ from headrace.tiles.layout import HopLayout
 from headrace.tiles.tile import Stored, Tile
 
 _START_AND_N = struct.Struct("<2q")
-_START_N_AND_TIME = struct.Struct("<3q")
 
 # One lock for all rows: it is held for about a microsecond, and a lock an entity would cost more memory.
 _STEADY = Lock()
@@ -16,7 +15,6 @@ _STEADY = Lock()
 
 class TileRows:
     """Rows side by side in one buffer, sorted by start; their objects, if the layout has any, in a list.
-
 
     Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
     """
@@ -57,15 +55,6 @@ class TileRows:
         with _STEADY:
             low, high = self._place(after_us + 1), self._place(until_us + 1)
             return self.rows[low * size : high * size], self.objects[low:high] if self.objects else []
-
-    @property
-    def last_event_us(self) -> int | None:
-        """The greatest event time of all rows: it is in the last one."""
-        with _STEADY:
-            if not self.rows:
-                return None
-            time_us: int = _START_N_AND_TIME.unpack_from(self.rows, len(self.rows) - self.layout.row.size)[2]
-            return time_us
 
     def _put(self, index: int, replaced: int, tile: Tile) -> bool:
         size = len(tile.row)
