@@ -10,12 +10,14 @@
 """
 
 from headrace import testing
+from headrace.client import Client
 from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum
 from headrace.declare.stream import Late, Stream
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
 
 __all__ = [
+    "Client",
     "DeclarationError",
     "HeadraceError",
     "Late",

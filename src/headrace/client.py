@@ -1,0 +1,152 @@
+"""Asking a running Headrace from Python: `hr.Client("http://127.0.0.1:8080").features(CardSpend, ["c1"])`."""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from headrace.declare.schema import Kind
+from headrace.declare.views import Feature, View
+from headrace.errors import HeadraceError
+
+TYPED_LIKE_THEIR_COLUMN = {"sum", "mean", "stddev", "min", "max", "first", "last"}
+
+
+class BadUrl(HeadraceError):
+    """What should be a server's address is not."""
+
+
+class UnfitValue(HeadraceError):
+    """A key or a request value that JSON cannot carry."""
+
+
+class ServerUnreachable(HeadraceError):
+    """No server answered at the address."""
+
+    def __init__(self, url: str, failure: BaseException) -> None:
+        super().__init__(
+            f"No Headrace server answers at {url}: {failure}. Start one with `headrace up APP` or give another address."
+        )
+
+
+class ServerRefused(HeadraceError):
+    """The server answered with an error; the message is its own sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class FeatureRow:
+    """The features of one entity as they were served; each is also an attribute."""
+
+    entity: Mapping[str, Any]
+    values: Mapping[str, Any]
+    event_time: datetime | None
+    age_ms: int | None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.values:
+            return self.values[name]
+        raise AttributeError(f"There is no feature {name!r}. The row has {', '.join(self.values)}.")
+
+
+class Client:
+    """A client of one server, which keeps its connection; threads may share it and take turns."""
+
+    def __init__(self, url: str, timeout_s: float = 10.0) -> None:
+        self._url = url.rstrip("/")
+        place = urlsplit(self._url)
+        if place.scheme not in {"http", "https"} or not place.hostname:
+            raise BadUrl(f"Client: {url!r} is not an address. Write it as http://127.0.0.1:8080.")
+        kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
+        self._connection = kind(place.hostname, place.port, timeout=timeout_s)
+        self._path = place.path
+        self._turn = threading.Lock()
+
+    def features(
+        self,
+        view: View,
+        keys: Sequence[Any],
+        *,
+        at: datetime | str | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> list[FeatureRow]:
+        """The features of entities, now or at a time; a key is a value, or a list of them in the order of `by`."""
+        asked = {"keys": list(keys), "at": at, "request": request}
+        body = {name: value for name, value in asked.items() if value is not None}
+        answer = self._post(f"/features/{quote(view.name)}", body)
+        return [_row(view, row) for row in answer["rows"]]
+
+    def close(self) -> None:
+        """Close the connection; the next question opens one again."""
+        with self._turn:
+            self._connection.close()
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        sent = json.dumps(body, default=_written).encode()
+        with self._turn:
+            status, answered = self._ask(self._path + path, sent)
+        if status != 200:
+            raise ServerRefused(status, _sentence(status, answered))
+        return json.loads(answered)
+
+    def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Ask; a kept connection may have been closed meanwhile, so one that fails is opened anew, once."""
+        is_kept = self._connection.sock is not None
+        try:
+            return self._ask_once(path, body)
+        except (OSError, HTTPException) as failure:
+            self._connection.close()
+            if not is_kept or isinstance(failure, TimeoutError):
+                raise ServerUnreachable(self._url, failure) from failure
+        return self._ask(path, body)
+
+    def _ask_once(self, path: str, body: bytes) -> tuple[int, bytes]:
+        self._connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+
+def _row(view: View, row: Mapping[str, Any]) -> FeatureRow:
+    entity = {
+        column.name: _moment(row[column.name]) if column.kind is Kind.TIMESTAMP else row[column.name]
+        for column in view.entity
+    }
+    values = {feature.name: _value(feature, row["values"][feature.name]) for feature in view.features}
+    return FeatureRow(entity, values, _moment(row["event_time"]), row["age_ms"])
+
+
+def _value(feature: Feature, written: Any) -> Any:
+    """A value as `hr.testing` gives it: JSON has no moments, and no NaN or infinities."""
+    aggregate = feature.aggregate
+    if written is None or aggregate.function not in TYPED_LIKE_THEIR_COLUMN:
+        return written
+    if aggregate.kind is Kind.TIMESTAMP:
+        return _moment(written)
+    return float(written) if aggregate.kind is Kind.DOUBLE else written
+
+
+def _moment(written: str | None) -> datetime | None:
+    return None if written is None else datetime.fromisoformat(written)
+
+
+def _written(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise UnfitValue(
+        f"{value!r} cannot be sent. Write keys and request values as text, numbers, booleans or datetimes."
+    )
+
+
+def _sentence(status: int, answered: bytes) -> str:
+    """The server's own sentence; something between us and it may answer as well, and not in JSON."""
+    try:
+        return str(json.loads(answered)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"The server answered {status}: {answered[:200].decode(errors='replace')}"
