@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
+import uvloop
+
 import headrace as hr
 from headrace.declare.app import App
 from headrace.local.ports import HOST, answers, free_port
 from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
-from headrace.serve.http import Http
-from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.listen import bind
 from headrace.serve.online import MemoryOnline, Online
-from headrace.serve.server import routes_of
+from headrace.serve.server import answer_until, routes_of
 from headrace.store.memory import MemoryStore
 from headrace.tiles.events import read_event
 from headrace.tiles.fold import events_of, fold
@@ -74,8 +75,8 @@ class Asking:
 def serving(app: App, online: Online, board: ProgressBoard) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    server = StoppableServer(Http(routes_of(app, online, board)), stop)
-    thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
+    answering = answer_until(stop, listening, online, routes_of(app, online, board))
+    thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()
     port = listening.getsockname()[1]
     try:

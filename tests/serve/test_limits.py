@@ -145,13 +145,17 @@ class Broken:
     async def read(self, *_: Any) -> list[Read]:
         raise ZeroDivisionError("secret")
 
-    def missing(self) -> list[str]:
+    async def missing(self) -> list[str]:
         return []
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 def test_an_error_of_ours_is_a_sentence_without_its_insides() -> None:
     app = App("shop", (CARDS.stream,), (CARDS,))
-    broken: Online = Broken()  # type: ignore[assignment]
+    broken: Online = Broken()
     with serving(app, broken, board_of(app)) as ask:
         said = ask.features(CARDS, ["c1"])
     assert said.status == 500

@@ -18,5 +18,5 @@ class Health:
 
     async def ready(self, _body: bytes) -> Answer:
         """Ready, or a sentence for each thing that is missing."""
-        missing = [*self._online.missing(), *self._board.missing(self._app.streams, self._app.views)]
+        missing = [*await self._online.missing(), *self._board.missing(self._app.streams, self._app.views)]
         return json_answer({"ready": False, "missing": missing}, 503) if missing else json_answer({"ready": True})

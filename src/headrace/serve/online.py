@@ -1,7 +1,7 @@
 """What the server reads from: the app's tables, kept in this process by following the changelogs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
 from headrace.declare.app import App
@@ -19,13 +19,13 @@ class Online(Protocol):
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
 
-    def missing(self) -> list[str]:
+    async def missing(self) -> list[str]:
         """What keeps it from answering with everything there was at the start, a sentence each."""
 
     def start(self) -> None:
         """Begin to follow."""
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End what was begun."""
 
 
@@ -46,19 +46,19 @@ class MemoryOnline:
         if len(entities) <= AT_ONCE:
             return self.store.read(view_name, entities, at_us)
         reads: list[Read] = []
-        for first in range(0, len(entities), AT_ONCE):
-            reads += self.store.read(view_name, entities[first : first + AT_ONCE], at_us)
+        for piece in in_pieces(entities):
+            reads += self.store.read(view_name, piece, at_us)
             await asyncio.sleep(0)
         return reads
 
-    def missing(self) -> list[str]:
+    async def missing(self) -> list[str]:
         return _missing(self._follower) if self._follower else []
 
     def start(self) -> None:
         if self._follower:
             self._follower.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         if self._follower:
             self._follower.stop()
 
@@ -69,3 +69,8 @@ def _missing(follower: Follower) -> list[str]:
     if follower.caught_up:
         return []
     return [follower.trouble or f"the store has {follower.positions.remaining} records of its changelogs to read"]
+
+
+def in_pieces(entities: Sequence[Entity]) -> Iterator[Sequence[Entity]]:
+    """So many entities as may be read without others waiting."""
+    return (entities[first : first + AT_ONCE] for first in range(0, len(entities), AT_ONCE))

@@ -1,9 +1,11 @@
 """The serving part of an app: its tables followed, its queries watched, its features answered over HTTP."""
 
+import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import uvloop
 
 from headrace.declare.app import App
 from headrace.errors import HeadraceError
@@ -15,9 +17,11 @@ from headrace.serve.http import Http, Route, get, post
 from headrace.serve.index import Index
 from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.online import MemoryOnline, Online
+from headrace.serve.online_redis import RedisOnline
 
 # A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
 SWITCH_SECONDS = 0.0005
+REDIS_SCHEMES = {"redis", "rediss", "unix"}
 
 
 class UnknownStore(HeadraceError):
@@ -27,17 +31,27 @@ class UnknownStore(HeadraceError):
 def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop: threading.Event) -> None:
     """Serve an app until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    listening = bind(*address)
     online, board = online_of(app, broker, store_url), ProgressBoard()
-    with listening, _following(online), Follower(broker, [TOPIC], board.apply):
-        StoppableServer(Http(routes_of(app, online, board)), stop).run(sockets=[listening])
+    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply):
+        uvloop.run(answer_until(stop, listening, online, routes_of(app, online, board)))
 
 
 def online_of(app: App, broker: str, store_url: str) -> Online:
     """The store a URL names."""
-    if store_url != "memory":
-        raise UnknownStore(f"--store {store_url!r} is not a store. Write memory.")
-    return MemoryOnline.following(app, broker)
+    if store_url == "memory":
+        return MemoryOnline.following(app, broker)
+    if urlsplit(store_url).scheme in REDIS_SCHEMES:
+        return RedisOnline(app, broker, store_url)
+    raise UnknownStore(f"--store {store_url!r} is not a store. Write memory or redis://HOST:PORT.")
+
+
+async def answer_until(stop: threading.Event, listening: socket.socket, online: Online, routes: list[Route]) -> None:
+    """Answer requests from a store until `stop` is set."""
+    online.start()
+    try:
+        await StoppableServer(Http(routes), stop).serve(sockets=[listening])
+    finally:
+        await online.stop()
 
 
 def routes_of(app: App, online: Online, board: ProgressBoard) -> list[Route]:
@@ -49,12 +63,3 @@ def routes_of(app: App, online: Online, board: ProgressBoard) -> list[Route]:
         get("/v2/health/ready", health.ready),
         *(post(f"/features/{view.name}", Features(view, online)) for view in app.views),
     ]
-
-
-@contextmanager
-def _following(online: Online) -> Iterator[None]:
-    online.start()
-    try:
-        yield
-    finally:
-        online.stop()

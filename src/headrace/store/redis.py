@@ -42,12 +42,18 @@ class RedisStore:
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
-        try:
-            hashes = await self._hashes.read([hash_key(view_name, entity) for entity in entities])
-        except (redis.RedisError, OSError) as failure:
-            raise StoreUnavailable(self._url, failure) from failure
+        hashes = await self._read([hash_key(view_name, entity) for entity in entities])
         reader = self._readers[view_name]
         return [reader.read(fields, at_us) for fields in hashes]
+
+    async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
+        """How far a group has come: the next offset of each partition it has begun."""
+        hashes = await self._read([_places_key(group, topic).encode() for topic in topics])
+        return {
+            Partition(topic, int(number)): int(offset)
+            for topic, fields in zip(topics, hashes, strict=True)
+            for number, offset in fields.items()
+        }
 
     async def close(self) -> None:
         """Close the connections of both sides."""
@@ -84,6 +90,12 @@ class RedisStore:
             pipeline.hexists(_places_key(group, partition.topic), str(partition.number))
         kept = self._execute(pipeline)
         return {partition for partition, is_there in zip(partitions, kept, strict=True) if not is_there}
+
+    async def _read(self, keys: Sequence[bytes]) -> list[Fields]:
+        try:
+            return await self._hashes.read(keys)
+        except (redis.RedisError, OSError) as failure:
+            raise StoreUnavailable(self._url, failure) from failure
 
     def _execute(self, pipeline: redis.client.Pipeline) -> list[int]:
         try:

@@ -1,0 +1,76 @@
+"""What the server reads from where the tables are in Redis, and how full they are."""
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from headrace.declare.app import App
+from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.log.follow import ASK_SECONDS
+from headrace.log.offsets import Offsets
+from headrace.log.records import Partition
+from headrace.serve.answers import Unavailable
+from headrace.serve.online import in_pieces
+from headrace.store.apply import group_of
+from headrace.store.hashes import StoreUnavailable
+from headrace.store.reads import Read
+from headrace.store.redis import RedisStore
+from headrace.store.redis_pipe import PipedHashes
+from headrace.tiles.tile import Entity
+
+
+class RedisOnline:
+    """A store in Redis, which apply workers feed."""
+
+    def __init__(self, app: App, broker: str, url: str) -> None:
+        piped = PipedHashes(url) if urlsplit(url).scheme == "redis" else None
+        self.store = RedisStore(url, app.views, piped)
+        self._fill = Fill(broker, self.store, app.views)
+
+    async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
+        """One answer an entity; many are read in pieces, so that others are answered in between."""
+        reads: list[Read] = []
+        try:
+            for piece in in_pieces(entities):
+                reads += await self.store.read(view_name, piece, at_us)
+        except StoreUnavailable as problem:
+            raise Unavailable(str(problem)) from problem
+        return reads
+
+    async def missing(self) -> list[str]:
+        try:
+            return await self._fill.missing()
+        except HeadraceError as problem:
+            return [str(problem)]
+
+    def start(self) -> None:
+        """Nothing: the connection is opened by the first read."""
+
+    async def stop(self) -> None:
+        await self.store.close()
+
+
+class Fill:
+    """How far the workers have brought a Redis: all that was in the changelogs when the server began must be in it."""
+
+    def __init__(self, broker: str, store: RedisStore, views: Sequence[View]) -> None:
+        self._offsets = Offsets(broker, ASK_SECONDS)
+        self._store, self._group = store, group_of(views)
+        self._topics = [view.topic for view in views]
+        self._ends: dict[Partition, int] | None = None
+
+    async def missing(self) -> list[str]:
+        """What is not in the store yet; asked each time, for a Redis may come back empty."""
+        if self._ends is None:
+            self._ends = await asyncio.to_thread(self._wanted)
+        places = await self._store.places(self._group, self._topics)
+        left = sum(max(0, end - places.get(partition, 0)) for partition, end in self._ends.items())
+        if not left:
+            return []
+        return [f"the store has {left} records of its changelogs to take in, which needs `headrace run APP apply`"]
+
+    def _wanted(self) -> dict[Partition, int]:
+        partitions = self._offsets.every_partition(self._topics)
+        begins, ends = self._offsets.begin_of(partitions), self._offsets.end_of(partitions)
+        return {partition: end for partition, end in ends.items() if end > begins[partition]}

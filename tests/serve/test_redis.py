@@ -1,0 +1,100 @@
+"""Serving from Redis: as from memory, ready once it is filled, and quick to say that it is gone."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from headrace.declare.app import App
+from headrace.local.broker import Broker
+from headrace.local.ports import HOST, free_port
+from headrace.log.topics import ensure_topics
+from headrace.serve.online_redis import RedisOnline
+from headrace.store.apply import apply_until
+from tests.log.streams import new_stream, new_view
+from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
+from tests.serve.test_server import payments_of, ready, send_tiles, served, tell
+from tests.store.conftest import OwnRedis, own_redis  # noqa: F401  # a fixture
+from tests.waiting import wait_until
+
+NOWHERE = "127.0.0.1:1"
+
+
+@contextmanager
+def applying(app: App, broker: str, url: str) -> Iterator[None]:
+    stop = threading.Event()
+    worker = threading.Thread(target=apply_until, args=(app, broker, url, stop))
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join()
+
+
+def test_redis_is_served_as_memory_is(redis_url: str) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    online = RedisOnline(app, NOWHERE, redis_url)
+    online.store.apply(tiles_of(view, [{"id": "1", "card": "c1", "amount": 1.0, "at": "2026-01-01T12:00:00Z"}]))
+    with serving(app, online, board_of(app)) as ask:
+        said = ask.features(view, ["c1", "c2"], at="2026-01-01T12:01:00Z")
+    assert said.json["rows"] == [
+        {"card": "c1", "values": {"payments_1h": 1}, "event_time": "2026-01-01T12:00:00Z", "age_ms": 60000},
+        {"card": "c2", "values": {"payments_1h": 0}, "event_time": None, "age_ms": None},
+    ]
+
+
+def test_many_keys_are_read_in_pieces(redis_url: str) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    online = RedisOnline(app, NOWHERE, redis_url)
+    with serving(app, online, board_of(app)) as ask:
+        assert len(ask.rows(view, [f"c{number}" for number in range(1000)])) == 1000
+
+
+def test_a_server_on_redis_is_ready_once_workers_have_filled_it(broker: Broker, redis_url: str) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    ensure_topics(broker.address, app.streams, app.views)
+    send_tiles(broker.address, view, 30)
+    tell(broker.address, app)
+    with served(app, broker.address, redis_url) as ask:
+        wait_until(lambda: "apply" in str(ask("GET", "/v2/health/ready").json), 10, "the server to miss a worker")
+        with applying(app, broker.address, redis_url):
+            wait_until(lambda: ready_again(ask, broker.address, app), 20, "the server to be ready")
+            assert payments_of(ask, view) == 30
+            send_tiles(broker.address, view, 40)
+            wait_until(lambda: payments_of(ask, view) == 40, 10, "new tiles to be served")
+
+
+def ready_again(ask: Asking, broker: str, app: App) -> bool:
+    tell(broker, app)
+    return ready(ask)
+
+
+@pytest.mark.parametrize("url", [f"redis://{HOST}:{free_port()}", f"unix:///nowhere/{free_port()}.sock"])
+def test_a_redis_that_is_gone_is_said_quickly(url: str) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    with serving(app, RedisOnline(app, NOWHERE, url), board_of(app)) as ask:
+        began = time.monotonic()
+        said = ask.features(view, ["c1"])
+        assert said.status == 503
+        assert said.error.startswith("The Redis store at ")
+        assert time.monotonic() - began < 2
+
+
+def test_a_redis_that_comes_back_is_served_again(own_redis: OwnRedis) -> None:  # noqa: F811
+    app = app_of_views(view := new_view(new_stream()))
+    with serving(app, RedisOnline(app, NOWHERE, own_redis.url), board_of(app)) as ask:
+        assert ask.features(view, ["c1"]).status == 200
+        own_redis.stop()
+        assert ask.features(view, ["c1"]).status == 503
+        own_redis.start()
+        wait_until(lambda: ask.features(view, ["c1"]).status == 200, 5, "Redis to be found again")
+
+
+def test_a_password_never_appears_in_an_answer() -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    url = f"redis://user:secret@{HOST}:{free_port()}/0"
+    with serving(app, RedisOnline(app, NOWHERE, url), board_of(app)) as ask:
+        assert "secret" not in ask.features(view, ["c1"]).error
