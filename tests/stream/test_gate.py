@@ -14,7 +14,7 @@ from headrace.stream.gate import gate
 from headrace.tiles.admission import Record, admit
 
 ARRIVAL_US = 1_767_225_610_000_000  # 2026-01-01T00:00:10Z
-SCHEMA = "id string, card string, amount double, n bigint, small int, ok boolean, at timestamp"
+SCHEMA = "id string, card string, amount double, n bigint, small int, tiny tinyint, ok boolean, at timestamp"
 
 
 def stream(late: hr.Late, check: str | None = "amount >= 0") -> Stream:
@@ -49,8 +49,13 @@ HOSTILE: list[bytes | None] = [
     written().replace(b'"amount": 1.0', b'"amount": 1e400'),
     *(written(n=value) for value in (2**63, 2**63 - 1, -(2**63), 5.0, "5", True, None)),
     *(written(small=value) for value in (2**31, 2**31 - 1, -(2**31), -(2**31) - 1)),
+    *(written(tiny=value) for value in (127, -128, 128, 200, -129, 1.0)),
     *(written(ok=value) for value in ("true", 1, 0, None, False)),
-    *(written(card=value) for value in (5, True, "", "a\u0000b", "é", "日本", "🙂", "'\"\\", None)),
+    b"{'id': '1', 'card': 'c', 'at': '2026-01-01T00:00:00Z'}",
+    *(
+        written(card=value)
+        for value in ({"a": 1}, [1, "x"], {}, 1.5, 5, True, "", "a\u0000b", "é", "日本", "🙂", "'\"\\", None)
+    ),
     *(written(id=value) for value in ("", None, 7)),
     b'{"card":"c","at":"2026-01-01T00:00:00Z"}',
     *(

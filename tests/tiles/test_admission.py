@@ -73,6 +73,8 @@ def test_anything_else_is_no_timestamp(text: str) -> None:
         ({"card": 5}, {"card": "5"}),
         ({"card": 1.50}, {"card": "1.5"}),
         ({"card": True}, {"card": "true"}),
+        ({"card": {"a": 1}}, {"card": '{"a":1}'}),
+        ({"card": ["c1", None]}, {"card": '["c1",null]'}),
         ({"b": False}, {"b": False}),
         ({"unknown": [1, {"a": 2}]}, {}),
         ({"n": None}, {"n": None}),
@@ -95,7 +97,7 @@ def test_absent_columns_are_null() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"n": 5.0}, {"n": "5"}, {"n": 2**63}, {"n": True}, {"i": 2**31}, {"t": 128}, {"x": "5"}, {"x": True}, {"x": ""},
-     {"b": 1}, {"b": "true"}, {"seen": 1.5}, {"seen": True}, {"seen": {}}, {"card": {"a": 1}}, {"card": ["c1"]}],
+     {"b": 1}, {"b": "true"}, {"seen": 1.5}, {"seen": True}, {"seen": {}}],
 )  # fmt: skip
 def test_what_does_not_fit_its_column_is_a_dead_letter_that_names_it(fields: dict[str, Any]) -> None:
     found = verdict(EVENT | fields)

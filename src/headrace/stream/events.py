@@ -52,11 +52,16 @@ def _read(value: Column, columns: str) -> Column:
 
 
 def _json_type(column: Declared) -> str:
-    return "string" if column.kind is Kind.TIMESTAMP else column.type
+    # Spark's reader takes 200 for a tinyint and makes it -56: read wider, then look.
+    return {"timestamp": "string", "tinyint": "int"}.get(column.type, column.type)
 
 
 def _typed(field: Column, column: Declared) -> Column:
-    return _timestamp(field) if column.kind is Kind.TIMESTAMP else field
+    if column.kind is Kind.TIMESTAMP:
+        return _timestamp(field)
+    if column.type == "tinyint":
+        return F.when(field.between(-128, 127), field.cast("tinyint"))
+    return field
 
 
 def _timestamp(text: Column) -> Column:

@@ -69,13 +69,24 @@ def _read(column: Column, written: Any) -> Any:
 
 
 def _text(written: Any) -> str:
-    """The text of a value: a string's own, otherwise its JSON."""
-    text = str(written) if isinstance(written, str) else json.dumps(written)
+    """The text of a value: a string's own, otherwise its JSON without spaces."""
+    text = str(written) if isinstance(written, str) else _json(written)
     return text.encode(errors="replace").decode()  # half a surrogate pair is no text
 
 
-def _string(written: Any, _: Column) -> str | None:
-    return None if isinstance(written, dict | list) else _text(written)
+def _json(written: Any) -> str:
+    match written:
+        case Written():
+            return str(written)
+        case dict():
+            return "{" + ",".join(f"{_json(name)}:{_json(value)}" for name, value in written.items()) + "}"
+        case list():
+            return "[" + ",".join(map(_json, written)) + "]"
+    return json.dumps(written, ensure_ascii=False)
+
+
+def _string(written: Any, _: Column) -> str:
+    return _text(written)
 
 
 def _boolean(written: Any, _: Column) -> bool | None:
