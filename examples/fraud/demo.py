@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 from api import Api, NotReady
+from app import CardSpend
 from payments import Timeline, Truth, truth
 from readings import Scrape, Totals, delay_of, histogram_delay
 from rich.console import Console
@@ -24,8 +25,9 @@ from screen import Moment, Result, line, live, summary
 from server import Place, Server, ServerFailed, port_near
 from traffic import TOPIC, Load, Probes
 
+import headrace as hr
+from headrace.client import FeatureRow
 from headrace.declare.durations import duration_us
-from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
 
 APP = Path(__file__).with_name("app.py")
@@ -55,7 +57,7 @@ def main(
             if (place.http_port, place.broker_port) != (http_port, broker_port):
                 console.print(f"A port is taken: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
-    except (ServerFailed, HeadraceError, NotReady) as error:
+    except (ServerFailed, hr.HeadraceError, NotReady) as error:
         Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -67,7 +69,7 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
     console.print(f"Starting headrace up {APP.name} with its state in {place.state}")
     with Server(APP, place) as server:
         server.wait_ready(lambda text: console.print(f"  {text}", markup=False))
-        console.print(f"Ready: http://{place.http}  broker {place.broker}  log {server.log}")
+        console.print(f"Ready: {place.url}  broker {place.broker}  log {server.log}")
         with Producer(place.broker) as producer:
             demo = Demo(server, producer, timeline)
             demo.watch(seconds, console)
@@ -83,8 +85,9 @@ class Demo:
     """A running server under load, and what is seen of it."""
 
     def __init__(self, server: Server, producer: Producer, timeline: Timeline) -> None:
-        self._server, self._api, self._probe_api = server, Api(server.place.http), Api(server.place.http)
-        self._probes = Probes(producer, self._probe_api, f"probe-{timeline.seed}")
+        self._server, self._api, self._client = server, Api(server.place.http), hr.Client(server.place.url)
+        self._probes = Probes(producer, hr.Client(server.place.url), f"probe-{timeline.seed}")
+        self._values_read = 0
         self._before = Scrape.parse(self._api.metrics())
         self._started = time.monotonic()
         self._load = Load(producer, Timeline(timeline.seed, time.time_ns() // 1000, timeline.rate))
@@ -96,10 +99,10 @@ class Demo:
         self._load.start()
         self._probes.start()
         try:
-            with _shown(console, f"http://{self._server.place.http}") as (show, pause):
+            with _shown(console, self._server.place.url) as (show, pause):
                 while time.monotonic() < self._started + seconds:
                     self._server.require_alive()
-                    with contextlib.suppress(NotReady):
+                    with contextlib.suppress(NotReady, hr.HeadraceError):
                         show(self.look())
                     time.sleep(pause)
         except KeyboardInterrupt:
@@ -121,9 +124,14 @@ class Demo:
             totals=Totals.of(scrape.since(self._before), TOPIC),
             readable=delay_of(self._probes.delays(then)),
             applied=histogram_delay(recent, "headrace_apply_seconds"),
-            cards=self._api.features("CardSpend", [card for card in BUSIEST if card not in attacked] + attacked),
+            cards=self._rows([card for card in BUSIEST if card not in attacked] + attacked),
             attacked=attacked,
         )
+
+    def _rows(self, cards: list[str]) -> list[FeatureRow]:
+        rows = self._client.features(CardSpend, cards)
+        self._values_read += sum(len(row.values) for row in rows)
+        return rows
 
     def _scraped(self) -> tuple[float, Scrape]:
         now, scrape = time.monotonic(), Scrape.parse(self._api.metrics())
@@ -152,7 +160,7 @@ class Demo:
             truth=sent,
             probes=self._probes.sent,
             requests=int(sum(times for path, times in answered.items() if path.startswith("/features"))),
-            values=self._api.values_read + self._probe_api.values_read,
+            values=self._values_read + self._probes.values_read,
             readable=delay_of(self._probes.delays(warm_at)),
             applied=histogram_delay(scrape.since(warm), "headrace_apply_seconds"),
             warm_up_s=round(warm_at - self._started),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from payments import Truth
 from readings import Delay, Totals
@@ -10,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+
+from headrace.client import FeatureRow
 
 SHOWN = ("payments_10m", "spend_1h", "merchants_1h", "declined_1h", "largest_7d", "country_7d")
 
@@ -24,7 +25,7 @@ class Moment:
     totals: Totals
     readable: Delay | None
     applied: Delay | None
-    cards: Sequence[dict[str, Any]] = ()
+    cards: Sequence[FeatureRow] = ()
     attacked: Sequence[str] = ()
 
 
@@ -77,9 +78,8 @@ def line(moment: Moment) -> str:
     return "  ".join(parts)
 
 
-def _card_text(row: dict[str, Any]) -> str:
-    values = row["values"]
-    return f"{row['card']}: payments_10m {values['payments_10m']}, spend_1h {_shown(values['spend_1h'])}"
+def _card_text(row: FeatureRow) -> str:
+    return f"{row.entity['card']}: payments_10m {row.payments_10m}, spend_1h {_shown(row.spend_1h)}"
 
 
 def live(moment: Moment, url: str) -> RenderableType:
@@ -108,8 +108,9 @@ def _cards(moment: Moment) -> Table:
     for name in SHOWN:
         table.add_column(name.replace("_", "\n"), justify="right", min_width=9)
     for row in moment.cards:
-        style = "bold red" if row["card"] in moment.attacked else ""
-        table.add_row(row["card"], *(_shown(row["values"].get(name)) for name in SHOWN), style=style)
+        card = row.entity["card"]
+        style = "bold red" if card in moment.attacked else ""
+        table.add_row(card, *(_shown(row.values[name]) for name in SHOWN), style=style)
     return table
 
 

@@ -36,6 +36,10 @@ class Place:
         return f"{HOST}:{self.http_port}"
 
     @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
     def broker(self) -> str:
         return f"{HOST}:{self.broker_port}"
 

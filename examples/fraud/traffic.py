@@ -5,9 +5,10 @@ import threading
 import time
 from datetime import UTC, datetime
 
-from api import Api, NotReady
+from app import CardSpend
 from payments import Timeline, attack_of
 
+import headrace as hr
 from headrace.log.produce import Producer
 
 TOPIC = "payments"
@@ -50,13 +51,14 @@ class Load(threading.Thread):
 class Probes(threading.Thread):
     """Pays with one card of its own, a few times a second, and reads it until the payment counts."""
 
-    def __init__(self, producer: Producer, api: Api, card: str) -> None:
+    def __init__(self, producer: Producer, client: hr.Client, card: str) -> None:
         super().__init__(name="probes")
         self.card = card
         self.sent = 0
         self.lost = 0
+        self.values_read = 0
         self._delays: list[tuple[float, float]] = []
-        self._producer, self._api = producer, api
+        self._producer, self._client = producer, client
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -91,9 +93,10 @@ class Probes(threading.Thread):
     def _readable(self, sent_at: float) -> bool:
         """Whether the last probe counts in time; the longer it takes, the less often it asks."""
         while (waited := time.monotonic() - sent_at) < PROBE_LIMIT_SECONDS and not self._stopped.is_set():
-            with contextlib.suppress(NotReady):
-                [row] = self._api.features("CardSpend", [self.card])
-                if row["values"]["payments_7d"] >= self.sent:
+            with contextlib.suppress(hr.HeadraceError):
+                [row] = self._client.features(CardSpend, [self.card])
+                self.values_read += len(row.values)
+                if row.payments_7d >= self.sent:
                     return True
             time.sleep(max(QUICKEST_POLL_SECONDS, POLL_SHARE * waited))
         return False

@@ -5,6 +5,8 @@ from payments import Truth
 from readings import Delay, Scrape, Totals, delay_of, histogram_delay, percentile
 from screen import Moment, Result, line, summary
 
+from headrace.client import FeatureRow
+
 TEXT = """\
 # HELP headrace_events_total Events by fate.
 # TYPE headrace_events_total counter
@@ -123,7 +125,7 @@ def test_the_table_has_a_row_for_every_fate():
 
 
 def test_a_line_for_a_pipe_is_one_plain_line():
-    row = {"card": "c1", "values": {"payments_10m": 3, "spend_1h": 12.5}}
+    row = FeatureRow({"card": "c1"}, {"payments_10m": 3, "spend_1h": 12.5}, None, None)
     moment = Moment(65, 199.6, 3, TOTALS, Delay(0.012, 0.05, 10), None, [row])
     text = line(moment)
     assert text.startswith("01:05  200 ev/s  lag 3  in 100")

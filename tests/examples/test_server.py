@@ -1,4 +1,3 @@
-import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,24 +9,12 @@ from server import HOST, port_near
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Says 503 with what is missing, then 200; features echo their keys."""
-
-    protocol_version = "HTTP/1.1"
-    missing = "payments.tiles is not running"
+    """Says 503, with what is missing."""
 
     def do_GET(self):
-        self.answer(503 if self.missing else 200, self.missing)
-
-    def do_POST(self):
-        keys = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["keys"]
-        rows = [{"card": key, "values": {"payments_7d": 1, "spend_1h": None}} for key in keys]
-        self.answer(200, json.dumps({"rows": rows}))
-
-    def answer(self, status, text):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
+        self.send_response(503)
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(b"payments.tiles is not running")
 
     def log_message(self, *_):
         pass
@@ -46,12 +33,6 @@ def address() -> Iterator[str]:
 def test_a_server_that_is_not_ready_says_what_is_missing(address):
     with pytest.raises(NotReady, match=r"503 payments\.tiles is not running"):
         Api(address).require_ready()
-
-
-def test_rows_come_in_the_order_of_their_keys_and_values_are_counted(address):
-    api = Api(address)
-    assert [row["card"] for row in api.features("CardSpend", ["c2", "c1"])] == ["c2", "c1"]
-    assert api.values_read == 4
 
 
 def test_nobody_listening_is_not_ready():
