@@ -131,7 +131,9 @@ class Follower:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
+            # A fetch is answered when a record comes, so a longer wait costs no latency (measured: 5 to 500 ms give the
+            # same median), while a shorter one keeps an idle broker busy: 10 % of a core at 10 ms.
+            "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 50,
             "error_cb": self._client_error,
         }

@@ -19,8 +19,7 @@ class NotDelivered(HeadraceError):
 
     def __init__(self, broker: str, count: int, why: str) -> None:
         super().__init__(
-            f"{count} records were not delivered to the broker at {broker!r}: {why}. "
-            "Once the broker answers, send them again."
+            f"{count} records were not delivered to the broker at {broker!r}: {why}. Mend that, then send them again."
         )
         self.count = count
 
