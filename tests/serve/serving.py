@@ -16,9 +16,10 @@ from headrace.declare.app import App
 from headrace.local.ports import HOST, answers, free_port
 from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
+from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
 from headrace.serve.online import MemoryOnline, Online
-from headrace.serve.server import answer_until, routes_of
+from headrace.serve.server import answer_until, http_of
 from headrace.store.memory import MemoryStore
 from headrace.tiles.events import read_event
 from headrace.tiles.fold import events_of, fold
@@ -75,7 +76,8 @@ class Asking:
 def serving(app: App, online: Online, board: ProgressBoard) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    answering = answer_until(stop, listening, online, routes_of(app, online, board))
+    http = http_of(app, online, board, Ledgers("127.0.0.1:1", ()))
+    answering = answer_until(stop, listening, online, http)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()
     port = listening.getsockname()[1]

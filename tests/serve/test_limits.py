@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from headrace.local.ports import HOST
 from headrace.serve import listen
 from headrace.serve.http import LARGEST_BODY
 from headrace.serve.online import Online
-from headrace.store.memory import MemoryStore
+from headrace.store.memory import MemoryStore, Table
 from headrace.store.reads import Read
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, board_of, serving, serving_store
@@ -144,6 +144,10 @@ class Broken:
 
     async def read(self, *_: Any) -> list[Read]:
         raise ZeroDivisionError("secret")
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        return {}
 
     async def missing(self) -> list[str]:
         return []

@@ -111,6 +111,16 @@ def test_a_server_without_a_broker_lives_and_is_not_ready() -> None:
         assert ask("GET", "/v2/health/ready").status == 503
 
 
+@pytest.mark.parametrize("store_url", ["memory", f"redis://{HOST}:{free_port()}"])
+def test_an_app_without_views_is_served_too(broker: Broker, store_url: str) -> None:
+    app = App("streams", (new_stream(),), ())
+    ensure_topics(broker.address, app.streams)
+    tell(broker.address, app)
+    with served(app, broker.address, store_url) as ask:
+        assert ask("GET", "/").status == 200
+        assert ask("POST", "/features/Any", b"{}").status == 404
+
+
 def test_a_taken_port_is_said_in_a_sentence() -> None:
     app = app_of_views(new_view(new_stream()))
     with socket.create_server((HOST, 0)) as other:

@@ -51,8 +51,7 @@ def test_a_reader_never_sees_n_go_down(layout: HopLayout) -> None:
         rows = TileRows(layout)
         before: dict[int, int] = {}
         for minute, n in history:
-            grew = n > before.get(minute, 0)
-            assert rows.apply(tile(layout, minute, n)) is grew
+            assert rows.apply(tile(layout, minute, n)) == max(0, n - before.get(minute, 0))
             now = {minute: n for minute, n, _ in content(rows)}
             assert all(now[minute] >= n for minute, n in before.items())
             before = now

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, WrongMethod
+from headrace.serve.tallies import Tally
 
 LARGEST_BODY = 1 << 20
 LOGGER = logging.getLogger("headrace.serve")
@@ -47,27 +49,31 @@ def post(path: str, handle: Handle) -> Route:
 class Http:
     """Answers every request with what its route says, or with one sentence that says why not."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], tallies: dict[str, Tally]) -> None:
         self._routes = {route.path: route for route in routes}
+        self._tallies = {path: tallies.setdefault(path, Tally()) for path in self._routes}
+        self._elsewhere = tallies.setdefault("elsewhere", Tally())
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        began, path = perf_counter(), scope["path"]
         try:
-            answer = await self._answer(scope, receive)
+            answer = await self._answer(path, scope, receive)
         except Refused as refused:
             answer = refused.answer
         except ClientGone:
             return
         except Exception:
-            LOGGER.exception("%s %s failed", scope["method"], scope["path"])
+            LOGGER.exception("%s %s failed", scope["method"], path)
             answer = FAULT.answer
         await respond(send, answer)
+        self._tallies.get(path, self._elsewhere).add(answer.status, perf_counter() - began)
 
-    async def _answer(self, scope: Message, receive: Receive) -> Answer:
-        route = self._routes.get(scope["path"])
+    async def _answer(self, path: str, scope: Message, receive: Receive) -> Answer:
+        route = self._routes.get(path)
         if route is None:
-            raise self._not_found(scope["path"])
+            raise self._not_found(path)
         if scope["method"] not in route.methods:
-            raise WrongMethod(scope["method"], route.path, ", ".join(route.methods))
+            raise WrongMethod(scope["method"], path, ", ".join(route.methods))
         return await route.handle(await read_body(scope["headers"], receive))
 
     def _not_found(self, path: str) -> NotFound:

@@ -1,12 +1,13 @@
 """What the server reads from: the app's tables, kept in this process by following the changelogs."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
-from headrace.store.memory import MemoryStore
+from headrace.log.records import Record
+from headrace.store.memory import MemoryStore, Table
 from headrace.store.reads import Read
 from headrace.tiles.tile import Entity
 
@@ -18,6 +19,10 @@ class Online(Protocol):
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables in this process, by view."""
 
     async def missing(self) -> list[str]:
         """What keeps it from answering with everything there was at the start, a sentence each."""
@@ -39,7 +44,15 @@ class MemoryOnline:
     def following(cls, app: App, broker: str) -> Self:
         """A store that will follow the changelogs of an app."""
         store, topics = MemoryStore(app.views), [view.topic for view in app.views]
-        return cls(store, Follower(broker, topics, store.apply) if topics else None)
+
+        def apply(records: list[Record]) -> None:
+            # What was there before this server began says nothing about how soon it knows.
+            store.apply(records, measure=follower.caught_up)
+
+        if not topics:
+            return cls(store, None)
+        follower = Follower(broker, topics, apply)
+        return cls(store, follower)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
@@ -50,6 +63,10 @@ class MemoryOnline:
             reads += self.store.read(view_name, piece, at_us)
             await asyncio.sleep(0)
         return reads
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        return self.store.tables
 
     async def missing(self) -> list[str]:
         return _missing(self._follower) if self._follower else []

@@ -1,7 +1,7 @@
 """What the server reads from where the tables are in Redis, and how full they are."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from headrace.declare.app import App
@@ -14,6 +14,7 @@ from headrace.serve.answers import Unavailable
 from headrace.serve.online import in_pieces
 from headrace.store.apply import group_of
 from headrace.store.hashes import StoreUnavailable
+from headrace.store.memory import Table
 from headrace.store.reads import Read
 from headrace.store.redis import RedisStore
 from headrace.store.redis_pipe import PipedHashes
@@ -37,6 +38,10 @@ class RedisOnline:
         except StoreUnavailable as problem:
             raise Unavailable(str(problem)) from problem
         return reads
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        return {}
 
     async def missing(self) -> list[str]:
         try:

@@ -13,11 +13,14 @@ from headrace.log.follow import Follower
 from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.serve.features import Features
 from headrace.serve.health import Health
-from headrace.serve.http import Http, Route, get, post
+from headrace.serve.http import Http, get, post
 from headrace.serve.index import Index
+from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.online_redis import RedisOnline
+from headrace.serve.tallies import Tally
 
 # A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
 SWITCH_SECONDS = 0.0005
@@ -31,9 +34,9 @@ class UnknownStore(HeadraceError):
 def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop: threading.Event) -> None:
     """Serve an app until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    online, board = online_of(app, broker, store_url), ProgressBoard()
-    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply):
-        uvloop.run(answer_until(stop, listening, online, routes_of(app, online, board)))
+    online, board, ledgers = online_of(app, broker, store_url), ProgressBoard(), Ledgers(broker, app.streams)
+    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply), ledgers:
+        uvloop.run(answer_until(stop, listening, online, http_of(app, online, board, ledgers)))
 
 
 def online_of(app: App, broker: str, store_url: str) -> Online:
@@ -45,21 +48,24 @@ def online_of(app: App, broker: str, store_url: str) -> Online:
     raise UnknownStore(f"--store {store_url!r} is not a store. Write memory or redis://HOST:PORT.")
 
 
-async def answer_until(stop: threading.Event, listening: socket.socket, online: Online, routes: list[Route]) -> None:
+async def answer_until(stop: threading.Event, listening: socket.socket, online: Online, http: Http) -> None:
     """Answer requests from a store until `stop` is set."""
     online.start()
     try:
-        await StoppableServer(Http(routes), stop).serve(sockets=[listening])
+        await StoppableServer(http, stop).serve(sockets=[listening])
     finally:
         await online.stop()
 
 
-def routes_of(app: App, online: Online, board: ProgressBoard) -> list[Route]:
+def http_of(app: App, online: Online, board: ProgressBoard, ledgers: Ledgers) -> Http:
     """Everything the server answers."""
+    tallies: dict[str, Tally] = {}
     health = Health(app, online, board)
-    return [
+    routes = [
         get("/", Index(app)),
+        get("/metrics", Metrics(Sources(app, board, ledgers, online.tables, tallies))),
         get("/v2/health/live", health.live),
         get("/v2/health/ready", health.ready),
         *(post(f"/features/{view.name}", Features(view, online)) for view in app.views),
     ]
+    return Http(routes, tallies)

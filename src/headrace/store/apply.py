@@ -99,6 +99,9 @@ def group_of(views: Sequence[View]) -> str:
 
 def apply_until(app: App, broker: str, store_url: str, stop: threading.Event) -> None:
     """Carry an app's changelogs into a store until `stop` is set."""
+    if not app.views:
+        stop.wait()
+        return
     store = RedisStore(store_url, app.views)
     try:
         with ApplyWorker(broker, store, app.views) as worker:

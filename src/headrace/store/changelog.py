@@ -30,6 +30,11 @@ class Change(NamedTuple):
         return int(HEAD.unpack_from(self.tile.row)[0])
 
     @property
+    def arrival_us(self) -> int:
+        """When the log took the newest event of the tile."""
+        return int(HEAD.unpack_from(self.tile.row)[3])
+
+    @property
     def time_us(self) -> int:
         """Its newest event's time, or its arrival if that is earlier: a date far ahead must not make all else old."""
         _, _, event_time_us, arrival_us = HEAD.unpack_from(self.tile.row)

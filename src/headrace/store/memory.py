@@ -1,6 +1,7 @@
 """The online table in this process's memory, fed by the changelogs."""
 
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -8,11 +9,13 @@ from itertools import islice
 from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
+from headrace.store.delays import Delays
 from headrace.store.reads import SLACK_US, Read, ViewReader
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
 SAMPLE = 64
+APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 
 EntityRows = list[TileRows | None]
@@ -30,10 +33,10 @@ class MemoryStore:
         self.tables = {view.name: Table(view) for view in views}
         self._by_topic = {view.topic: self.tables[view.name] for view in views}
 
-    def apply(self, records: Iterable[Record]) -> None:
-        """Take the tiles of changelog records, in any order and as often as they come."""
+    def apply(self, records: Iterable[Record], *, measure: bool = False) -> None:
+        """Take the tiles of changelog records, in any order and as often as they come; measure how old they are."""
         for record in records:
-            self._by_topic[record.topic].apply(record)
+            self._by_topic[record.topic].apply(record, measure)
 
     def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
@@ -52,7 +55,9 @@ class Table:
     def __init__(self, view: View) -> None:
         self.now_us = 0
         self.tiles = 0
+        self.delays = Delays(APPLY_SECONDS)
         self._changelog = Changelog(view)
+        self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
         self._entities: dict[Entity, EntityRows] = {}
         self._round: deque[Entity] = deque()
@@ -66,6 +71,13 @@ class Table:
         return self._changelog.refused
 
     @property
+    def events(self) -> int:
+        """How many events the tiles of the store were folded from, those let go of included; every hop sees each."""
+        # Of the hop that is kept longest: a tile that comes again after it was let go of counts again.
+        hops = zip(self._changelog.layouts, self._events, strict=True)
+        return max(hops, key=lambda hop: hop[0].keep_us)[1]
+
+    @property
     def bytes(self) -> int:
         """An estimate, from the entities next to be looked at."""
         # Built in one step of C code: the deque cannot change under it.
@@ -76,14 +88,17 @@ class Table:
     def read(self, entity: Entity, at_us: int) -> Read:
         return self._reader.read(self._entities.get(entity), at_us)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: Record, measure: bool = False) -> None:
         """Take one tile, unless one with as many events is here."""
         change = self._changelog.change(record)
         if change is None:
             return
         rows = self._rows(change.entity, change.hop)
         before = len(rows)
-        rows.apply(change.tile)
+        grown = rows.apply(change.tile)
+        self._events[change.hop] += grown
+        if measure and grown:
+            self.delays.add(time.time() - change.arrival_us / 1e6)
         self.now_us = max(self.now_us, change.time_us)
         if len(rows) > before:
             self.tiles += 1

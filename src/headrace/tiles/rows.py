@@ -29,16 +29,18 @@ class TileRows:
     def __len__(self) -> int:
         return len(self.rows) // self.layout.row.size
 
-    def apply(self, tile: Tile) -> bool:
-        """Take a tile unless one with as many events is here: any order and any replay end the same."""
+    def apply(self, tile: Tile) -> int:
+        """Take a tile unless one with as many events is here: any order and any replay end the same.
+
+        Gives the number of events by which the rows have grown.
+        """
         start_us, n = _START_AND_N.unpack_from(tile.row)
         with _STEADY:
             index = self._place(start_us)
-            if index < len(self):
-                found_us, found_n = _START_AND_N.unpack_from(self.rows, index * len(tile.row))
-                if found_us == start_us:
-                    return bool(n > found_n) and self._put(index, 1, tile)
-            return self._put(index, 0, tile)
+            found_n = self._events(index, start_us)
+            if n > found_n:
+                self._put(index, 1 if found_n else 0, tile)
+            return max(0, int(n) - found_n)
 
     def expire(self, before_us: int) -> int:
         """Let go of the tiles that start before a time; says how many they were."""
@@ -56,12 +58,18 @@ class TileRows:
             low, high = self._place(after_us + 1), self._place(until_us + 1)
             return self.rows[low * size : high * size], self.objects[low:high] if self.objects else []
 
-    def _put(self, index: int, replaced: int, tile: Tile) -> bool:
+    def _events(self, index: int, start_us: int) -> int:
+        """How many events the tile of that start has, which is at this place or nowhere."""
+        if index == len(self):
+            return 0
+        found_us, n = _START_AND_N.unpack_from(self.rows, index * self.layout.row.size)
+        return int(n) if found_us == start_us else 0
+
+    def _put(self, index: int, replaced: int, tile: Tile) -> None:
         size = len(tile.row)
         self.rows[index * size : (index + replaced) * size] = tile.row
         if self.objects is not None:
             self.objects[index : index + replaced] = (tile.objects,)
-        return True
 
     def _place(self, start_us: int) -> int:
         """The index of the first row that starts at this time or later; mostly the last or behind it."""

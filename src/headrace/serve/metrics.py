@@ -1,0 +1,152 @@
+"""GET /metrics: what is counted elsewhere in plain numbers, in Prometheus' words."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headrace.declare.app import App
+from headrace.declare.stream import Stream
+from headrace.log.ledger import Account
+from headrace.log.progress import SILENT_AFTER_US, ProgressBoard, QueryProgress
+from headrace.serve.answers import Answer
+from headrace.serve.ledgers import Ledgers
+from headrace.serve.tallies import Tally
+from headrace.store.delays import Delays
+from headrace.store.memory import Table
+
+Sample = tuple[list[str], float]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that is counted; `tables` is empty where the store is not in this process."""
+
+    app: App
+    board: ProgressBoard
+    ledgers: Ledgers
+    tables: Mapping[str, Table]
+    tallies: Mapping[str, Tally]
+
+
+class Metrics(Collector):
+    """Answers with the numbers of this moment."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    async def __call__(self, _body: bytes) -> Answer:
+        # In a thread: the ledgers ask the broker where the log ends.
+        text = await asyncio.to_thread(generate_latest, self._registry)
+        return Answer(200, text, CONTENT_TYPE_LATEST.encode())
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._sources
+        accounts = sources.ledgers.accounts()
+        yield from events(accounts)
+        yield duplicates(sources.app, accounts, sources.tables)
+        yield from tables(sources.tables)
+        yield from requests(sources.tallies)
+        yield from queries(sources.board.latest.copy().values())
+
+
+def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
+    """What became of every record."""
+    fates = [
+        ([stream, fate], count)
+        for stream, told in accounts.items()
+        for fate, count in (
+            ("in", told.arrived),
+            ("clean", told.clean),
+            ("late", told.late),
+            ("dead", told.dead),
+            ("dropped", told.dropped),
+        )
+    ]
+    reasons = [([stream, reason], n) for stream, told in accounts.items() for reason, n in told.reasons.items()]
+    lags = [([stream], told.pending) for stream, told in accounts.items()]
+    yield counter("events", "Records of a stream, and what the gate made of them", ["stream", "fate"], fates)
+    yield counter("dead", "Dead letters by the code of their reason", ["stream", "reason"], reasons)
+    yield gauge("lag", "Records the gate has not come to yet", ["stream"], lags)
+
+
+def duplicates(app: App, accounts: Mapping[str, Account], held: Mapping[str, Table]) -> Metric:
+    """Clean events that are in no tile, because one with their id already was; exact when nothing is in flight."""
+    counted = ((stream, _folded(app, stream, held)) for stream in app.streams if stream.name in accounts)
+    samples: list[Sample] = [
+        ([stream.name], max(0, accounts[stream.name].clean - folded))
+        for stream, folded in counted
+        if folded is not None
+    ]
+    return counter("duplicates", "Clean events dropped because their id had been seen", ["stream"], samples)
+
+
+def _folded(app: App, stream: Stream, held: Mapping[str, Table]) -> int | None:
+    """Events in the tiles of the first view by the stream's key: every clean event has one."""
+    views = [view for view in app.views_of(stream) if view.by == (stream.key,) and view.name in held]
+    return held[views[0].name].events if views else None
+
+
+def tables(held: Mapping[str, Table]) -> Iterator[Metric]:
+    """How large the store in this process is, and how soon it knows."""
+    each = list(held.items())
+    yield gauge("entities", "Entities in the store", ["view"], [([name], len(table)) for name, table in each])
+    yield gauge("tiles", "Tiles in the store", ["view"], [([name], table.tiles) for name, table in each])
+    yield gauge("store_bytes", "Memory of the store, estimated", ["view"], [([name], t.bytes) for name, t in each])
+    refused = [([name], table.refused) for name, table in each]
+    yield counter("refused_tiles", "Records of a changelog that were no tiles", ["view"], refused)
+    delays = [([name], table.delays) for name, table in each]
+    yield histogram("apply_seconds", "From the log's append to the store", ["view"], delays)
+
+
+def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
+    """What was asked, how it ended and how long it took."""
+    ends = [([path, str(status)], n) for path, tally in tallies.items() for status, n in tally.statuses.copy().items()]
+    yield counter("requests", "Requests by path and status", ["path", "status"], ends)
+    delays = [([path], tally.delays) for path, tally in tallies.items()]
+    yield histogram("request_seconds", "From a request's head to its answer's end", ["path"], delays)
+
+
+def queries(latest: Iterable[QueryProgress]) -> Iterator[Metric]:
+    """What each query last said of itself."""
+    said = list(latest)
+    silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
+    running = [([one.query, one.lane], float(one.running and one.at_us > silent_before_us)) for one in said]
+    yield gauge("query_running", "Whether a query runs", ["query", "lane"], running)
+    marks = [([one.query], one.watermark_us / 1e6) for one in said if one.watermark_us is not None]
+    yield gauge("watermark_seconds", "The watermark of a query's state, in epoch seconds", ["query"], marks)
+    yield gauge("state_rows", "Rows of a query's state", ["query"], [([one.query], one.state_rows) for one in said])
+    yield gauge("state_bytes", "Bytes of a query's state", ["query"], [([one.query], one.state_bytes) for one in said])
+    dropped = [([one.query], one.dropped_by_watermark) for one in said]
+    yield counter("dropped_by_watermark", "Rows the watermark dropped: should be 0", ["query"], dropped)
+    checkpoints = [([one.query], one.checkpoint_ms) for one in said if one.checkpoint_ms is not None]
+    yield gauge("checkpoint_ms", "How long the last checkpoint took", ["query"], checkpoints)
+
+
+def counter(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
+    family = CounterMetricFamily(f"headrace_{name}", text, labels=labels)
+    for values, count in samples:
+        family.add_metric(values, count)
+    return family
+
+
+def gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
+    family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
+    for values, level in samples:
+        family.add_metric(values, level)
+    return family
+
+
+def histogram(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], Delays]]) -> Metric:
+    family = HistogramMetricFamily(f"headrace_{name}", text, labels=labels)
+    for values, delays in samples:
+        buckets = [("+Inf" if bound == float("inf") else str(bound), float(n)) for bound, n in delays.at_most()]
+        family.add_metric(values, buckets, delays.total_seconds)
+    return family

@@ -1,0 +1,131 @@
+"""GET /metrics: what Prometheus reads, from what is counted."""
+
+import time
+
+from prometheus_client.parser import text_string_to_metric_families
+
+import headrace as hr
+from headrace.local.broker import Broker
+from headrace.log.produce import Producer
+from headrace.log.progress import ProgressBoard, QueryProgress
+from headrace.log.topics import ensure_topics
+from headrace.serve.online import MemoryOnline
+from headrace.store.memory import MemoryStore
+from tests.log.streams import new_stream, new_view
+from tests.serve.serving import Asking, app_of_views, serving, serving_store, tiles_of
+from tests.serve.test_server import send_tiles, served
+from tests.waiting import wait_until
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def metrics(ask: Asking) -> Samples:
+    said = ask("GET", "/metrics")
+    assert said.status == 200
+    assert said.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(said.body.decode())
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"headrace_{name}", frozenset(labels.items())))
+
+
+def payments(view: hr.View, count: int) -> list[dict[str, object]]:
+    now_ms = time.time_ns() // 1_000_000
+    return [{"id": str(n), "card": f"c{n % 3}", "amount": 1.0, "at": now_ms - n * 1000} for n in range(count)]
+
+
+def test_requests_are_counted_by_path_and_status() -> None:
+    view = new_view(new_stream())
+    path = f"/features/{view.name}"
+    with serving_store(MemoryStore([view]), view) as ask:
+        for _ in range(3):
+            ask.rows(view, ["c1"])
+        ask.features(view, [5])
+        ask("GET", "/nowhere")
+        ask("GET", path)
+        seen = metrics(ask)
+    assert value(seen, "requests_total", path=path, status="200") == 3
+    assert value(seen, "requests_total", path=path, status="400") == 1
+    assert value(seen, "requests_total", path=path, status="405") == 1
+    assert value(seen, "requests_total", path="elsewhere", status="404") == 1
+    assert value(seen, "request_seconds_count", path=path) == 5
+    assert value(seen, "request_seconds_bucket", path=path, le="+Inf") == 5
+
+
+def test_the_store_tells_its_size() -> None:
+    view = new_view(new_stream())
+    store = MemoryStore([view])
+    records = tiles_of(view, payments(view, 30))
+    store.apply([*records, records[0]._replace(value=b"no tile")])
+    with serving_store(store, view) as ask:
+        seen = metrics(ask)
+    assert value(seen, "entities", view=view.name) == 3
+    assert value(seen, "tiles", view=view.name) == len(records)
+    assert (value(seen, "store_bytes", view=view.name) or 0) > 1000
+    assert value(seen, "refused_tiles_total", view=view.name) == 1
+    assert value(seen, "apply_seconds_count", view=view.name) == 0
+
+
+def test_queries_tell_how_they_fare() -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    board, now_us = ProgressBoard(), time.time_ns() // 1000
+    board.latest["tiles"] = QueryProgress(
+        "tiles", view.stream.name, (view.name,), "real-time", True, now_us, 1_767_225_600_500_000, 7, 4096, 2, 31
+    )
+    board.latest["gate"] = QueryProgress("gate", view.stream.name, (), "draining", True, now_us - 60_000_000)
+    with serving(app, MemoryOnline(MemoryStore([view]), None), board) as ask:
+        seen = metrics(ask)
+    assert value(seen, "query_running", query="tiles", lane="real-time") == 1
+    assert value(seen, "query_running", query="gate", lane="draining") == 0
+    assert value(seen, "watermark_seconds", query="tiles") == 1_767_225_600.5
+    assert value(seen, "watermark_seconds", query="gate") is None
+    assert value(seen, "state_rows", query="tiles") == 7
+    assert value(seen, "state_bytes", query="tiles") == 4096
+    assert value(seen, "dropped_by_watermark_total", query="tiles") == 2
+    assert value(seen, "checkpoint_ms", query="tiles") == 31
+
+
+def test_every_record_has_a_fate_and_duplicates_are_those_in_no_tile(broker: Broker) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    stream = view.stream
+    ensure_topics(broker.address, app.streams, app.views)
+    with Producer(broker.address) as producer:
+        for offset in range(12):
+            producer.send(stream.name, b"{}", partition=0)
+            topic = stream.clean if offset < 9 else stream.dead if offset == 9 else stream.late_topic
+            headers = [("headrace.offset", str(offset)), ("headrace.reason", "failed-check: amount >= 0")]
+            producer.send(topic, b"{}", partition=0, headers=headers)
+        producer.send(stream.name, b"{}", partition=1)
+    send_tiles(broker.address, view, 7)
+    with served(app, broker.address) as ask:
+        wait_until(lambda: value(metrics(ask), "events_total", stream=stream.name, fate="late") == 2, 20, "the ledger")
+        wait_until(lambda: value(metrics(ask), "duplicates_total", stream=stream.name) == 2, 20, "the tiles")
+        seen = metrics(ask)
+    fates = {fate: value(seen, "events_total", stream=stream.name, fate=fate) for fate in ("in", "clean", "late")}
+    assert fates == {"in": 13, "clean": 9, "late": 2}
+    assert value(seen, "dead_total", stream=stream.name, reason="failed-check") == 1
+    assert value(seen, "lag", stream=stream.name) == 1
+
+
+def test_only_tiles_that_come_after_the_start_say_how_soon_they_are_known(broker: Broker) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    ensure_topics(broker.address, app.streams, app.views)
+    send_tiles(broker.address, view, 5)
+    with served(app, broker.address) as ask:
+        wait_until(lambda: "changelogs" not in str(ask("GET", "/v2/health/ready").json), 20, "the store to catch up")
+        assert value(metrics(ask), "apply_seconds_count", view=view.name) == 0
+        send_tiles(broker.address, view, 6)
+        wait_until(lambda: (value(metrics(ask), "apply_seconds_count", view=view.name) or 0) > 0, 10, "a new tile")
+
+
+def test_without_a_broker_the_rest_is_still_told() -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    with served(app, "127.0.0.1:1") as ask:
+        seen = metrics(ask)
+    assert value(seen, "entities", view=view.name) == 0
+    assert value(seen, "events_total", stream=view.stream.name, fate="in") is None
