@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -15,8 +17,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.app.name": "headrace",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     # Overflow wraps, dividing by zero is null, as in the kernel; an error would stop the stream for one record.
     "spark.sql.ansi.enabled": "false",
@@ -43,6 +43,15 @@ class SparkPlace:
     scratch: Path
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether nobody from elsewhere has to reach the driver."""
+        return self.master is None or (urlsplit(self.master).hostname or "") in LOOPBACK
+
+
+def _on_this_machine() -> dict[str, str]:
+    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
 
 def _quick_checkpoints(jars: Sequence[Path]) -> dict[str, str]:
     """Local files without a fork of `chmod` for each, which halves the pause of a checkpoint; docs/adr/0007."""
@@ -58,6 +67,7 @@ def start_session(place: SparkPlace) -> SparkSession:
     """Start Spark, quiet on the console: what it says goes to the log file."""
     settings = {
         **SETTINGS,
+        **(_on_this_machine() if place.on_this_machine else {}),
         **(_quick_checkpoints(place.jars) if place.master is None else {}),
         "spark.master": place.master or f"local[{place.slots}]",
         "spark.jars": ",".join(map(str, place.jars)),
