@@ -45,11 +45,12 @@ def broker_of(settings: Settings) -> str:
 
 def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     # Imported here: only this part pays for Spark.
+    from headrace.stream.lanes import Lane
     from headrace.stream.queries import Place
     from headrace.stream.run import SparkOptions, run_queries
 
     java = find_java()
-    place = Place(broker_of(settings), settings.state, settings.rebuild)
+    place = Place(broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane))
     run_queries(app, place, SparkOptions(settings.spark, jar_paths("spark"), java.home), stop)
 
 

@@ -12,6 +12,7 @@ from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
 
 FILE = Path("headrace.toml")
+LANES = ("real-time", "micro-batch")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -31,6 +32,7 @@ class Settings:
     state: Path
     limit_s: float | None
     rebuild: frozenset[str]
+    lane: str
 
     @property
     def host(self) -> str:
@@ -63,6 +65,7 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         state=Path(flags["state"]),
         limit_s=None if limit is None else duration_us(limit, "--for") / 1_000_000,
         rebuild=frozenset(flags["rebuild"]),
+        lane=flags["lane"],
     )
 
 
@@ -78,6 +81,13 @@ OPTIONS = (
     click.option("--for", "for_", metavar="DURATION", help="Stop cleanly after this long, such as 2m."),
     click.option(
         "--rebuild", multiple=True, metavar="STREAM", help="Compute this stream's views again from its clean log."
+    ),
+    click.option(
+        "--lane",
+        type=click.Choice(LANES),
+        default=LANES[0],
+        show_default=True,
+        help="How the queries run once caught up.",
     ),
 )
 

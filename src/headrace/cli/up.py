@@ -91,6 +91,7 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         "--http": settings.http,
         "--store": settings.store,
         "--state": str(settings.state),
+        "--lane": settings.lane,
         **({"--spark": settings.spark} if settings.spark else {}),
     }
     return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in flags.items() for word in pair)]
