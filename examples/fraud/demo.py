@@ -124,7 +124,7 @@ class Demo:
             totals=Totals.of(scrape.since(self._before), TOPIC),
             readable=delay_of(self._probes.delays(then)),
             applied=histogram_delay(recent, "headrace_apply_seconds"),
-            cards=self._rows([card for card in BUSIEST if card not in attacked] + attacked),
+            cards=self._rows(BUSIEST + [card for card in attacked if card not in BUSIEST]),
             attacked=attacked,
         )
 
