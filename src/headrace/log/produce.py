@@ -34,6 +34,8 @@ class Producer:
         self._why = ""
         settings = {
             "enable.idempotence": True,
+            # As Java's producer does; the default spreads records with an empty key over all partitions.
+            "partitioner": "murmur2_random",
             "linger.ms": linger_ms,
             "compression.type": "lz4",
             "message.max.bytes": 64 << 20,
