@@ -7,6 +7,7 @@ from typing import Protocol, Self
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Record
+from headrace.serve.answers import Unavailable
 from headrace.store.memory import MemoryStore, Table
 from headrace.store.reads import Read
 from headrace.tiles.tile import Entity
@@ -39,6 +40,7 @@ class MemoryOnline:
 
     def __init__(self, store: MemoryStore, follower: Follower | None) -> None:
         self.store, self._follower = store, follower
+        self._filled = follower is None
 
     @classmethod
     def following(cls, app: App, broker: str) -> Self:
@@ -56,6 +58,8 @@ class MemoryOnline:
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
+        if not self._filled:
+            self._require_filled()
         if len(entities) <= AT_ONCE:
             return self.store.read(view_name, entities, at_us)
         reads: list[Read] = []
@@ -63,6 +67,12 @@ class MemoryOnline:
             reads += self.store.read(view_name, piece, at_us)
             await asyncio.sleep(0)
         return reads
+
+    def _require_filled(self) -> None:
+        """A store that has not read all there was would say less than an earlier server: a value would go back."""
+        if self._follower and not self._follower.caught_up:
+            raise Unavailable(f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so.")
+        self._filled = True
 
     @property
     def tables(self) -> Mapping[str, Table]:
