@@ -1,0 +1,1 @@
+"""The benchmark: `make bench`, or one section alone with `python -m bench serve`."""

@@ -1,0 +1,64 @@
+"""python -m bench [SECTION …] [--quick]: measure, print, and keep what was found."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from bench import drain, growth, serve
+from bench.machine import Machine
+from bench.parts import ROOT
+from bench.results import Kept, Result
+from bench.section import Run
+from headrace.errors import HeadraceError
+
+KEPT, PASSING = ROOT / "bench" / "results", ROOT / "bench" / "out"
+
+SECTIONS: Mapping[str, Callable[[Run], Result]] = {
+    "drain": drain.measure,
+    "serve": serve.measure,
+    "growth": growth.measure,
+}
+
+
+@click.command()
+@click.argument("sections", nargs=-1, type=click.Choice([*SECTIONS]))
+@click.option("--quick", is_flag=True, help="A few minutes, to see that all works; kept in bench/out, not published.")
+def main(sections: tuple[str, ...], quick: bool) -> None:
+    """Measure Headrace on this machine: all sections, or those that are named."""
+    machine = Machine.here()
+    say(machine.markdown())
+    failed = [section for section in sections or SECTIONS if not _kept(section, machine, quick)]
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+def _kept(section: str, machine: Machine, quick: bool) -> bool:
+    """Measure one section and keep it; one that fails does not keep the others from running."""
+    began = time.monotonic()
+    try:
+        result = _measured(section, quick)
+    except HeadraceError as failure:
+        say(f"{section} failed: {failure}")
+        return False
+    kept = Kept(result, machine, datetime.now(UTC), quick)
+    page = kept.keep(PASSING if quick else KEPT)
+    say(f"\n{kept.body()}\n\n{section} took {time.monotonic() - began:.0f} s and is kept in {page.relative_to(ROOT)}\n")
+    return True
+
+
+def _measured(section: str, quick: bool) -> Result:
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        return SECTIONS[section](Run(quick, Path(folder), lambda line: say(f"  {section}: {line}")))
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    click.echo(line)
+
+
+if __name__ == "__main__":
+    main()

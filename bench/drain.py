@@ -1,0 +1,180 @@
+"""Section drain: a backlog through gate and tiles, beside a plain Spark batch that makes the same tiles of it.
+
+raw topic full ▸ stream started ├ gate's first batch ───────── last tile in the changelog ┤
+                 batch started  ├ read, parse, drop duplicates, group, write Parquet ┤
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.app import CardSpend, payments
+from bench.batch import Batch
+from bench.errors import BenchFailed
+from bench.parts import ROOT, running
+from bench.payments import backlog
+from bench.results import Result, Table
+from bench.section import Run
+from bench.waiting import wait_for
+from headrace.local.broker import Broker
+from headrace.log.follow import Follower
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.log.records import Record
+from headrace.log.topics import ensure_topics
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import TileKey, decode_key
+
+EVENTS = {"full": 300_000, "quick": 40_000}
+RATE = 500.0
+QUIET_SECONDS = 5.0
+LIMIT_SECONDS = 600.0
+NOTE = (
+    "Each in a new JVM on all cores, 2 % duplicates, three tiles an event. The stream is timed from its gate's first "
+    "batch to the last tile in the changelog, both queries at once; the batch from its first step to its last Parquet "
+    "file. Both made the same {tiles:,} tiles of the same {events:,} events."
+)
+
+
+@dataclass(frozen=True)
+class Drained:
+    """When a backlog began to move and when its last tile was written, and what is in the tiles."""
+
+    gate_seconds: float
+    seconds: float
+    tiles: int
+    events: int
+
+
+def measure(run: Run) -> Result:
+    """Run the section."""
+    count = EVENTS["quick" if run.quick else "full"]
+    with Broker(run.folder / "state", port=0) as broker:
+        unique = _produced(run, broker.address, count)
+        drained = _drained(run, broker.address, count)
+        batch = _batch(run, broker.address)
+    _require_same(unique, drained, batch)
+    return result(count, drained, batch)
+
+
+def _produced(run: Run, broker: str, count: int) -> int:
+    """Fill the raw topic; how many different payments are in it."""
+    run.say(f"producing {count:,} payments")
+    ensure_topics(broker, [payments], [CardSpend])
+    unique = set()
+    with Producer(broker, linger_ms=5) as producer:
+        for event in backlog(count, time.time_ns() // 1000, RATE):
+            producer.send(payments.name, event, key=event["card"])
+            unique.add(event["payment_id"])
+    return len(unique)
+
+
+def _drained(run: Run, broker: str, count: int) -> Drained:
+    run.say("starting the stream")
+    state = run.folder / "stream"
+    command = [sys.executable, "-m", "headrace", "run", str(ROOT / "bench" / "app.py"), "stream"]
+    with running([*command, "--broker", broker, "--state", str(state)], run.folder / "stream.out") as stream:
+        first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
+
+        def began() -> float | None:
+            if not stream.alive():
+                raise BenchFailed(f"The stream ended by itself:\n{(run.folder / 'stream.out').read_text()[-3000:]}")
+            return first_batch.stat().st_mtime if first_batch.exists() else None
+
+        began_at = wait_for(began, LIMIT_SECONDS, "the gate's first batch")
+        run.say("draining")
+        _wait_until_quiet(Offsets(broker), count)
+    clean = _read(broker, payments.clean)
+    changelog = _read(broker, CardSpend.topic)
+    return Drained(clean.last_s - began_at, changelog.last_s - began_at, len(changelog.counts), changelog.events)
+
+
+def _wait_until_quiet(offsets: Offsets, count: int) -> None:
+    """Wait until every record is through the gate and the changelog has not grown for a while."""
+    wait_for(lambda: _length(offsets, payments.clean) >= count, LIMIT_SECONDS, "the gate", 0.5)
+    length, since = 0, time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal length, since
+        now = _length(offsets, CardSpend.topic)
+        if now != length:
+            length, since = now, time.monotonic()
+        return length > 0 and time.monotonic() - since > QUIET_SECONDS
+
+    wait_for(is_quiet, LIMIT_SECONDS, "the tiles", 0.5)
+
+
+def _length(offsets: Offsets, topic: str) -> int:
+    return sum(offsets.end([topic]).values())
+
+
+class _Topic:
+    """What is in a topic: its last record's time, and of each key the greatest number of events."""
+
+    def __init__(self) -> None:
+        self.last_s = 0.0
+        self.counts: dict[TileKey, int] = {}
+
+    def take(self, records: list[Record]) -> None:
+        for record in records:
+            self.last_s = max(self.last_s, record.appended_us / 1e6)
+            if record.topic == CardSpend.topic:
+                key, n = decode_key(record.key or b""), json.loads(record.value or b"{}")["n"]
+                self.counts[key] = max(n, self.counts.get(key, 0))
+
+    @property
+    def events(self) -> int:
+        """How many events the tiles hold; those of one hop hold each once."""
+        longest = max(layout.hop_us for layout in layouts_of(CardSpend))
+        return sum(n for key, n in self.counts.items() if key.hop_us == longest)
+
+
+def _read(broker: str, name: str) -> _Topic:
+    topic = _Topic()
+    with Follower(broker, [name], topic.take) as follower:
+        if not follower.wait_until_caught_up(LIMIT_SECONDS):
+            raise BenchFailed(f"The topic {name} could not be read within {LIMIT_SECONDS:g} s.")
+    return topic
+
+
+def _batch(run: Run, broker: str) -> Batch:
+    run.say("the same tiles by a plain Spark batch, twice")
+    output = run.folder / "batch.out"
+    with running([sys.executable, "-m", "bench.batch", broker, str(run.folder / "batch")], output) as child:
+        wait_for(lambda: not child.alive(), LIMIT_SECONDS, "the batch", 0.2)
+    return _batch_said(output)
+
+
+def _batch_said(output: Path) -> Batch:
+    said = output.read_text()
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    if not lines:
+        raise BenchFailed(f"The batch ended without a result:\n{said[-3000:]}")
+    return Batch(**json.loads(lines[-1]))
+
+
+def _require_same(unique: int, drained: Drained, batch: Batch) -> None:
+    if (drained.tiles, drained.events) != (batch.tiles, batch.events) or drained.events != unique:
+        raise BenchFailed(f"{unique} different payments, but the stream made {drained} and the batch {batch}.")
+
+
+def result(count: int, drained: Drained, batch: Batch) -> Result:
+    """The section's table and figures."""
+    seconds = {
+        "stream, gate alone": drained.gate_seconds,
+        "stream, gate and tiles": drained.seconds,
+        "batch, new JVM": batch.first_seconds,
+        "batch, again": batch.second_seconds,
+    }
+    rows = [
+        [name, f"{took:.1f} s", f"{count / took:,.0f}", f"{batch.first_seconds / took:.2f}"]
+        for name, took in seconds.items()
+    ]
+    return Result(
+        section="drain",
+        table=Table([f"{count:,} events", "time", "events/s", "of the batch"], rows),
+        figures={"count": count, "stream": asdict(drained), "batch": asdict(batch)},
+        notes=[NOTE.format(tiles=drained.tiles, events=drained.events)],
+    )

@@ -1,0 +1,101 @@
+"""Cards as a busy shop has them, as the tiles their payments fold into.
+
+    a card      ▪▪▪▪▪     ▪▪▪▪▪ ▪▪▪▪▪          ▪▪▪▪▪   ▪▪▪▪▪ │      ▪▪▪▪▪
+                └─ a visit: five payments in 20 s ─┘        now    └─ counted when its time has come
+
+So many visits an hour, from an hour before to 20 minutes after now, so that a window holds as much at the end of a run
+as at its beginning. Every card is one of some hundred patterns under a name of its own.
+"""
+
+import random
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from bench.app import CardSpend, payments
+from headrace.log.records import Record
+from headrace.tiles.events import Event
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import TileKey, encode_key, encode_tile
+
+SECOND_US = 1_000_000
+BEHIND_US, AHEAD_US = 3600 * SECOND_US, 1200 * SECOND_US
+VISIT_US = 20 * SECOND_US
+PAYMENTS_A_VISIT = 5
+PATTERNS = 200
+AT_ONCE = 5000  # records, as the follower of a changelog takes them
+
+
+class _Piece(NamedTuple):
+    """A changelog record with a gap in its key for the card's name."""
+
+    before: bytes
+    after: bytes
+    value: bytes
+
+
+class Cards:
+    """Changelog records of any number of cards around a moment."""
+
+    def __init__(self, now_us: int, visits_an_hour: int) -> None:
+        self._patterns = _patterns(now_us, visits_an_hour)
+
+    def batches(self, count: int) -> Iterator[list[Record]]:
+        """The records of the first so many cards, as many at a time as a server takes them."""
+        batch: list[Record] = []
+        for number in range(count):
+            batch += self.records(number)
+            if len(batch) >= AT_ONCE:
+                yield batch
+                batch = []
+        yield batch
+
+    def records(self, number: int) -> list[Record]:
+        """The tiles of one card."""
+        name = card(number).encode()
+        return [
+            Record(CardSpend.topic, 0, 0, 0, piece.before + name + piece.after, piece.value, None)
+            for piece in self._patterns[number % len(self._patterns)]
+        ]
+
+
+def card(number: int) -> str:
+    """The name of a card, as keys.lua asks for it.
+
+    >>> card(7)
+    'c7'
+    """
+    return f"c{number}"
+
+
+def _patterns(now_us: int, visits_an_hour: int) -> list[list[_Piece]]:
+    chance = random.Random(7)
+    visits = round(visits_an_hour * (BEHIND_US + AHEAD_US) / BEHIND_US)
+    events = [event for number in range(PATTERNS) for event in _payments(f"@{number}", visits, now_us, chance)]
+    # What has not happened yet has arrived all the same: a store's own time must not run ahead.
+    arrivals = [min(event["at"], now_us) for event in events]
+    folded = fold(CardSpend, events_of(payments.schema, events, arrivals))
+    layouts = {layout.version: layout for layout in layouts_of(CardSpend)}
+    pieces = [(key.entity, _piece(key, encode_tile(layouts[key.version], tile))) for key, tile in folded]
+    pieces.sort(key=lambda one: str(one[0]))
+    return [[piece for _, piece in group] for _, group in groupby(pieces, key=lambda one: one[0])]
+
+
+def _payments(name: str, visits: int, now_us: int, chance: random.Random) -> Iterator[Event]:
+    for visit in range(visits):
+        begins_us = now_us + chance.randint(-BEHIND_US, AHEAD_US)
+        for number in range(PAYMENTS_A_VISIT):
+            yield {
+                "payment_id": f"{name}-{visit}-{number}",
+                "card": name,
+                "merchant": f"m{chance.randrange(500)}",
+                "amount": round(chance.expovariate(1 / 40), 2),
+                "at": begins_us + chance.randrange(VISIT_US),
+            }
+
+
+def _piece(key: TileKey, value: bytes) -> _Piece:
+    (name,) = key.entity
+    before, after = encode_key(key).split(str(name).encode(), 1)
+    return _Piece(before, after, value)

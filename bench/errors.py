@@ -1,0 +1,7 @@
+"""What stops a benchmark."""
+
+from headrace.errors import HeadraceError
+
+
+class BenchFailed(HeadraceError):
+    """A measurement that cannot be trusted, or something it needs that is not there."""

@@ -1,0 +1,23 @@
+-- wrk -s keys.lua URL -- ENTITIES: asks for a random card each time; prints one line of JSON at the end.
+
+local entities
+local head = {["Content-Type"] = "application/json"}
+
+function init(arguments)
+  entities = tonumber(arguments[1])
+  math.randomseed(os.time())
+end
+
+function request()
+  local card = math.random(0, entities - 1)
+  return wrk.format("POST", wrk.path, head, '{"keys":["c' .. card .. '"]}')
+end
+
+function done(summary, latency, requests)
+  local errors = summary.errors
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  io.write(string.format(
+    '\n{"requests": %d, "seconds": %f, "failed": %d, "p50_ms": %f, "p99_ms": %f}\n',
+    summary.requests, summary.duration / 1e6, failed,
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+end

@@ -1,0 +1,117 @@
+"""The machine and the versions a figure holds for."""
+
+import os
+import platform
+import re
+import subprocess
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Self
+
+from headrace.local.jars import locked_jars
+from headrace.local.java import find_java
+
+IDLE_LOAD = 0.5
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was measured on, and how busy it was before."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    python: str
+    java: str
+    spark: str
+    kafka: str
+    redis: str
+    wrk: str
+    commit: str
+    load_at_start: float
+
+    @classmethod
+    def here(cls) -> Self:
+        """This machine, now."""
+        return cls(
+            cpu=cpu_model(_text("/proc/cpuinfo")),
+            cores=len(os.sched_getaffinity(0)),
+            memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+            kernel=platform.release(),
+            python=platform.python_version(),
+            java=java_version(_printed(str(find_java().command), "-version")),
+            spark=version("pyspark"),
+            kafka=next(jar.version for jar in locked_jars("broker") if jar.artifact == "kafka-server"),
+            redis=first_number(_printed("redis-server", "--version")),
+            wrk=first_number(_printed("wrk", "--version")),
+            commit=_printed("git", "describe", "--always", "--dirty").strip() or "unknown",
+            load_at_start=round(os.getloadavg()[0], 2),
+        )
+
+    @property
+    def warning(self) -> str:
+        """What makes figures of now doubtful; empty where nothing does."""
+        if self.load_at_start <= IDLE_LOAD:
+            return ""
+        return (
+            f"The machine is busy: its load average is {self.load_at_start}. "
+            f"Figures are worth keeping where it is at most {IDLE_LOAD}."
+        )
+
+    def markdown(self) -> str:
+        """The header of a page of figures."""
+        facts = asdict(self) | {"memory_gib": f"{self.memory_gib} GiB", "load_at_start": f"{self.load_at_start}"}
+        names = {"cpu": "CPU", "memory_gib": "memory", "load_at_start": "load at start"}
+        line = " · ".join(f"{names.get(name, name)} {fact}" for name, fact in facts.items())
+        return f"{line}\n\n**{self.warning}**" if self.warning else line
+
+
+def available_bytes() -> int:
+    """How much memory is free or can be made so."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB$", _text("/proc/meminfo"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The processor's name out of /proc/cpuinfo.
+
+    >>> cpu_model("processor : 0\\nmodel name : Some CPU @ 2.00GHz\\n")
+    'Some CPU @ 2.00GHz'
+    """
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found[1].strip() if found else platform.machine()
+
+
+def java_version(printed: str) -> str:
+    """The version out of what `java -version` prints.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15')
+    '17.0.15'
+    """
+    found = re.search(r'version "([^"]+)"', printed)
+    return found[1] if found else "unknown"
+
+
+def first_number(printed: str) -> str:
+    """The first version in what a program prints.
+
+    >>> first_number("Redis server v=7.0.15 sha=00000000:0")
+    '7.0.15'
+    """
+    found = re.search(r"\d+(\.\d+)+", printed)
+    return found[0] if found else "none"
+
+
+def _text(path: str) -> str:
+    file = Path(path)
+    return file.read_text() if file.exists() else ""
+
+
+def _printed(*command: str) -> str:
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except OSError:
+        return ""
+    return run.stdout + run.stderr

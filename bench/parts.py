@@ -1,0 +1,79 @@
+"""What a section starts beside itself; each is stopped at the end of its block, and dies with the benchmark."""
+
+import json
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.entities import card
+from bench.errors import BenchFailed
+from bench.servers import PATH, Filled
+from bench.waiting import wait_for
+from headrace.local.child import Child
+from headrace.local.ports import HOST, answers, free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+FILL_LIMIT_S = 900.0
+STOP_GRACE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is up, and what it holds."""
+
+    filled: Filled
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.filled.port}{PATH}"
+
+    def answer(self) -> bytes:
+        """What it says about one card."""
+        body = json.dumps({"keys": [card(1)]}).encode()
+        with urllib.request.urlopen(self.url, body, timeout=10) as said:
+            answered: bytes = said.read()
+        return answered
+
+
+@contextmanager
+def serving(folder: Path, name: str, *arguments: str) -> Iterator[Server]:
+    """A process of `bench.servers`, once it is filled and listens."""
+    output = folder / f"{name}.out"
+    with running([sys.executable, "-m", "bench.servers", name, *arguments], output) as child:
+        filled = wait_for(lambda: _filled(child, output), FILL_LIMIT_S, f"the {name} server")
+        yield Server(filled)
+
+
+def _filled(child: Child, output: Path) -> Filled | None:
+    if not child.alive():
+        raise BenchFailed(f"A server ended by itself:\n{output.read_text()}")
+    said = output.read_text()
+    return Filled(**json.loads(said)) if said.endswith("}\n") else None
+
+
+@contextmanager
+def own_redis(folder: Path) -> Iterator[str]:
+    """The URL of an empty Redis that keeps nothing on disk."""
+    program = shutil.which("redis-server") or shutil.which("redis-server", path=str(Path(sys.executable).parent))
+    if program is None:
+        raise BenchFailed("redis-server is not installed. Install it: make setup, or apt-get install redis-server.")
+    port = free_port()
+    settings = ["--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no"]
+    with running([program, *settings], folder / "redis.out"):
+        wait_for(lambda: answers(HOST, port), 20, "redis-server")
+        yield f"redis://{HOST}:{port}/0"
+
+
+@contextmanager
+def running(command: Sequence[str], output: Path) -> Iterator[Child]:
+    """A program that runs until the block ends."""
+    child = Child(command, folder=ROOT, output=output)
+    child.start()
+    try:
+        yield child
+    finally:
+        child.stop(STOP_GRACE_S)

@@ -1,0 +1,127 @@
+"""Section serve: `/features` answered from memory and from Redis, beside the same server answering a constant.
+
+round 1   constant ▸ memory ▸ Redis     a share is a store's rate over the constant's of the same round
+round 2   constant ▸ memory ▸ Redis     figures are medians over the rounds
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from bench.parts import Server, own_redis, serving
+from bench.results import Goal, Result, Table
+from bench.section import Run
+from bench.wrk import Answered, ask, medians, require_wrk
+
+CONNECTIONS = (1, 8, 32)
+STORES = ("memory", "Redis")
+GOALS = {"memory": 0.40, "Redis": 0.15}
+VISITS_AN_HOUR = 10
+WARM_UP_SECONDS = 2.0
+NOTE = (
+    "One random card a request, ten features over 10m, 1h and 7d; {tiles:.0f} tiles a card were applied. "
+    "wrk keeps every connection busy, so P50 and P99 are those of a full server."
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured."""
+
+    cards: int
+    rounds: int
+    seconds: float
+
+
+FULL, QUICK = Size(cards=5_000, rounds=5, seconds=4), Size(cards=1_000, rounds=1, seconds=1)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A server's figures, and its rate as a share of the constant's."""
+
+    answered: Answered
+    share: float
+
+
+Rounds = list[dict[str, Answered]]
+
+
+def measure(run: Run) -> Result:
+    """Run the section."""
+    require_wrk()
+    size = QUICK if run.quick else FULL
+    with _servers(run, size) as servers:
+        run.say(f"warming up three servers, each with {size.cards} cards")
+        for server in servers.values():
+            ask(server.url, 8, WARM_UP_SECONDS, size.cards)
+        found = {connections: shared(_rounds(run, size, servers, connections)) for connections in CONNECTIONS}
+        filled = servers["memory"].filled
+    return result(found, filled.tiles / filled.cards)
+
+
+@contextmanager
+def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
+    filling = ("--cards", str(size.cards), "--visits", str(VISITS_AN_HOUR))
+    with ExitStack() as stack:
+        memory = stack.enter_context(serving(run.folder, "memory", *filling))
+        url = stack.enter_context(own_redis(run.folder))
+        redis = stack.enter_context(serving(run.folder, "redis", *filling, "--url", url))
+        answer = run.folder / "answer.json"
+        answer.write_bytes(memory.answer())
+        constant = stack.enter_context(serving(run.folder, "constant", str(answer)))
+        yield {"constant": constant, "memory": memory, "Redis": redis}
+
+
+def _rounds(run: Run, size: Size, servers: Mapping[str, Server], connections: int) -> Rounds:
+    rounds = []
+    for number in range(size.rounds):
+        run.say(f"{connections} connections, round {number + 1} of {size.rounds}")
+        rounds.append({name: ask(at.url, connections, size.seconds, size.cards) for name, at in servers.items()})
+    return rounds
+
+
+def shared(rounds: Rounds) -> dict[str, Shared]:
+    """The medians of each server over the rounds, and its share of the constant's rate."""
+    return {
+        name: Shared(
+            medians([one[name] for one in rounds]),
+            median(one[name].requests_a_second / one["constant"].requests_a_second for one in rounds),
+        )
+        for name in rounds[0]
+    }
+
+
+def result(found: Mapping[int, Mapping[str, Shared]], tiles_a_card: float) -> Result:
+    """The section's table, goals and figures."""
+    rows = [
+        [f"{name}, {connections} connections", *_cells(one)]
+        for name in ("constant", *STORES)
+        for connections, by_name in found.items()
+        for one in [by_name[name]]
+    ]
+    return Result(
+        section="serve",
+        table=Table(["answers", "requests/s", "of the constant", "P50", "P99"], rows),
+        figures={
+            str(connections): {name: asdict(one) for name, one in by.items()} for connections, by in found.items()
+        },
+        goals=[_goal(name, found) for name in STORES],
+        notes=[NOTE.format(tiles=tiles_a_card)],
+    )
+
+
+def _cells(one: Shared) -> list[str]:
+    figures = one.answered
+    return [
+        f"{figures.requests_a_second:,.0f}",
+        f"{one.share:.0%}",
+        f"{figures.p50_ms:.2f} ms",
+        f"{figures.p99_ms:.2f} ms",
+    ]
+
+
+def _goal(name: str, found: Mapping[int, Mapping[str, Shared]]) -> Goal:
+    least = min(by_name[name].share for by_name in found.values())
+    return Goal(f"{name} at least {GOALS[name]:.0%} of the constant", f"{least:.0%} at the least", least >= GOALS[name])

@@ -1,0 +1,133 @@
+"""A server process of its own: cards in memory or in Redis, or the same constant for every question.
+
+python -m bench.servers memory --cards 1000 --visits 10
+"""
+
+import json
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import redis
+import uvloop
+
+from bench.app import CardSpend, payments
+from bench.entities import Cards
+from headrace.declare.app import App
+from headrace.local.ports import HOST
+from headrace.log.records import Record
+from headrace.serve.features import Features
+from headrace.serve.http import Http, post
+from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.online import MemoryOnline, Online
+from headrace.serve.online_redis import RedisOnline
+from headrace.store.memory import MemoryStore
+
+NO_BROKER = "127.0.0.1:1"
+PATH = f"/features/{CardSpend.name}"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a server holds, and how long it took to take it in."""
+
+    port: int
+    cards: int = 0
+    tiles: int = 0
+    apply_seconds: float = 0.0
+    bytes: int = 0
+
+
+@click.group()
+def main() -> None:
+    """Serve until SIGTERM; the first line says where, and what it took to fill the store."""
+
+
+@main.command()
+@click.option("--cards", type=int, required=True)
+@click.option("--visits", type=int, required=True)
+def memory(cards: int, visits: int) -> None:
+    """The store in the server's memory."""
+    store = MemoryStore([CardSpend])
+    _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), cards, visits)
+
+
+@main.command(name="redis")
+@click.option("--cards", type=int, required=True)
+@click.option("--visits", type=int, required=True)
+@click.option("--url", required=True)
+def from_redis(cards: int, visits: int, url: str) -> None:
+    """The store in Redis."""
+    online = RedisOnline(App("bench", (payments,), (CardSpend,)), NO_BROKER, url)
+    client = redis.Redis.from_url(url)
+    filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
+    _serve_filled(online, filling, cards, visits)
+
+
+@main.command()
+@click.argument("answer", type=click.Path(exists=True, path_type=Path))
+def constant(answer: Path) -> None:
+    """The same bytes for every question, with nothing of ours between them and uvicorn."""
+    _serve(Constant(answer.read_bytes()), Filled)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How a store takes tiles, and how to tell its size."""
+
+    apply: Callable[[list[Record]], None]
+    size_bytes: Callable[[], int]
+
+    def fill(self, cards: int, visits: int) -> tuple[int, float, int]:
+        """The tiles that were applied, in how many seconds, and how much larger the store is."""
+        tiles, seconds = 0, 0.0
+        source = Cards(time.time_ns() // 1000, visits)
+        before = self.size_bytes()
+        for batch in source.batches(cards):
+            began = time.perf_counter()
+            self.apply(batch)
+            seconds += time.perf_counter() - began
+            tiles += len(batch)
+        return tiles, seconds, self.size_bytes() - before
+
+
+class Constant:
+    """An ASGI application that always says the same."""
+
+    def __init__(self, body: bytes) -> None:
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        self._start = {"type": "http.response.start", "status": 200, "headers": headers}
+        self._body = {"type": "http.response.body", "body": body}
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send(self._start)
+        await send(self._body)
+
+
+def _serve_filled(online: Online, filling: Filling, cards: int, visits: int) -> None:
+    tiles, seconds, size = filling.fill(cards, visits)
+    http = Http([post(PATH, Features(CardSpend, online))], {})
+    _serve(http, lambda port: Filled(port, cards, tiles, seconds, size))
+
+
+def _serve(http: Any, filled: Callable[[int], Filled]) -> None:
+    stop, listening = threading.Event(), bind(HOST, 0)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    listening.listen()
+    print(json.dumps(asdict(filled(listening.getsockname()[1]))), flush=True)
+    uvloop.run(StoppableServer(http, stop).serve(sockets=[listening]))
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main()

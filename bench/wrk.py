@@ -1,0 +1,56 @@
+"""wrk, the load generator: as many questions as the server answers, over so many connections."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.errors import BenchFailed
+
+SCRIPT = Path(__file__).with_name("keys.lua")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How fast a server answered."""
+
+    requests_a_second: float
+    p50_ms: float
+    p99_ms: float
+
+
+def require_wrk() -> str:
+    """Where wrk is, or what to do."""
+    program = shutil.which("wrk")
+    if program is None:
+        raise BenchFailed("wrk is not installed. Install it: apt-get install wrk, or brew install wrk.")
+    return program
+
+
+def ask(url: str, connections: int, seconds: float, entities: int) -> Answered:
+    """Ask for random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
+    load = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(SCRIPT)]
+    run = subprocess.run([require_wrk(), *load, url, "--", str(entities)], capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise BenchFailed(f"wrk failed: {run.stderr.strip() or run.stdout.strip()}")
+    return answered(run.stdout)
+
+
+def answered(said: str) -> Answered:
+    """What the last line of wrk's output says."""
+    found = json.loads(said.rstrip().splitlines()[-1])
+    if found["failed"] or not found["requests"]:
+        raise BenchFailed(f"{found['failed']} of {found['requests']} requests failed. The server's log says why.")
+    return Answered(found["requests"] / found["seconds"], found["p50_ms"], found["p99_ms"])
+
+
+def medians(rounds: Sequence[Answered]) -> Answered:
+    """The middle of some rounds, figure by figure."""
+    return Answered(
+        median(one.requests_a_second for one in rounds),
+        median(one.p50_ms for one in rounds),
+        median(one.p99_ms for one in rounds),
+    )
