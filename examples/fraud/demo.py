@@ -55,7 +55,7 @@ def main(
         with _state(state) as folder:
             place = Place(port_near(http_port), port_near(broker_port), folder)
             if (place.http_port, place.broker_port) != (http_port, broker_port):
-                console.print(f"A port is taken: HTTP is on {place.http}, the broker on {place.broker}.")
+                console.print(f"Not the wanted ports: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
     except (ServerFailed, hr.HeadraceError, NotReady) as error:
         Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
