@@ -1,7 +1,6 @@
 """POST /features/VIEW: the values of some entities' features, now or at a time."""
 
 import time
-from datetime import datetime
 from math import isfinite, isnan
 from typing import Any, NamedTuple
 
@@ -45,16 +44,16 @@ class Features:
         return json_answer({"as_of": moment(asked.at_us), "rows": rows})
 
     def _row(self, entity: Entity, read: Read, at_us: int) -> dict[str, Any]:
-        values = read.values
+        values, event_time_us, _ = read
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
                 values[index] = _not_finite(value)
-        return {
-            **self._keys.named(entity),
-            "values": dict(zip(self._names, values, strict=True)),
-            **_freshness(read.event_time_us, at_us),
-        }
+        row = self._keys.named(entity)
+        row["values"] = dict(zip(self._names, values, strict=True))
+        row["event_time"] = None if event_time_us is None else moment(event_time_us)
+        row["age_ms"] = None if event_time_us is None else (at_us - event_time_us) // 1000
+        return row
 
 
 def read_request(body: bytes) -> Asked:
@@ -62,8 +61,11 @@ def read_request(body: bytes) -> Asked:
     asked = _parsed(body)
     if not isinstance(asked, dict):
         raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
-    for name in asked.keys() - FIELDS:
-        raise BadRequest(f'The body has a field {shown(name)}. Write "keys", and if you need them "at" and "request".')
+    if not asked.keys() <= FIELDS:
+        raise BadRequest(
+            f"The body has a field {shown(min(asked.keys() - FIELDS))}. "
+            'Write "keys", and if you need them "at" and "request".'
+        )
     if not isinstance(asked.get("request", {}), dict):
         raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
     return Asked(asked.get("keys"), _at_us(asked.get("at")))
@@ -85,12 +87,6 @@ def _at_us(written: Any) -> int:
             f'"at" is {shown(written)}. Write ISO 8601, such as "2026-01-01T00:05:00Z", or epoch milliseconds.'
         )
     return at_us
-
-
-def _freshness(event_time_us: int | None, at_us: int) -> dict[str, datetime | int | None]:
-    if event_time_us is None:
-        return {"event_time": None, "age_ms": None}
-    return {"event_time": moment(event_time_us), "age_ms": (at_us - event_time_us) // 1000}
 
 
 def _may_be_float(feature: Feature) -> bool:

@@ -1,7 +1,6 @@
 """Entities as clients write them: a value, a list in the order of `by`, or an object by column."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -27,6 +26,7 @@ class KeyReader:
         self._view = view
         self._columns = [(column, _reader(column)) for column in view.entity]
         self._only = self._columns[0][1] if len(self._columns) == 1 else None
+        self._moments = [column.name for column in view.entity if column.kind is Kind.TIMESTAMP]
 
     def entities(self, written: Any) -> list[Entity]:
         """The entities a request asks for."""
@@ -36,12 +36,12 @@ class KeyReader:
             raise TooLarge(f"{len(written)} keys in one request are too many. Ask for {MOST_KEYS} at a time.")
         return [self._entity(index, key) for index, key in enumerate(written)]
 
-    def named(self, entity: Entity) -> dict[str, Scalar | datetime]:
+    def named(self, entity: Entity) -> dict[str, Any]:
         """An entity's values by column, as answers show them."""
-        return {
-            column.name: moment(int(value)) if column.kind is Kind.TIMESTAMP else value
-            for (column, _), value in zip(self._columns, entity, strict=True)
-        }
+        named: dict[str, Any] = dict(zip(self._view.by, entity, strict=True))
+        for name in self._moments:
+            named[name] = moment(named[name])
+        return named
 
     def _entity(self, index: int, key: Any) -> Entity:
         if self._only is not None and (value := self._only(key)) is not None:

@@ -44,8 +44,7 @@ def _newest(rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | N
     """
     for rows in rows_by_hop:
         if rows is not None:
-            held, _ = rows.between(at_us - rows.layout.keep_us, at_us)
-            if held:
-                _, _, event_time_us, arrival_us = HEAD.unpack_from(held, len(held) - rows.layout.row.size)
-                return event_time_us, arrival_us
+            newest = rows.newest(at_us - rows.layout.keep_us, at_us)
+            if newest is not None:
+                return newest
     return None, None

@@ -20,7 +20,10 @@ Finish = Callable[[Merged, Objects], Any]
 
 def moment(time_us: int) -> datetime:
     """The moment that many microseconds after 1970, in UTC; what lies beyond the calendar is its first or last."""
-    return EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
+    try:
+        return EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        return EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
 
 
 def default_of(aggregate: Aggregate) -> int | None:

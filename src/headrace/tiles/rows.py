@@ -7,7 +7,9 @@ from threading import Lock
 from headrace.tiles.layout import HopLayout
 from headrace.tiles.tile import Stored, Tile
 
+_START = struct.Struct("<q")
 _START_AND_N = struct.Struct("<2q")
+_HEAD = struct.Struct("<4q")
 
 # One lock for all rows: it is held for about a microsecond, and a lock an entity would cost more memory.
 _STEADY = Lock()
@@ -19,15 +21,16 @@ class TileRows:
     Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
     """
 
-    __slots__ = ("layout", "objects", "rows")
+    __slots__ = ("layout", "objects", "rows", "size")
 
     def __init__(self, layout: HopLayout) -> None:
         self.layout = layout
+        self.size = layout.row.size
         self.rows = bytearray()
         self.objects: list[tuple[Stored | None, ...]] | None = [] if layout.objects else None
 
     def __len__(self) -> int:
-        return len(self.rows) // self.layout.row.size
+        return len(self.rows) // self.size
 
     def apply(self, tile: Tile) -> int:
         """Take a tile unless one with as many events is here: any order and any replay end the same.
@@ -46,23 +49,32 @@ class TileRows:
         """Let go of the tiles that start before a time; says how many they were."""
         with _STEADY:
             gone = self._place(before_us)
-            del self.rows[: gone * self.layout.row.size]
+            del self.rows[: gone * self.size]
             if self.objects is not None:
                 del self.objects[:gone]
             return gone
 
     def between(self, after_us: int, until_us: int) -> tuple[bytearray, list[tuple[Stored | None, ...]]]:
         """A copy of the rows, and their objects, that start in (after, until]."""
-        size = self.layout.row.size
+        size = self.size
         with _STEADY:
             low, high = self._place(after_us + 1), self._place(until_us + 1)
             return self.rows[low * size : high * size], self.objects[low:high] if self.objects else []
+
+    def newest(self, after_us: int, until_us: int) -> tuple[int, int] | None:
+        """Greatest event and arrival time of the last row that starts in (after, until]."""
+        with _STEADY:
+            index = self._place(until_us + 1) - 1
+            if index < 0:
+                return None
+            start_us, _, event_time_us, arrival_us = _HEAD.unpack_from(self.rows, index * self.size)
+        return (event_time_us, arrival_us) if start_us > after_us else None
 
     def _events(self, index: int, start_us: int) -> int:
         """How many events the tile of that start has, which is at this place or nowhere."""
         if index == len(self):
             return 0
-        found_us, n = _START_AND_N.unpack_from(self.rows, index * self.layout.row.size)
+        found_us, n = _START_AND_N.unpack_from(self.rows, index * self.size)
         return int(n) if found_us == start_us else 0
 
     def _put(self, index: int, replaced: int, tile: Tile) -> None:
@@ -73,14 +85,10 @@ class TileRows:
 
     def _place(self, start_us: int) -> int:
         """The index of the first row that starts at this time or later; mostly the last or behind it."""
-        count = len(self)
-        if not count or self._start_us(0) >= start_us:
+        rows, size, start_of = self.rows, self.size, _START.unpack_from
+        count = len(rows) // size
+        if not count or start_of(rows, len(rows) - size)[0] < start_us:
+            return count
+        if start_of(rows)[0] >= start_us:
             return 0
-        last_us = self._start_us(count - 1)
-        if last_us <= start_us:
-            return count - (last_us == start_us)
-        return bisect_left(range(count), start_us, key=self._start_us)
-
-    def _start_us(self, index: int) -> int:
-        start_us: int = _START_AND_N.unpack_from(self.rows, index * self.layout.row.size)[0]
-        return start_us
+        return bisect_left(range(count), start_us, key=lambda index: start_of(rows, index * size)[0])
