@@ -22,9 +22,9 @@ _SAMPLE = re.compile(r"(\w+)(?:\{([^}]*)\})? (\S+)")
 class Running:
     """`headrace up APP` on free ports; stopped, with everything it started, at the end."""
 
-    def __init__(self, app: Path, state: Path, *flags: str, http_port: int = 0, broker_port: int = 0) -> None:
-        self.app, self.state, self.flags = app, state, flags
-        self.http_port, self.broker_port = http_port or free_port(), broker_port or free_port()
+    def __init__(self, app: Path, state: Path, *flags: str, python: str = sys.executable) -> None:
+        self.app, self.state, self.flags, self.python = app, state, flags, python
+        self.http_port, self.broker_port = free_port(), free_port()
         self.output = state / "up.out"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -41,7 +41,7 @@ class Running:
 
     def start(self) -> None:
         self.state.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "headrace", "up", str(self.app), "--state", str(self.state)]
+        command = [self.python, "-m", "headrace", "up", str(self.app), "--state", str(self.state)]
         ports = ["--http", f"{HOST}:{self.http_port}", "--broker-port", str(self.broker_port)]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
