@@ -99,7 +99,6 @@ def _numbers(moment: Moment) -> Table:
     table.add_row("lag", f"{moment.lag:,}", "clean", f"{totals.clean:,}")
     table.add_row("producer to readable", str(moment.readable or "-"), "late", f"{totals.late:,}")
     table.add_row("log to store", str(moment.applied or "-"), "dead", f"{sum(totals.dead.values()):,}")
-    table.add_row("", "", "duplicates dropped", f"{totals.duplicates:,}")
     return table
 
 
