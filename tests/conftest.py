@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 from tests.waiting import wait_until
+
+# How long an example takes depends on the machine; speed belongs in benchmarks.
+settings.register_profile("headrace", deadline=None)
+settings.load_profile("headrace")
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 import threading
 
+import pytest
+
 import headrace as hr
 from headrace.log.records import Record
 from headrace.store.memory import MemoryStore
-from headrace.store.reads import Read
+from headrace.store.reads import Read, TooLongAgo
 from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, payments
 
 HOUR_US = 60 * MINUTE_US
@@ -27,8 +29,15 @@ def test_reads_merge_the_tiles_of_each_window_and_tell_how_fresh_they_are() -> N
 def test_a_read_in_the_past_is_as_fresh_as_the_past_was() -> None:
     store = MemoryStore([Spend])
     store.apply(changelog([Event("c1", T0_US), Event("c1", T0_US + 5 * MINUTE_US)]))
-    (read,) = store.read("Spend", [("c1",)], T0_US + MINUTE_US)
+    (read,) = store.read("Spend", [("c1",)], T0_US + 4 * MINUTE_US)
     assert (read.values[0], read.event_time_us) == (1, T0_US)
+
+
+def test_a_time_whose_tiles_may_be_gone_is_refused_rather_than_answered_short() -> None:
+    store = MemoryStore([Spend])
+    store.apply(changelog([Event("c1", T0_US), Event("c1", T0_US + 5 * MINUTE_US)]))
+    with pytest.raises(TooLongAgo, match="is too long ago"):
+        store.read("Spend", [("c1",)], T0_US + 4 * MINUTE_US - 1)
 
 
 def test_tiles_of_another_layout_are_passed_over() -> None:

@@ -11,7 +11,7 @@ from headrace.declare.views import Feature, View
 from headrace.serve.answers import Answer, BadRequest, json_answer
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
-from headrace.store.reads import Read
+from headrace.store.reads import Read, TooLongAgo
 from headrace.tiles.finish import moment
 from headrace.tiles.tile import Entity
 
@@ -39,7 +39,10 @@ class Features:
         """The answer to one request."""
         asked = read_request(body)
         entities = self._keys.entities(asked.keys)
-        reads = await self._online.read(self._view.name, entities, asked.at_us)
+        try:
+            reads = await self._online.read(self._view.name, entities, asked.at_us)
+        except TooLongAgo as problem:
+            raise BadRequest(str(problem)) from problem
         rows = [self._row(entity, read, asked.at_us) for entity, read in zip(entities, reads, strict=True)]
         return json_answer({"as_of": moment(asked.at_us), "rows": rows})
 

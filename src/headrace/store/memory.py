@@ -10,7 +10,7 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import SLACK_US, Read, ViewReader
+from headrace.store.reads import SLACK_US, Read, ViewReader, require_kept
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -86,6 +86,7 @@ class Table:
         return len(self) * sum(sizes) // len(sizes) if sizes else 0
 
     def read(self, entity: Entity, at_us: int) -> Read:
+        require_kept(at_us, self.now_us)
         return self._reader.read(self._entities.get(entity), at_us)
 
     def apply(self, record: Record, measure: bool = False) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.tiles.finish import moment
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
@@ -12,6 +14,23 @@ from headrace.tiles.rows import TileRows
 HEAD = struct.Struct("<4q")
 # Tiles are kept that much longer than a window needs: the clocks of brokers and servers differ a little.
 SLACK_US = 60_000_000
+
+
+class TooLongAgo(HeadraceError):
+    """A time for which tiles may have been let go of: an answer would be short without saying so."""
+
+    def __init__(self, at_us: int, known_us: int) -> None:
+        oldest = moment(known_us - SLACK_US).isoformat()
+        super().__init__(
+            f"at={moment(at_us).isoformat()} is too long ago: the online store keeps what windows since {oldest} need. "
+            "Ask for a later time, or for none."
+        )
+
+
+def require_kept(at_us: int, known_us: int) -> None:
+    """Raise TooLongAgo where tiles of a window at that time may be gone; `known_us` is the newest time stored."""
+    if at_us < known_us - SLACK_US:
+        raise TooLongAgo(at_us, known_us)
 
 
 class Read(NamedTuple):

@@ -13,9 +13,10 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
 from headrace.store.packing import Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Read, ViewReader
+from headrace.store.reads import SLACK_US, Read, ViewReader, require_kept
 from headrace.store.scripts import APPLY, KEEP_PLACE
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import INT64_MAX, INT64_MIN, layouts_of
+from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
 COMMANDS_AT_ONCE = 500
@@ -159,7 +160,15 @@ class _ViewHashes:
         self._unpacker = Unpacker(self._reader.layouts)
 
     def read(self, fields: Fields, at_us: int) -> Read:
-        return self._reader.read(self._unpacker.rows_by_hop(fields), at_us)
+        rows_by_hop = self._unpacker.rows_by_hop(fields)
+        require_kept(at_us, _newest_us(rows_by_hop))
+        return self._reader.read(rows_by_hop, at_us)
+
+
+def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:
+    """The newest event time of an entity: by it its older tiles were removed."""
+    newest = [rows.newest(INT64_MIN, INT64_MAX) for rows in rows_by_hop if rows is not None]
+    return max((min(event_us, arrival_us) for event_us, arrival_us in filter(None, newest)), default=0)
 
 
 def _by_topic(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
