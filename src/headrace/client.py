@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from headrace.declare.schema import Kind
-from headrace.declare.views import Feature, View
+from headrace.declare.views import Feature, View, view_of
 from headrace.errors import HeadraceError
 
 TYPED_LIKE_THEIR_COLUMN = {"sum", "mean", "stddev", "min", "max", "first", "last"}
@@ -71,13 +71,14 @@ class Client:
 
     def features(
         self,
-        view: View,
+        view: View | type,
         keys: Sequence[Any],
         *,
         at: datetime | str | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> list[FeatureRow]:
         """The features of entities, now or at a time; a key is a value, or a list of them in the order of `by`."""
+        view = view_of(view)
         asked = {"keys": list(keys), "at": at, "request": request}
         body = {name: value for name, value in asked.items() if value is not None}
         answer = self._post(f"/features/{quote(view.name)}", body)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from headrace.declare.durations import duration_us
 from headrace.declare.schema import Column, Schema
 from headrace.declare.stream import Stream
-from headrace.declare.views import View
+from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
 from headrace.tiles.admission import Record, Verdict, admit
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
@@ -99,8 +99,9 @@ def _arrival(event: Given) -> Arrival:
     return event if isinstance(event, Arrival) else Arrival(event)
 
 
-def feed(view: View, events: Iterable[Given]) -> "Fed":
+def feed(view: View | type, events: Iterable[Given]) -> "Fed":
     """A view after these events: each arrives at its event time unless `late`, `early` or `shuffled` says otherwise."""
+    view = view_of(view)
     given = [_arrival(event) for event in events]
     records = [_record(view.stream, arrival) for arrival in given]
     verdicts = admit(view.stream, records)

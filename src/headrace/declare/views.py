@@ -42,6 +42,15 @@ class View:
         return tuple(feature.name for feature in self.features)
 
 
+def view_of(declared: View | type) -> View:
+    """The view a decorated class is: type checkers take it for the class that was written."""
+    if not isinstance(declared, View):
+        raise DeclarationError(
+            f"{declared!r} is not a feature view. Decorate the class with @hr.features(stream, by=…)."
+        )
+    return declared
+
+
 def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None = None) -> Callable[[type], View]:
     """Declare a feature view: the decorated class's attributes are its aggregates."""
 
