@@ -201,7 +201,7 @@ class Row(SimpleNamespace):
 
 def _entity(view: View, key: Any) -> Entity:
     parts = key if isinstance(key, tuple) else (key,)
-    if len(parts) != len(view.by):
+    if len(parts) != len(view.by) or any(isinstance(part, dict | list) for part in parts):
         raise UnfitQuestion(f"{key!r} is no entity of {view.name}. Write one value for each of {', '.join(view.by)}.")
     return tuple(_entity_part(column, part) for column, part in zip(view.entity, parts, strict=True))
 
