@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.declare.views import Feature, View
+from headrace.tiles.few import FEW, FEW_MERGES, few_moments
 from headrace.tiles.finish import Finish, Objects, default_of, finisher
 from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, layouts_of, slot_of
 from headrace.tiles.rows import TileRows
@@ -49,11 +50,10 @@ class Reader:
     def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
         """The values at a time; `rows_by_hop` has the order of `layouts_of(view)`, None where nothing is."""
         values: list[Any] = self.default_row.copy()
-        with np.errstate(all="ignore"):
-            for window in self._windows:
-                rows = rows_by_hop[window.hop]
-                if rows is not None:
-                    window.read(rows, at_us, values)
+        for window in self._windows:
+            rows = rows_by_hop[window.hop]
+            if rows is not None:
+                window.read(rows, at_us, values)
         return values
 
 
@@ -99,7 +99,11 @@ class _Merge:
         ]
         names = [name for name, block in layout.fixed if block in read]
         self.place = {name: index for index, name in enumerate(names)}
-        self._positions = [layout.position[name] for name in names]
+        self._merges = [
+            (FEW_MERGES[block], layout.position[name])
+            for name, block in layout.fixed
+            if block in read & _REDUCTIONS.keys()
+        ]
         self._moments = [
             (self.place[f"c{number}"], *(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2")))
             for number, slot in enumerate(layout.slots)
@@ -108,10 +112,16 @@ class _Merge:
 
     def columns(self, rows: bytearray) -> list[Any]:
         """Each column of the read blocks, merged to one value."""
-        if len(rows) == self._row.size:
-            fields = self._row.unpack(rows)
-            return [fields[position] for position in self._positions]
-        return self._reduced(rows)
+        if len(rows) <= FEW * self._row.size:
+            return self._merged_few([*zip(*self._row.iter_unpack(rows), strict=True)])
+        with np.errstate(all="ignore"):
+            return self._reduced(rows)
+
+    def _merged_few(self, columns: list[tuple[Any, ...]]) -> list[Any]:
+        merged = [merge(columns[position]) for merge, position in self._merges]
+        for total, c, mean, m2 in self._moments:
+            merged += few_moments(merged[total] or 1, columns[c], columns[mean], columns[m2])
+        return merged
 
     def _reduced(self, rows: bytearray) -> list[Any]:
         ints: Ints = np.frombuffer(rows, np.int64).reshape(-1, self._width)

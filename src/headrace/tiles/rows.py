@@ -1,13 +1,13 @@
 """The tiles of one entity and one hop, as the online store keeps them."""
 
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from threading import Lock
 
 from headrace.tiles.layout import HopLayout
 from headrace.tiles.tile import Stored, Tile
 
-_START = struct.Struct("<q")
+_FIELD_BYTES = 8
 _START_AND_N = struct.Struct("<2q")
 _HEAD = struct.Struct("<4q")
 
@@ -39,7 +39,7 @@ class TileRows:
         """
         start_us, n = _START_AND_N.unpack_from(tile.row)
         with _STEADY:
-            index = self._place(start_us)
+            index = bisect_left(self._starts(), start_us)
             found_n = self._events(index, start_us)
             if n > found_n:
                 self._put(index, 1 if found_n else 0, tile)
@@ -48,7 +48,7 @@ class TileRows:
     def expire(self, before_us: int) -> int:
         """Let go of the tiles that start before a time; says how many they were."""
         with _STEADY:
-            gone = self._place(before_us)
+            gone = bisect_left(self._starts(), before_us)
             del self.rows[: gone * self.size]
             if self.objects is not None:
                 del self.objects[:gone]
@@ -57,14 +57,14 @@ class TileRows:
     def between(self, after_us: int, until_us: int) -> tuple[bytearray, list[tuple[Stored | None, ...]]]:
         """A copy of the rows, and their objects, that start in (after, until]."""
         size = self.size
-        with _STEADY:
-            low, high = self._place(after_us + 1), self._place(until_us + 1)
+        with _STEADY, self._starts() as starts:
+            low, high = bisect_right(starts, after_us), bisect_right(starts, until_us)
             return self.rows[low * size : high * size], self.objects[low:high] if self.objects else []
 
     def newest(self, after_us: int, until_us: int) -> tuple[int, int] | None:
         """Greatest event and arrival time of the last row that starts in (after, until]."""
         with _STEADY:
-            index = self._place(until_us + 1) - 1
+            index = bisect_right(self._starts(), until_us) - 1
             if index < 0:
                 return None
             start_us, _, event_time_us, arrival_us = _HEAD.unpack_from(self.rows, index * self.size)
@@ -83,12 +83,6 @@ class TileRows:
         if self.objects is not None:
             self.objects[index : index + replaced] = (tile.objects,)
 
-    def _place(self, start_us: int) -> int:
-        """The index of the first row that starts at this time or later; mostly the last or behind it."""
-        rows, size, start_of = self.rows, self.size, _START.unpack_from
-        count = len(rows) // size
-        if not count or start_of(rows, len(rows) - size)[0] < start_us:
-            return count
-        if start_of(rows)[0] >= start_us:
-            return 0
-        return bisect_left(range(count), start_us, key=lambda index: start_of(rows, index * size)[0])
+    def _starts(self) -> memoryview:
+        """The first field of every row, as it stands; while it is held, the rows cannot change their number."""
+        return memoryview(self.rows).cast("q")[:: self.size // _FIELD_BYTES]
