@@ -9,16 +9,19 @@ from pathlib import Path
 
 import click
 
-from bench import drain, growth, serve
+from bench import drain, growth, latency, serve
+from bench.chart import draw
 from bench.machine import Machine
+from bench.page import CHART, publish
 from bench.parts import ROOT
-from bench.results import Kept, Result
+from bench.results import Kept, Result, latest
 from bench.section import Run
 from headrace.errors import HeadraceError
 
 KEPT, PASSING = ROOT / "bench" / "results", ROOT / "bench" / "out"
 
 SECTIONS: Mapping[str, Callable[[Run], Result]] = {
+    "latency": latency.measure,
     "drain": drain.measure,
     "serve": serve.measure,
     "growth": growth.measure,
@@ -33,6 +36,7 @@ def main(sections: tuple[str, ...], quick: bool) -> None:
     machine = Machine.here()
     say(machine.markdown())
     failed = [section for section in sections or SECTIONS if not _kept(section, machine, quick)]
+    _draw(quick)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
@@ -48,6 +52,15 @@ def _kept(section: str, machine: Machine, quick: bool) -> bool:
     page = kept.keep(PASSING if quick else KEPT)
     say(f"\n{kept.body()}\n\n{section} took {time.monotonic() - began:.0f} s and is kept in {page.relative_to(ROOT)}\n")
     return True
+
+
+def _draw(quick: bool) -> None:
+    """Draw what is kept; only a full run changes the docs."""
+    if quick:
+        PASSING.mkdir(exist_ok=True)
+        (PASSING / CHART).write_text(draw(latest(PASSING)))
+    else:
+        publish(latest(KEPT), ROOT / "docs")
 
 
 def _measured(section: str, quick: bool) -> Result:

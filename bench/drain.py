@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.app import CardSpend, payments
 from bench.batch import Batch
 from bench.errors import BenchFailed
-from bench.parts import ROOT, running
+from bench.parts import APP, running
 from bench.payments import backlog
 from bench.results import Result, Table
 from bench.section import Run
@@ -74,7 +74,7 @@ def _produced(run: Run, broker: str, count: int) -> int:
 def _drained(run: Run, broker: str, count: int) -> Drained:
     run.say("starting the stream")
     state = run.folder / "stream"
-    command = [sys.executable, "-m", "headrace", "run", str(ROOT / "bench" / "app.py"), "stream"]
+    command = [sys.executable, "-m", "headrace", "run", str(APP), "stream"]
     with running([*command, "--broker", broker, "--state", str(state)], run.folder / "stream.out") as stream:
         first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
 

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Self
@@ -39,7 +39,7 @@ class Machine:
             cpu=cpu_model(_text("/proc/cpuinfo")),
             cores=len(os.sched_getaffinity(0)),
             memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-            kernel=platform.release(),
+            kernel=platform.release().partition("-")[0],
             python=platform.python_version(),
             java=java_version(_printed(str(find_java().command), "-version")),
             spark=version("pyspark"),
@@ -60,11 +60,17 @@ class Machine:
             f"Figures are worth keeping where it is at most {IDLE_LOAD}."
         )
 
+    @property
+    def hardware(self) -> str:
+        """Everything that stays the same from run to run."""
+        return (
+            f"{self.cpu}, {self.cores} cores, {self.memory_gib} GiB · Linux {self.kernel} · Python {self.python} · "
+            f"Java {self.java} · Spark {self.spark} · Kafka {self.kafka} · Redis {self.redis} · wrk {self.wrk}"
+        )
+
     def markdown(self) -> str:
         """The header of a page of figures."""
-        facts = asdict(self) | {"memory_gib": f"{self.memory_gib} GiB", "load_at_start": f"{self.load_at_start}"}
-        names = {"cpu": "CPU", "memory_gib": "memory", "load_at_start": "load at start"}
-        line = " · ".join(f"{names.get(name, name)} {fact}" for name, fact in facts.items())
+        line = f"{self.hardware} · commit {self.commit} · load at start {self.load_at_start}"
         return f"{line}\n\n**{self.warning}**" if self.warning else line
 
 

@@ -17,8 +17,9 @@ from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-FILL_LIMIT_S = 900.0
-STOP_GRACE_S = 20.0
+APP = ROOT / "bench" / "app.py"
+FILL_LIMIT_S, READY_LIMIT_S = 900.0, 300.0
+STOP_GRACE_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,37 @@ def _filled(child: Child, output: Path) -> Filled | None:
         raise BenchFailed(f"A server ended by itself:\n{output.read_text()}")
     said = output.read_text()
     return Filled(**json.loads(said)) if said.endswith("}\n") else None
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A whole Headrace that is ready."""
+
+    lane: str
+    http_port: int
+    broker: str
+
+
+@contextmanager
+def deployed(state: Path, lane: str) -> Iterator[Deployed]:
+    """`headrace up` of the app, in one lane, on ports of its own."""
+    state.mkdir()
+    http_port, broker_port, output = free_port(), free_port(), state / "up.out"
+    command = [sys.executable, "-m", "headrace", "up", str(APP), "--lane", lane, "--state", str(state)]
+    ports = ["--http", f"{HOST}:{http_port}", "--broker-port", str(broker_port)]
+    with running([*command, *ports], output) as up:
+        wait_for(lambda: _ready(up, output, http_port), READY_LIMIT_S, "headrace up to be ready", 0.25)
+        yield Deployed(lane, http_port, f"{HOST}:{broker_port}")
+
+
+def _ready(up: Child, output: Path, http_port: int) -> bool:
+    if not up.alive():
+        raise BenchFailed(f"headrace up ended by itself:\n{output.read_text()[-3000:]}")
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{http_port}/v2/health/ready", timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Payments by number: which card, how much, and now and then one that was sent before."""
+"""Payments: which card, how much, and now and then one that was sent before."""
 
 import random
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ DUPLICATES = 0.02
 _CHANCE = random.Random(11)
 
 
-def payment(number: int, at_us: int, card: str | None = None) -> dict[str, Any]:
-    """A payment at a moment, of some card or of a given one."""
+def payment(name: str, at_us: int, card: str | None = None) -> dict[str, Any]:
+    """A payment at a moment, of some card or of a given one; its name is its id."""
     return {
-        "payment_id": f"p{number}",
+        "payment_id": name,
         "card": card or f"c{_CHANCE.randrange(CARDS)}",
         "merchant": f"m{_CHANCE.randrange(500)}",
         "amount": round(_CHANCE.expovariate(1 / 40), 2),
@@ -26,5 +26,5 @@ def backlog(count: int, until_us: int, rate: float) -> Iterator[dict[str, Any]]:
     last: dict[str, Any] = {}
     for number in range(count):
         if not last or _CHANCE.random() >= DUPLICATES:
-            last = payment(number, until_us - int((count - number) * 1e6 / rate))
+            last = payment(f"p{number}", until_us - int((count - number) * 1e6 / rate))
         yield last

@@ -77,7 +77,7 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
 def _rounds(run: Run, size: Size, servers: Mapping[str, Server], connections: int) -> Rounds:
     rounds = []
     for number in range(size.rounds):
-        run.say(f"{connections} connections, round {number + 1} of {size.rounds}")
+        run.say(f"{_connections(connections)}, round {number + 1} of {size.rounds}")
         rounds.append({name: ask(at.url, connections, size.seconds, size.cards) for name, at in servers.items()})
     return rounds
 
@@ -96,7 +96,7 @@ def shared(rounds: Rounds) -> dict[str, Shared]:
 def result(found: Mapping[int, Mapping[str, Shared]], tiles_a_card: float) -> Result:
     """The section's table, goals and figures."""
     rows = [
-        [f"{name}, {connections} connections", *_cells(one)]
+        [f"{name}, {_connections(connections)}", *_cells(one)]
         for name in ("constant", *STORES)
         for connections, by_name in found.items()
         for one in [by_name[name]]
@@ -110,6 +110,10 @@ def result(found: Mapping[int, Mapping[str, Shared]], tiles_a_card: float) -> Re
         goals=[_goal(name, found) for name in STORES],
         notes=[NOTE.format(tiles=tiles_a_card)],
     )
+
+
+def _connections(count: int) -> str:
+    return f"{count} connection{'' if count == 1 else 's'}"
 
 
 def _cells(one: Shared) -> list[str]:

@@ -1,0 +1,80 @@
+"""The producer of section latency, in a process of its own: payments at a steady rate, a few of them probes.
+
+500 a second   ·····●·········●······●·····…      ● a probe: a card of its own, told to who waits for it
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from bench.app import payments
+from bench.payments import payment
+from headrace.log.produce import Producer
+
+PROBES_A_SECOND = 10.0
+JOIN_SECONDS = 40.0
+
+
+class Probe(NamedTuple):
+    """A payment someone waits for, and when it was handed to the producer, on the machine's monotonic clock."""
+
+    card: str
+    sent_ns: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """So many payments a second; probes only after a time in which the rate settles."""
+
+    name: str
+    rate: float
+    settle_seconds: float
+    seconds: float
+
+    @property
+    def count(self) -> int:
+        return round((self.settle_seconds + self.seconds) * self.rate)
+
+
+@contextmanager
+def producing(broker: str, phase: Phase) -> Iterator[Connection]:
+    """Probes come out of the connection as they are sent; it ends with the phase."""
+    context = get_context("spawn")
+    probes, told = context.Pipe(duplex=False)
+    process = context.Process(target=produce, args=(broker, phase, told), daemon=True)
+    process.start()
+    told.close()
+    try:
+        yield probes
+        process.join(JOIN_SECONDS)
+    finally:
+        process.terminate()
+        probes.close()
+
+
+def produce(broker: str, phase: Phase, told: Connection) -> None:
+    """Send each payment when its moment has come."""
+    probes = set(probe_numbers(phase))
+    with Producer(broker) as producer:
+        began = time.monotonic()
+        for number in range(phase.count):
+            time.sleep(max(0.0, began + number / phase.rate - time.monotonic()))
+            card = f"{phase.name}-{number}" if number in probes else None
+            sent_ns = time.monotonic_ns()
+            event = payment(f"{phase.name}-{number}", time.time_ns() // 1000, card)
+            producer.send(payments.name, event, key=event["card"])
+            if card:
+                told.send(Probe(card, sent_ns))
+
+
+def probe_numbers(phase: Phase) -> Iterator[int]:
+    """Which payments are probes: a random one of every tenth of a second."""
+    chance = random.Random(3)
+    stride = max(1, round(phase.rate / PROBES_A_SECOND))
+    first = round(phase.settle_seconds * phase.rate)
+    return (start + chance.randrange(stride) for start in range(first, phase.count - stride + 1, stride))

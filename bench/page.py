@@ -1,0 +1,54 @@
+"""docs/benchmarks.md: its figures, written anew from the kept results; its words stay."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.chart import draw
+from bench.results import Kept, Table
+
+BEGIN, END = "<!-- figures: python -m bench -->", "<!-- end of figures -->"
+CHART = "benchmarks.svg"
+BUSY = "**The machine was busy when some of these runs began: their figures are worth little.**"
+TITLES = {
+    "latency": "From the producer to an answer",
+    "drain": "A backlog",
+    "serve": "Questions",
+    "growth": "Growth",
+}
+
+
+def publish(kept: Mapping[str, Kept], docs: Path) -> None:
+    """Draw the chart and put the tables between the page's marks."""
+    (docs / CHART).write_text(draw(kept))
+    page = docs / "benchmarks.md"
+    page.write_text(with_figures(page.read_text(), figures(kept)))
+
+
+def with_figures(page: str, text: str) -> str:
+    """The page with another text between its marks.
+
+    >>> with_figures(f"a\\n{BEGIN}\\nold\\n{END}\\nz", "new") == f"a\\n{BEGIN}\\n\\nnew\\n\\n{END}\\nz"
+    True
+    """
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def figures(kept: Mapping[str, Kept]) -> str:
+    """Picture, machine and tables."""
+    picture = f"![Latency, drain rate, requests a second and growth, as in the tables below]({CHART})"
+    shown = {section: kept[section] for section in TITLES if section in kept}
+    sections = [f"## {TITLES[section]}\n\n{one.body()}" for section, one in shown.items()]
+    return "\n\n".join([picture, runs(shown), *sections])
+
+
+def runs(kept: Mapping[str, Kept]) -> str:
+    """When and where each section was measured."""
+    machines = dict.fromkeys(one.machine.hardware for one in kept.values())
+    rows = [
+        [section, f"{one.at:%Y-%m-%d %H:%M}", one.machine.commit, str(one.machine.load_at_start)]
+        for section, one in kept.items()
+    ]
+    table = Table(["section", "UTC", "commit", "load at start"], rows).markdown()
+    return "\n\n".join([*machines, table, *([BUSY] if any(one.machine.warning for one in kept.values()) else [])])

@@ -1,0 +1,86 @@
+"""The sections' arithmetic, on figures made up."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import drain, growth, latency, serve
+from bench.batch import Batch
+from bench.chart import draw
+from bench.drain import Drained
+from bench.errors import BenchFailed
+from bench.growth import Grown
+from bench.percentiles import Spread
+from bench.results import Result
+from bench.servers import Filled
+from bench.wrk import Answered, answered
+from tests.bench.test_results import kept
+
+
+def latency_found(p50: float) -> Result:
+    found = {
+        "real-time": {rate: Spread(600, p50, 2 * p50, 5 * p50) for rate in (100, 500)},
+        "micro-batch": {rate: Spread(600, 1200.0, 1800.0, 2500.0) for rate in (100, 500)},
+    }
+    return latency.result(found, latency.FULL)
+
+
+def serve_found() -> Result:
+    rounds = [
+        {"constant": Answered(10_000 * speed, 0.1, 0.2), "memory": Answered(4_500 * speed, 0.2, 0.4),
+         "Redis": Answered(1_000 * speed, 0.5, 0.9)}
+        for speed in (1.0, 0.5, 0.9)
+    ]  # fmt: skip
+    return serve.result({connections: serve.shared(rounds) for connections in serve.CONNECTIONS}, 46)
+
+
+def drain_found() -> Result:
+    return drain.result(300_000, Drained(15.0, 20.0, 250_000, 294_000), Batch(10.0, 5.0, 250_000, 294_000))
+
+
+def growth_found() -> Result:
+    filled = Filled(port=0, cards=1000, tiles=12_000, apply_seconds=0.1, bytes=2_000_000)
+    return growth.result([Grown("memory", filled, Answered(4000, 1.0, 3.0))], ["Redis was left out."])
+
+
+def test_lanes_are_compared_by_their_medians() -> None:
+    assert [goal.met for goal in latency_found(9.0).goals] == [True, True]
+    assert [goal.met for goal in latency_found(20.0).goals] == [True, False]
+    assert [goal.met for goal in latency_found(60.0).goals] == [False, False]
+
+
+def test_a_share_is_that_of_one_round() -> None:
+    shares = serve_found().figures["8"]
+    assert shares["memory"]["share"] == pytest.approx(0.45)
+    assert shares["memory"]["answered"]["requests_a_second"] == pytest.approx(4050)
+
+
+def test_each_store_has_its_own_goal() -> None:
+    assert [goal.met for goal in serve_found().goals] == [True, False]
+
+
+def test_a_backlog_is_compared_with_the_batch() -> None:
+    rows = {row[0]: row[1:] for row in drain_found().table.rows}
+    assert rows["stream, gate and tiles"] == ["20.0 s", "15,000", "0.50"]
+
+
+def test_what_was_left_out_is_said() -> None:
+    assert "Redis was left out." in growth_found().notes
+
+
+def test_a_failed_request_makes_the_figure_worthless() -> None:
+    line = '{"requests": 10, "seconds": 2.0, "failed": %d, "p50_ms": 0.2, "p99_ms": 0.9}'
+    assert answered("Running 2s test\n" + line % 0) == Answered(5.0, 0.2, 0.9)
+    with pytest.raises(BenchFailed, match="1 of 10 requests failed"):
+        answered(line % 1)
+
+
+def test_every_section_has_a_panel_that_follows_the_page() -> None:
+    found = [latency_found(9.0), drain_found(), serve_found(), growth_found()]
+    svg = draw({one.section: replace(kept(one.section), result=one) for one in found})
+    ET.fromstring(svg)
+    assert "prefers-color-scheme: dark" in svg
+    assert "fill: #1d2733" not in svg
+    for title in ("Producer to HTTP answer", "A backlog of 300,000 events", "As the store grows"):
+        assert title in svg
