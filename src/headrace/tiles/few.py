@@ -23,11 +23,18 @@ def _float_sum(values: Column) -> float:
 
 
 def _float_min(values: Column) -> float:
-    return min([value for value in values if value == value], default=math.nan)  # noqa: PLR0124  # NaN is not
+    if not _has_nan(values):
+        return float(min(values))
+    return min([value for value in values if not math.isnan(value)], default=math.nan)
 
 
 def _float_max(values: Column) -> float:
-    return math.nan if any([value != value for value in values]) else max(values)  # noqa: PLR0124, C419
+    return math.nan if _has_nan(values) else float(max(values))
+
+
+def _has_nan(values: Column) -> bool:
+    """NaN makes a sum NaN; so do two infinities, which are looked at one by one."""
+    return math.isnan(sum(values)) and any(map(math.isnan, values))
 
 
 FEW_MERGES: dict[Block, Callable[[Column], Any]] = {
