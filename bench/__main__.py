@@ -1,5 +1,6 @@
 """python -m bench [SECTION …] [--quick]: measure, print, and keep what was found."""
 
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
 @click.option("--quick", is_flag=True, help="A few minutes, to see that all works; kept in bench/out, not published.")
 def main(sections: tuple[str, ...], quick: bool) -> None:
     """Measure Headrace on this machine: all sections, or those that are named."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = Machine.here()
     say(machine.markdown())
     failed = [section for section in sections or SECTIONS if not _kept(section, machine, quick)]
@@ -56,11 +58,11 @@ def _kept(section: str, machine: Machine, quick: bool) -> bool:
 
 def _draw(quick: bool) -> None:
     """Draw what is kept; only a full run changes the docs."""
-    if quick:
-        PASSING.mkdir(exist_ok=True)
-        (PASSING / CHART).write_text(draw(latest(PASSING)))
-    else:
-        publish(latest(KEPT), ROOT / "docs")
+    kept = latest(PASSING if quick else KEPT)
+    if kept and quick:
+        (PASSING / CHART).write_text(draw(kept))
+    elif kept:
+        publish(kept, ROOT / "docs")
 
 
 def _measured(section: str, quick: bool) -> Result:

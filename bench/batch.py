@@ -41,8 +41,8 @@ def main(broker: str, folder: Path) -> None:
     place = SparkPlace(None, len(os.sched_getaffinity(0)), jar_paths("spark"), folder / "scratch")
     spark = start_session(place)
     spark.conf.set("spark.sql.shuffle.partitions", payments.partitions)
-    seconds = [_seconds(spark, broker, folder / name) for name in ("first", "second")]
-    print(json.dumps(asdict(Batch(*seconds, *_found(spark, folder / "second")))), flush=True)
+    first, second = (_seconds(spark, broker, folder / name) for name in ("first", "second"))
+    print(json.dumps(asdict(Batch(first, second, *_found(spark, folder / "second")))), flush=True)
     spark.stop()
 
 

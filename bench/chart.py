@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
 
 from bench.results import Kept
@@ -26,7 +27,7 @@ VARIABLES = {
     GREY: ("grey", "#6f7d8b"),
 }
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "headrace",
     "font.size": 10,
@@ -58,11 +59,11 @@ def draw(kept: Mapping[str, Kept]) -> str:
     """The chart as SVG; sections without a result have no panel."""
     drawn = [section for section in PANELS if section in kept]
     with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(11.25, 3.3 * ((len(drawn) + 1) // 2)), facecolor=PAPER, layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, wspace=0.06, hspace=0.08)
+        figure = Figure(figsize=(11.25, 3.3 * ((len(drawn) + 1) // 2)), facecolor=PAPER, layout=layout)
         for number, section in enumerate(drawn):
             axes = figure.add_subplot((len(drawn) + 1) // 2, 2, number + 1, facecolor=PAPER)
             PANELS[section](axes, kept[section].result.figures)
-        figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15, wspace=0.06, hspace=0.08)
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Title": "Headrace, measured"})
     return themed(text.getvalue())

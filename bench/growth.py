@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 
 from bench.machine import available_bytes
-from bench.parts import Server, own_redis, serving
+from bench.parts import NO_REDIS, Server, own_redis, redis_program, serving
 from bench.results import Result, Table
 from bench.section import Run
 from bench.servers import Filled
@@ -53,8 +53,8 @@ def measure(run: Run) -> Result:
     """Run the section."""
     require_wrk()
     size = QUICK if run.quick else FULL
-    skipped: list[str] = []
-    grown = [one for store in ("memory", "Redis") for one in _grow(run, store, size, skipped)]
+    stores, skipped = (("memory", "Redis"), []) if redis_program() else (("memory",), [NO_REDIS])
+    grown = [one for store in stores for one in _grow(run, store, size, skipped)]
     return result(grown, skipped)
 
 

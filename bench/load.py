@@ -4,6 +4,7 @@
 """
 
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from bench.app import payments
+from bench.errors import BenchFailed
 from bench.payments import payment
 from headrace.log.produce import Producer
 
@@ -52,6 +54,8 @@ def producing(broker: str, phase: Phase) -> Iterator[Connection]:
     try:
         yield probes
         process.join(JOIN_SECONDS)
+        if process.exitcode != 0:
+            raise BenchFailed("The producer has failed, and says why above.")
     finally:
         process.terminate()
         probes.close()
@@ -59,6 +63,7 @@ def producing(broker: str, phase: Phase) -> Iterator[Connection]:
 
 def produce(broker: str, phase: Phase, told: Connection) -> None:
     """Send each payment when its moment has come."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the benchmark's, which ends this process too
     probes = set(probe_numbers(phase))
     with Producer(broker) as producer:
         began = time.monotonic()

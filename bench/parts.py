@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 APP = ROOT / "bench" / "app.py"
 FILL_LIMIT_S, READY_LIMIT_S = 900.0, 300.0
 STOP_GRACE_S = 90.0
+NO_REDIS = "Redis was left out: redis-server is not installed. Install it: make setup, or apt-get install redis-server."
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,17 @@ def _ready(up: Child, output: Path, http_port: int) -> bool:
         return False
 
 
+def redis_program() -> str | None:
+    """Where redis-server is; `make setup` may have put it beside Python."""
+    return shutil.which("redis-server") or shutil.which("redis-server", path=str(Path(sys.executable).parent))
+
+
 @contextmanager
 def own_redis(folder: Path) -> Iterator[str]:
     """The URL of an empty Redis that keeps nothing on disk."""
-    program = shutil.which("redis-server") or shutil.which("redis-server", path=str(Path(sys.executable).parent))
+    program, port = redis_program(), free_port()
     if program is None:
-        raise BenchFailed("redis-server is not installed. Install it: make setup, or apt-get install redis-server.")
-    port = free_port()
+        raise BenchFailed(NO_REDIS)
     settings = ["--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no"]
     with running([program, *settings], folder / "redis.out"):
         wait_for(lambda: answers(HOST, port), 20, "redis-server")

@@ -9,13 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from bench.parts import Server, own_redis, serving
+from bench.parts import NO_REDIS, Server, own_redis, redis_program, serving
 from bench.results import Goal, Result, Table
 from bench.section import Run
 from bench.wrk import Answered, ask, medians, require_wrk
 
 CONNECTIONS = (1, 8, 32)
-STORES = ("memory", "Redis")
 GOALS = {"memory": 0.40, "Redis": 0.15}
 VISITS_AN_HOUR = 10
 WARM_UP_SECONDS = 2.0
@@ -53,7 +52,7 @@ def measure(run: Run) -> Result:
     require_wrk()
     size = QUICK if run.quick else FULL
     with _servers(run, size) as servers:
-        run.say(f"warming up three servers, each with {size.cards} cards")
+        run.say(f"warming up {len(servers)} servers, {size.cards:,} cards each")
         for server in servers.values():
             ask(server.url, 8, WARM_UP_SECONDS, size.cards)
         found = {connections: shared(_rounds(run, size, servers, connections)) for connections in CONNECTIONS}
@@ -66,12 +65,13 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
     filling = ("--cards", str(size.cards), "--visits", str(VISITS_AN_HOUR))
     with ExitStack() as stack:
         memory = stack.enter_context(serving(run.folder, "memory", *filling))
-        url = stack.enter_context(own_redis(run.folder))
-        redis = stack.enter_context(serving(run.folder, "redis", *filling, "--url", url))
         answer = run.folder / "answer.json"
         answer.write_bytes(memory.answer())
-        constant = stack.enter_context(serving(run.folder, "constant", str(answer)))
-        yield {"constant": constant, "memory": memory, "Redis": redis}
+        servers = {"constant": stack.enter_context(serving(run.folder, "constant", str(answer))), "memory": memory}
+        if redis_program():
+            url = stack.enter_context(own_redis(run.folder))
+            servers["Redis"] = stack.enter_context(serving(run.folder, "redis", *filling, "--url", url))
+        yield servers
 
 
 def _rounds(run: Run, size: Size, servers: Mapping[str, Server], connections: int) -> Rounds:
@@ -95,11 +95,11 @@ def shared(rounds: Rounds) -> dict[str, Shared]:
 
 def result(found: Mapping[int, Mapping[str, Shared]], tiles_a_card: float) -> Result:
     """The section's table, goals and figures."""
+    names = list(next(iter(found.values())))
     rows = [
-        [f"{name}, {_connections(connections)}", *_cells(one)]
-        for name in ("constant", *STORES)
+        [f"{name}, {_connections(connections)}", *_cells(by_name[name])]
+        for name in names
         for connections, by_name in found.items()
-        for one in [by_name[name]]
     ]
     return Result(
         section="serve",
@@ -107,8 +107,8 @@ def result(found: Mapping[int, Mapping[str, Shared]], tiles_a_card: float) -> Re
         figures={
             str(connections): {name: asdict(one) for name, one in by.items()} for connections, by in found.items()
         },
-        goals=[_goal(name, found) for name in STORES],
-        notes=[NOTE.format(tiles=tiles_a_card)],
+        goals=[_goal(name, found) for name in GOALS if name in names],
+        notes=[NOTE.format(tiles=tiles_a_card), *([] if "Redis" in names else [NO_REDIS])],
     )
 
 
