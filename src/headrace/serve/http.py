@@ -74,7 +74,9 @@ class Http:
             raise self._not_found(path)
         if scope["method"] not in route.methods:
             raise WrongMethod(scope["method"], path, ", ".join(route.methods))
-        return await route.handle(await read_body(scope["headers"], receive))
+        message = await receive()
+        whole = message["type"] == "http.request" and not message["more_body"]
+        return await route.handle(bounded(message["body"]) if whole else await read_on(message, scope, receive))
 
     def _not_found(self, path: str) -> NotFound:
         beginning = path[: path.find("/", 1) + 1]
@@ -82,22 +84,19 @@ class Http:
         return NotFound(f"There is no {path[:200]}. There is {', '.join(nearby or self._routes)}.")
 
 
-async def read_body(headers: Iterable[Header], receive: Receive) -> bytes:
-    """The whole body; more than a request may have is refused before it is read."""
-    message = await receive()
+async def read_on(message: Message, scope: Message, receive: Receive) -> bytes:
+    """The whole body of which a part is here; more than a request may have is refused before it is read."""
+    _require_small(scope["headers"])
     body: bytes = message.get("body", b"")
-    if not message.get("more_body") and message["type"] == "http.request":
-        return _bounded(body)
-    _require_small(headers)
     while message.get("more_body"):
         message = await receive()
-        body = _bounded(body + message.get("body", b""))
+        body = bounded(body + message.get("body", b""))
     if message["type"] != "http.request":
         raise ClientGone
     return body
 
 
-def _bounded(body: bytes) -> bytes:
+def bounded(body: bytes) -> bytes:
     if len(body) > LARGEST_BODY:
         raise TooLarge(f"The body has more than {LARGEST_BODY} bytes. Ask for fewer keys at a time.")
     return body

@@ -7,6 +7,7 @@
    too old                   at
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.declare.views import Feature, View
 from headrace.tiles.few import FEW, FEW_MERGES, few_moments
 from headrace.tiles.finish import Finish, Objects, default_of, finisher
-from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, layouts_of, slot_of
+from headrace.tiles.layout import COLUMNS, HEAD, Block, HopLayout, Partial, layouts_of, slot_of
 from headrace.tiles.rows import TileRows
 
 Ints = NDArray[np.int64]
@@ -99,10 +100,12 @@ class _Merge:
         ]
         names = [name for name, block in layout.fixed if block in read]
         self.place = {name: index for index, name in enumerate(names)}
-        self._merges = [
-            (FEW_MERGES[block], layout.position[name])
-            for name, block in layout.fixed
-            if block in read & _REDUCTIONS.keys()
+        self._few = _struct_of(layout, set(names))
+        self._merges = [FEW_MERGES[block] for _, block in layout.fixed if block in read and block in FEW_MERGES]
+        self._few_moments = [
+            tuple(self.place[f"{suffix}{number}"] for suffix in ("c", "mean", "m2"))
+            for number, slot in enumerate(layout.slots)
+            if slot.partial is Partial.MOMENTS and Block.FLOAT_KEEP in read
         ]
         self._moments = [
             (self.place[f"c{number}"], *(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2")))
@@ -113,14 +116,15 @@ class _Merge:
     def columns(self, rows: bytearray) -> list[Any]:
         """Each column of the read blocks, merged to one value."""
         if len(rows) <= FEW * self._row.size:
-            return self._merged_few([*zip(*self._row.iter_unpack(rows), strict=True)])
+            return self._merged_few([*zip(*self._few.iter_unpack(rows), strict=True)])
         with np.errstate(all="ignore"):
             return self._reduced(rows)
 
     def _merged_few(self, columns: list[tuple[Any, ...]]) -> list[Any]:
-        merged = [merge(columns[position]) for merge, position in self._merges]
-        for total, c, mean, m2 in self._moments:
-            merged += few_moments(merged[total] or 1, columns[c], columns[mean], columns[m2])
+        # The columns of moments come last and have no merge of their own.
+        merged = [merge(column) for merge, column in zip(self._merges, columns, strict=False)]
+        for c, mean, m2 in self._few_moments:
+            merged += few_moments(merged[c] or 1, columns[c], columns[mean], columns[m2])
         return merged
 
     def _reduced(self, rows: bytearray) -> list[Any]:
@@ -132,6 +136,13 @@ class _Merge:
         for total, c, mean, m2 in self._moments:
             merged += _merged_moments(merged[total] or 1, ints[:, c], floats[:, mean], floats[:, m2])
         return merged
+
+
+def _struct_of(layout: HopLayout, names: set[str]) -> struct.Struct:
+    """Unpacks some columns of a row and passes over the others."""
+    codes = {"int": "q", "float": "d"}
+    columns = "".join(codes[block.store] if name in names else "8x" for name, block in layout.fixed)
+    return struct.Struct(f"<{8 * len(HEAD)}x{columns}")
 
 
 def _merged_moments(n: int, c: Ints, mean: Floats, m2: Floats) -> tuple[float, float]:
