@@ -7,6 +7,7 @@ raw topic full ▸ stream started ├ gate's first batch ───────�
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,15 +18,12 @@ from bench.parts import APP, running
 from bench.payments import backlog
 from bench.results import Result, Table
 from bench.section import Run
+from bench.topics import lanes, last_append_s, length, tiles
 from bench.waiting import wait_for
 from headrace.local.broker import Broker
-from headrace.log.follow import Follower
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
-from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
-from headrace.tiles.layout import layouts_of
-from headrace.tiles.tile import TileKey, decode_key
 
 EVENTS = {"full": 300_000, "quick": 40_000}
 RATE = 500.0
@@ -34,7 +32,7 @@ LIMIT_SECONDS = 600.0
 NOTE = (
     "Each in a new JVM on all cores, 2 % duplicates, three tiles an event. The stream is timed from its gate's first "
     "batch to the last tile in the changelog, both queries at once; the batch from its first step to its last Parquet "
-    "file. Both made the same {tiles:,} tiles of the same {events:,} events."
+    "file. Both made the same {tiles:,} tiles of the same {events:,} events. Lanes of the stream: {lanes}."
 )
 
 
@@ -46,6 +44,7 @@ class Drained:
     seconds: float
     tiles: int
     events: int
+    lanes: Mapping[str, str]
 
 
 def measure(run: Run) -> Result:
@@ -86,57 +85,23 @@ def _drained(run: Run, broker: str, count: int) -> Drained:
         began_at = wait_for(began, LIMIT_SECONDS, "the gate's first batch")
         run.say("draining")
         _wait_until_quiet(Offsets(broker), count)
-    clean = _read(broker, payments.clean)
-    changelog = _read(broker, CardSpend.topic)
-    return Drained(clean.last_s - began_at, changelog.last_s - began_at, len(changelog.counts), changelog.events)
+    gate_seconds, made = last_append_s(broker, payments.clean) - began_at, tiles(broker)
+    return Drained(gate_seconds, made.last_append_s - began_at, len(made), made.events, lanes(broker))
 
 
 def _wait_until_quiet(offsets: Offsets, count: int) -> None:
     """Wait until every record is through the gate and the changelog has not grown for a while."""
-    wait_for(lambda: _length(offsets, payments.clean) >= count, LIMIT_SECONDS, "the gate", 0.5)
-    length, since = 0, time.monotonic()
+    wait_for(lambda: length(offsets, payments.clean) >= count, LIMIT_SECONDS, "the gate", 0.5)
+    seen, since = 0, time.monotonic()
 
     def is_quiet() -> bool:
-        nonlocal length, since
-        now = _length(offsets, CardSpend.topic)
-        if now != length:
-            length, since = now, time.monotonic()
-        return length > 0 and time.monotonic() - since > QUIET_SECONDS
+        nonlocal seen, since
+        now = length(offsets, CardSpend.topic)
+        if now != seen:
+            seen, since = now, time.monotonic()
+        return seen > 0 and time.monotonic() - since > QUIET_SECONDS
 
     wait_for(is_quiet, LIMIT_SECONDS, "the tiles", 0.5)
-
-
-def _length(offsets: Offsets, topic: str) -> int:
-    return sum(offsets.end([topic]).values())
-
-
-class _Topic:
-    """What is in a topic: its last record's time, and of each key the greatest number of events."""
-
-    def __init__(self) -> None:
-        self.last_s = 0.0
-        self.counts: dict[TileKey, int] = {}
-
-    def take(self, records: list[Record]) -> None:
-        for record in records:
-            self.last_s = max(self.last_s, record.appended_us / 1e6)
-            if record.topic == CardSpend.topic:
-                key, n = decode_key(record.key or b""), json.loads(record.value or b"{}")["n"]
-                self.counts[key] = max(n, self.counts.get(key, 0))
-
-    @property
-    def events(self) -> int:
-        """How many events the tiles hold; those of one hop hold each once."""
-        longest = max(layout.hop_us for layout in layouts_of(CardSpend))
-        return sum(n for key, n in self.counts.items() if key.hop_us == longest)
-
-
-def _read(broker: str, name: str) -> _Topic:
-    topic = _Topic()
-    with Follower(broker, [name], topic.take) as follower:
-        if not follower.wait_until_caught_up(LIMIT_SECONDS):
-            raise BenchFailed(f"The topic {name} could not be read within {LIMIT_SECONDS:g} s.")
-    return topic
 
 
 def _batch(run: Run, broker: str) -> Batch:
@@ -176,5 +141,14 @@ def result(count: int, drained: Drained, batch: Batch) -> Result:
         section="drain",
         table=Table([f"{count:,} events", "time", "events/s", "of the batch"], rows),
         figures={"count": count, "stream": asdict(drained), "batch": asdict(batch)},
-        notes=[NOTE.format(tiles=drained.tiles, events=drained.events)],
+        notes=[NOTE.format(tiles=drained.tiles, events=drained.events, lanes=lanes_text(drained.lanes))],
     )
+
+
+def lanes_text(lanes: Mapping[str, str]) -> str:
+    """Each query with its lanes.
+
+    >>> lanes_text({"payments.gate": "draining, then real-time"})
+    'payments.gate draining, then real-time'
+    """
+    return "; ".join(f"{query} {of_query}" for query, of_query in sorted(lanes.items()))

@@ -36,7 +36,11 @@ def serve_found() -> Result:
 
 
 def drain_found() -> Result:
-    return drain.result(300_000, Drained(15.0, 20.0, 250_000, 294_000), Batch(10.0, 5.0, 250_000, 294_000))
+    return drain.result(
+        300_000,
+        Drained(15.0, 20.0, 250_000, 294_000, {"payments.gate": "draining"}),
+        Batch(10.0, 5.0, 250_000, 294_000),
+    )
 
 
 def growth_found() -> Result:

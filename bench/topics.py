@@ -1,0 +1,77 @@
+"""What is in the topics after a run, read from their beginning."""
+
+from collections.abc import Callable
+
+import orjson
+
+from bench.app import CardSpend
+from bench.errors import BenchFailed
+from headrace.log.follow import Follower
+from headrace.log.offsets import Offsets
+from headrace.log.progress import TOPIC as PROGRESS
+from headrace.log.records import Record
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import TileKey, decode_key
+
+READ_SECONDS = 300.0
+
+
+class Tiles:
+    """The tiles of a changelog, each with the greatest number of events it ever had."""
+
+    def __init__(self) -> None:
+        self.last_append_s = 0.0
+        self._counts: dict[TileKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def events(self) -> int:
+        """How many events the tiles hold; those of one hop hold each once."""
+        longest = max(layout.hop_us for layout in layouts_of(CardSpend))
+        return sum(n for key, n in self._counts.items() if key.hop_us == longest)
+
+    def take(self, records: list[Record]) -> None:
+        for record in records:
+            key, n = decode_key(record.key or b""), orjson.loads(record.value or b"{}")["n"]
+            self._counts[key] = max(n, self._counts.get(key, 0))
+            self.last_append_s = max(self.last_append_s, record.appended_us / 1e6)
+
+
+def tiles(broker: str) -> Tiles:
+    """The tiles of the app's view."""
+    found = Tiles()
+    _read(broker, CardSpend.topic, found.take)
+    return found
+
+
+def last_append_s(broker: str, topic: str) -> float:
+    """When the log took the last record of a topic, in epoch seconds."""
+    moments = [0.0]
+    _read(broker, topic, lambda records: moments.append(max(record.appended_us for record in records) / 1e6))
+    return max(moments)
+
+
+def lanes(broker: str) -> dict[str, str]:
+    """The lanes each query has been in, in their order."""
+    seen: dict[str, dict[str, None]] = {}
+
+    def take(records: list[Record]) -> None:
+        for record in records:
+            said = orjson.loads(record.value or b"{}")
+            seen.setdefault(said["query"], {})[said["lane"]] = None
+
+    _read(broker, PROGRESS, take)
+    return {query: ", then ".join(of_query) for query, of_query in seen.items()}
+
+
+def length(offsets: Offsets, topic: str) -> int:
+    """How many records a topic has had."""
+    return sum(offsets.end([topic]).values())
+
+
+def _read(broker: str, topic: str, handle: Callable[[list[Record]], None]) -> None:
+    with Follower(broker, [topic], handle) as follower:
+        if not follower.wait_until_caught_up(READ_SECONDS):
+            raise BenchFailed(f"The topic {topic} could not be read within {READ_SECONDS:g} s.")
