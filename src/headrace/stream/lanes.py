@@ -38,6 +38,7 @@ class QuerySpec:
     source_partitions: int
     shuffle_partitions: int
     shuffles: int
+    linger_ms: int
     build: Callable[[DataFrame, Lane], DataFrame]
 
     @property
@@ -54,7 +55,7 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
         records.writeStream.format("kafka")
         .queryName(spec.name)
         .option("kafka.bootstrap.servers", spec.broker)
-        .option("kafka.linger.ms", "0")
+        .option("kafka.linger.ms", spec.linger_ms)
         .option("kafka.enable.idempotence", "true")
         .option("kafka.max.request.size", str(16 * 1024 * 1024))
         .option("checkpointLocation", spec.checkpoint.as_uri())

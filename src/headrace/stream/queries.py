@@ -81,6 +81,7 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         source_partitions=partitions,
         shuffle_partitions=partitions,
         shuffles=0,
+        linger_ms=0,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
         build=lambda raw, _lane: gate(raw, stream),
     )
@@ -102,6 +103,8 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
         source_partitions=partitions,
         shuffle_partitions=partitions,
         shuffles=SHUFFLES,
+        # One event is a tile of every view and hop: a millisecond brings them to the broker in one request.
+        linger_ms=1,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
         build=build,
     )

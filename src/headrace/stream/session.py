@@ -1,5 +1,6 @@
 """The Spark session of a stream process, with the settings that make real-time mode fast and its state safe."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+CORES_FOR_TWO_COMPILERS = 4
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -49,6 +51,11 @@ class SparkPlace:
         return self.master is None or (urlsplit(self.master).hostname or "") in LOOPBACK
 
 
+def _compiler() -> str:
+    """On few cores Java's second compiler takes one of them for minutes, and latency with it; docs/adr/0007."""
+    return "-XX:TieredStopAtLevel=1" if (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS else ""
+
+
 def _on_this_machine() -> dict[str, str]:
     return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -74,7 +81,7 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_compiler()}",
         **place.extra,
     }
     builder = SparkSession.builder
