@@ -17,7 +17,7 @@ from datasketches import hll_sketch, tgt_hll_type
 from numpy.typing import NDArray
 
 _COUPONS_FROM = {2: 8, 3: 12}
-_REGISTERS_FROM = 40
+_REGISTERS, _REGISTERS_FROM = 10, 40
 _FEW_BYTES = 512
 # Ten ints of preamble, version 1, family 7; 0x10: out of order; 0x0A: registers of one byte; three sums.
 _REGISTERS_HEAD = struct.Struct("<8B3d2i")
@@ -35,8 +35,9 @@ def distinct_in(sketches: Sequence[bytes]) -> int:
     """How many different values the sketches have seen together."""
     if len(sketches) == 1:
         return _estimate(sketches[0])
-    full = [sketch for sketch in sketches if sketch[0] not in _COUPONS_FROM]
-    coupons = b"".join([sketch[_COUPONS_FROM[sketch[0]] :] for sketch in sketches if sketch[0] in _COUPONS_FROM])
+    full = [sketch for sketch in sketches if sketch[0] == _REGISTERS]
+    few = [sketch for sketch in sketches if sketch[0] != _REGISTERS] if full else sketches
+    coupons = b"".join([sketch[_COUPONS_FROM[sketch[0]] :] for sketch in few])
     if full:
         return _estimate(_union(full, np.frombuffer(coupons, np.uint32)))
     return _different(np.frombuffer(bytearray(coupons), np.uint32)) if len(coupons) > _FEW_BYTES else _few(coupons)
