@@ -31,6 +31,7 @@ class Pilot(threading.Thread):
         self._query: StreamingQuery | None = None
         self._stopped = threading.Event()
         self._at_work = False
+        self._counted_batch, self._dropped = -1, 0
         self.failure: Exception | None = None
 
     def run(self) -> None:
@@ -79,6 +80,14 @@ class Pilot(threading.Thread):
             tracker.getStageInfo(stage) for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds
         ]
         return bool(stages) and all(stage is not None and stage.numActiveTasks == stage.numTasks for stage in stages)
+
+    def dropped_by_watermark(self) -> int:
+        """Rows Spark's watermark has dropped since the start; the gate has judged them on time, so it should be 0."""
+        last = self.last_progress()
+        if last.get("batchId", -1) > self._counted_batch:
+            self._counted_batch = last["batchId"]
+            self._dropped += sum(operator["numRowsDroppedByWatermark"] for operator in last["stateOperators"])
+        return self._dropped
 
     def last_progress(self) -> dict[str, Any]:
         """Spark's own account of the last finished batch; empty before the first."""

@@ -86,7 +86,7 @@ def progress_of(pilot: Pilot) -> QueryProgress:
         watermark_us=_watermark_us(last),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
-        dropped_by_watermark=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
+        dropped_by_watermark=pilot.dropped_by_watermark(),
         checkpoint_ms=last.get("durationMs", {}).get("commitOffsets"),
     )
 
