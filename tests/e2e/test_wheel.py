@@ -44,12 +44,14 @@ def clicks(running: Running) -> int:
 
 
 def installed(folder: Path) -> str:
-    """A Python with the wheel and nothing of the project's folder; its packages come from the lock's versions."""
+    """A Python with the wheel and nothing of the project's folder; its packages are the locked ones."""
     run(folder, sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT))
     (wheel,) = folder.glob("headrace-*.whl")
     run(folder, sys.executable, "-m", "venv", str(folder / "venv"))
     python, uv = str(folder / "venv" / "bin" / "python"), str(Path(sys.executable).with_name("uv"))
-    run(folder, uv, "pip", "install", "--python", python, "--constraint", str(constraints(folder)), str(wheel))
+    run(folder, uv, "pip", "sync", "--require-hashes", "--python", python, str(ROOT / "requirements.lock"))
+    run(folder, uv, "pip", "install", "--no-deps", "--python", python, str(wheel))
+    run(folder, uv, "pip", "check", "--python", python)
     assert str(folder) in run(folder, python, "-c", "import headrace; print(headrace.__file__)")
     return python
 
@@ -59,13 +61,3 @@ def run(folder: Path, *command: str) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def constraints(folder: Path) -> Path:
-    """The versions this project is tested with, so that a release elsewhere cannot break the test."""
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "freeze", "--exclude-editable"], capture_output=True, check=True
-    )
-    file = folder / "constraints.txt"
-    file.write_bytes(listed.stdout)
-    return file

@@ -13,6 +13,7 @@ from headrace.log.offsets import Offsets
 from headrace.stream.checkpoints import lag
 from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
 
+LOOK_SECONDS = 0.2
 LOGGER = logging.getLogger("headrace.stream")
 
 
@@ -23,10 +24,10 @@ class QueryFailed(HeadraceError):
 class Pilot(threading.Thread):
     """Brings one query through its lanes."""
 
-    def __init__(self, spark: SparkSession, spec: QuerySpec, lane: Lane) -> None:
+    def __init__(self, spark: SparkSession, spec: QuerySpec, lane: Lane, upstream: "Pilot | None" = None) -> None:
         super().__init__(name=spec.name, daemon=True)
         self.spec, self.lane = spec, Lane.DRAINING
-        self._spark, self._goal = spark.newSession(), lane
+        self._spark, self._goal, self._upstream = spark.newSession(), lane, upstream
         self._offsets = Offsets(spec.broker)
         self._query: StreamingQuery | None = None
         self._stopped = threading.Event()
@@ -36,8 +37,7 @@ class Pilot(threading.Thread):
 
     def run(self) -> None:
         try:
-            while self._lag() > BACKLOG and not self._stopped.is_set():
-                self._start(Lane.DRAINING).awaitTermination()
+            self._drain()
             if not self._stopped.is_set():
                 self._start(self._goal).awaitTermination()
                 if not self._stopped.is_set():
@@ -53,6 +53,20 @@ class Pilot(threading.Thread):
         self.lane = lane
         self._query = start(self._spark, self.spec, lane)
         return self._query
+
+    def _drain(self) -> None:
+        """Work off what is waiting, here and at the query whose output this one reads."""
+        while not self._stopped.is_set():
+            if self._lag() > BACKLOG:
+                self._start(Lane.DRAINING).awaitTermination()
+            elif self._upstream is not None and self._upstream.draining:
+                self._stopped.wait(LOOK_SECONDS)
+            else:
+                return
+
+    @property
+    def draining(self) -> bool:
+        return self.lane is Lane.DRAINING and self.is_alive()
 
     def _lag(self) -> int:
         begin = {at.number: offset for at, offset in self._offsets.begin([self.spec.source]).items()}

@@ -16,6 +16,7 @@ from headrace.declare.app import App
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
 from headrace.stream.generations import remember
+from headrace.stream.lanes import Lane, QuerySpec
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, plan_queries
 from headrace.stream.session import SparkPlace, start_session
@@ -39,13 +40,19 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     for generations in planned.generations:
         remember(generations, place.state)
     spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
-    pilots = [Pilot(spark, spec, place.lane) for spec in planned.specs]
+    pilots = _pilots(spark, planned.specs, place.lane)
     try:
         for pilot in pilots:
             pilot.start()
         _report_until(stop, pilots, place.broker)
     finally:
         _stop(pilots, spark)
+
+
+def _pilots(spark: SparkSession, specs: Sequence[QuerySpec], lane: Lane) -> list[Pilot]:
+    """One for each query; those that read a gate's output know of it."""
+    gates = {spec.stream: Pilot(spark, spec, lane) for spec in specs if not spec.views}
+    return [*gates.values(), *(Pilot(spark, spec, lane, gates[spec.stream]) for spec in specs if spec.views)]
 
 
 def _session(options: SparkOptions, slots: int, scratch: Path) -> SparkSession:
