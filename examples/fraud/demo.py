@@ -49,7 +49,8 @@ def main(
 ) -> None:
     """Run the fraud example on this machine."""
     console = Console(highlight=False, soft_wrap=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell may start us with Ctrl-C ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         seconds = _seconds(length, console.is_terminal)
         with _state(state) as folder:
