@@ -48,12 +48,12 @@ class Follower:
     A broker or topic that is not there is waited for.
     """
 
-    def __init__(self, broker: str, topics: Sequence[str], handle: Handle) -> None:
+    def __init__(self, broker: str, topics: Sequence[str], handle: Handle, *, patient: bool = False) -> None:
         self.topics = tuple(topics)
         self.state = State.STARTING
         self.trouble = ""
         self.positions = Positions()
-        self._broker, self._handle = broker, handle
+        self._broker, self._handle, self._patient = broker, handle, patient
         self._offsets = Offsets(broker, ASK_SECONDS)
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -133,7 +133,9 @@ class Follower:
             "enable.partition.eof": True,
             # A fetch is answered when a record comes, so a longer wait costs no latency (measured: 5 to 500 ms give the
             # same median), while a shorter one keeps an idle broker busy: 10 % of a core at 10 ms.
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": 500 if self._patient else 100,
+            # Who can wait half a second spares the broker an answer for each record.
+            "fetch.min.bytes": 100_000 if self._patient else 1,
             "fetch.error.backoff.ms": 50,
             "error_cb": self._client_error,
         }

@@ -111,7 +111,7 @@ class LedgerFollower:
         self._offsets = Offsets(broker, ASK_SECONDS)
         begins = self._offsets.begin([stream.name])
         self.ledger = Ledger(stream, {partition.number: begin for partition, begin in begins.items()})
-        self.follower = Follower(broker, fates_of(stream), self.ledger.enter)
+        self.follower = Follower(broker, fates_of(stream), self.ledger.enter, patient=True)
 
     def __enter__(self) -> Self:
         return self.start()

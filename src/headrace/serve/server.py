@@ -35,7 +35,7 @@ def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop:
     """Serve an app until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
     online, board, ledgers = online_of(app, broker, store_url), ProgressBoard(), Ledgers(broker, app.streams)
-    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply), ledgers:
+    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
         uvloop.run(answer_until(stop, listening, online, http_of(app, online, board, ledgers)))
 
 
