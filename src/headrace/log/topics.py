@@ -121,6 +121,8 @@ def changelog_config(view: View) -> Config:
         "segment.ms": str(10 * UNITS_US["m"] // 1000),
         "segment.bytes": str(64 << 20),
         "min.cleanable.dirty.ratio": "0.1",
+        # After a crash tiles come again, smaller at first: the greater one must be there for a server that starts then.
+        "min.compaction.lag.ms": str(15 * UNITS_US["m"] // 1000),
         "max.message.bytes": str(max(_largest_tile(layout) for layout in layouts_of(view))),
     }
 
