@@ -19,9 +19,9 @@ from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import TileKey, decode_key, decode_tile, encode_key, encode_tile
 from tests.oracle import brute
-from tests.oracle.streams import CHECK, SCHEMA, SECOND_US, Sent, hostile
+from tests.oracle.everything import every_aggregate, hostile_stream
+from tests.oracle.streams import SECOND_US, Sent, hostile
 
-WINDOWS = ["1m", "10m", "1h", "7d"]
 POLICIES = [
     hr.Late("1m", then="drop"),
     hr.Late("30s", then="side_output"),
@@ -31,41 +31,7 @@ ENTITIES = ["card", ["card", "region"], "shop", "flag", "seen"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def every_aggregate(late: hr.Late, by: Any) -> View:
-    stream = hr.Stream("payments", schema=SCHEMA, id="id", key="card", time="at", late=late, check=CHECK)
-
-    @hr.features(stream, by=by)
-    class Everything:
-        number = hr.count(windows=WINDOWS)
-        large = hr.count(where="amount > 100 or label in ('a', 'é')", windows=WINDOWS)
-        sum_int = hr.sum("units", windows=WINDOWS)
-        sum_double = hr.sum("amount", windows=WINDOWS)
-        sum_some = hr.sum("amount", where="units % 2 = 0 and not flag", windows=WINDOWS)
-        mean_int = hr.mean("units", windows=WINDOWS)
-        mean_double = hr.mean("amount", windows=WINDOWS)
-        stddev_int = hr.stddev("shop", windows=WINDOWS)
-        stddev_double = hr.stddev("amount", where="amount < 1e9", windows=WINDOWS)
-        min_double = hr.min("amount", windows=WINDOWS)
-        max_double = hr.max("amount", windows=WINDOWS)
-        min_int = hr.min("units", windows=WINDOWS)
-        max_int = hr.max("units", windows=WINDOWS)
-        min_text = hr.min("label", windows=WINDOWS)
-        max_text = hr.max("label", windows=WINDOWS)
-        min_time = hr.min("seen", windows=WINDOWS)
-        max_time = hr.max("seen", windows=WINDOWS)
-        first_text = hr.first("label", windows=WINDOWS)
-        last_text = hr.last("label", windows=WINDOWS)
-        first_double = hr.first("amount", windows=WINDOWS)
-        last_time = hr.last("seen", windows=WINDOWS)
-        last_flag = hr.last("flag", where="coalesce(amount, 1) / units > 0", windows=WINDOWS)
-        labels = hr.distinct("label", windows=WINDOWS)
-        numbers = hr.distinct("units", error=0.01, windows=WINDOWS)
-        times = hr.distinct("seen", windows=WINDOWS)
-
-    return Everything
-
-
-VIEWS = [every_aggregate(late, by) for late in POLICIES for by in ENTITIES]
+VIEWS = [every_aggregate("Everything", hostile_stream("payments", late), by) for late in POLICIES for by in ENTITIES]
 
 
 def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple[bytes, bytes]]:
