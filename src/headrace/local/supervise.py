@@ -12,8 +12,10 @@ from headrace.errors import HeadraceError
 from headrace.local.child import Child
 
 LOOK_EVERY_S = 0.2
-STEADY_AFTER_S = 60.0
+STEADY_AFTER_S = 30.0
 FAILURES_ALLOWED = 5
+PATIENCE_S = 240.0
+LONGEST_PAUSE_S = 8.0
 LAST_LINES = 12
 STOP_GRACE_S = 30.0
 
@@ -67,6 +69,7 @@ class _Watched:
     part: Part
     started: float = 0.0
     failures: int = 0
+    failing_since: float = 0.0
     not_before: float = 0.0
 
 
@@ -101,13 +104,14 @@ class Supervisor:
     def _ended(self, name: str, watched: _Watched) -> None:
         now = time.monotonic()
         if watched.not_before == 0.0:
-            steady = now - watched.started > STEADY_AFTER_S
-            watched.failures = 1 if steady else watched.failures + 1
-            if watched.failures > FAILURES_ALLOWED:
+            if watched.failures == 0 or now - watched.started > STEADY_AFTER_S:
+                watched.failures, watched.failing_since = 0, now
+            watched.failures += 1
+            if watched.failures > FAILURES_ALLOWED and now - watched.failing_since > PATIENCE_S:
                 raise PartFailed(
                     f"{name} ended {watched.failures} times in a row. Its last words:\n{watched.part.last_words()}"
                 )
-            watched.not_before = now + 0.25 * 2**watched.failures
+            watched.not_before = now + min(LONGEST_PAUSE_S, 0.25 * 2**watched.failures)
             self.say(f"{name} ended; starting it again")
         if now >= watched.not_before:
             self._start_again(name, watched)

@@ -8,13 +8,14 @@ import orjson
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
-from headrace.serve.answers import Answer, BadRequest, json_answer
+from headrace.serve.answers import Answer, BadRequest, encode_json, json_answer
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
 from headrace.store.reads import Read, TooLongAgo
 from headrace.tiles.finish import moment
 from headrace.tiles.tile import Entity
 
+KNOWN_AT_MOST = 100_000
 FIELDS = {"keys", "at", "request"}
 FLOATING = {"sum", "mean", "stddev", "min", "max", "first", "last"}
 
@@ -33,6 +34,7 @@ class Features:
         self._view, self._online = view, online
         self._names = view.names
         self._keys = KeyReader(view)
+        self._known: dict[Entity, tuple[Read, orjson.Fragment]] = {}
         self._floats = [index for index, feature in enumerate(view.features) if _may_be_float(feature)]
 
     async def __call__(self, body: bytes) -> Answer:
@@ -47,16 +49,28 @@ class Features:
         return json_answer({"as_of": moment(asked.at_us), "rows": rows})
 
     def _row(self, entity: Entity, read: Read, at_us: int) -> dict[str, Any]:
-        values, event_time_us, _ = read
+        event_time_us = read.event_time_us
+        row = self._keys.named(entity)
+        row["values"] = self._values(entity, read)
+        row["event_time"] = None if event_time_us is None else moment(event_time_us)
+        row["age_ms"] = None if event_time_us is None else (at_us - event_time_us) // 1000
+        return row
+
+    def _values(self, entity: Entity, read: Read) -> orjson.Fragment:
+        """The values in JSON; a store that gives the same read again gets the same bytes."""
+        known = self._known.get(entity)
+        if known is not None and known[0] is read:
+            return known[1]
+        if len(self._known) >= KNOWN_AT_MOST:
+            self._known.clear()
+        values = [*read.values]
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
                 values[index] = _not_finite(value)
-        row = self._keys.named(entity)
-        row["values"] = dict(zip(self._names, values, strict=True))
-        row["event_time"] = None if event_time_us is None else moment(event_time_us)
-        row["age_ms"] = None if event_time_us is None else (at_us - event_time_us) // 1000
-        return row
+        written = orjson.Fragment(encode_json(dict(zip(self._names, values, strict=True))))
+        self._known[entity] = read, written
+        return written
 
 
 def read_request(body: bytes) -> Asked:

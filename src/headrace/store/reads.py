@@ -41,6 +41,25 @@ class Read(NamedTuple):
     arrival_us: int | None
 
 
+class Unchanged(NamedTuple):
+    """An answer, and how long it stays the same: until a tile changes, or time comes to the edge of one.
+
+    tiles   ├────┼────┼────┼────┤
+    answer            [    )          the same for every `at` from one edge to the next
+    """
+
+    rows_by_hop: Sequence[TileRows | None]
+    changes: list[int]
+    from_us: int
+    until_us: int
+    read: Read
+
+    def holds(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> bool:
+        """Whether it is still the answer, of these rows at this time."""
+        in_time = self.from_us <= at_us < self.until_us
+        return in_time and self.rows_by_hop is rows_by_hop and self.changes == changes_of(rows_by_hop)
+
+
 class ViewReader:
     """Reads one view from the rows of an entity, wherever the rows come from."""
 
@@ -48,12 +67,29 @@ class ViewReader:
         self.layouts = layouts_of(view)
         self._reader = Reader(view)
         self._never_seen = (None,) * len(self.layouts)
+        # A tile enters a window at a multiple of the hop, and leaves it where the window's length is past that.
+        windows = {feature.window for feature in view.features}
+        self._edges = sorted({(w.hop_us, edge_us) for w in windows for edge_us in (0, w.length_us % w.hop_us)})
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
         rows_by_hop = rows_by_hop or self._never_seen
         event_time_us, arrival_us = _newest(rows_by_hop, at_us)
         return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
+
+    def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
+        """The values at a time, and from when until when they are the same."""
+        # Counted before the rows are read: a change in between makes the answer old too soon, never too late.
+        changes = changes_of(rows_by_hop)
+        read = self.read(rows_by_hop, at_us)
+        from_us = max((at_us - edge_us) // hop_us * hop_us + edge_us for hop_us, edge_us in self._edges)
+        until_us = min((at_us - edge_us) // hop_us * hop_us + edge_us + hop_us for hop_us, edge_us in self._edges)
+        return Unchanged(rows_by_hop, changes, from_us, until_us, read)
+
+
+def changes_of(rows_by_hop: Sequence[TileRows | None]) -> list[int]:
+    """How often the rows of each hop have changed."""
+    return [0 if rows is None else rows.changes for rows in rows_by_hop]
 
 
 def _newest(rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
