@@ -38,5 +38,5 @@ def test_a_part_that_keeps_ending_is_given_up_with_its_last_words(
     monkeypatch.setattr(supervise, "LONGEST_PAUSE_S", 0.01)
     supervisor = Supervisor(lambda _line: None)
     supervisor.start("broken", part(tmp_path, "raise SystemExit('no such stream')"))
-    with pytest.raises(PartFailed, match="broken ended 6 times in a row.*\n.*no such stream"):
+    with pytest.raises(PartFailed, match=r"broken ended 6 times in a row.*\n.*no such stream"):
         supervisor.watch(threading.Event(), limit_s=60)
