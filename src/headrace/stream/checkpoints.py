@@ -1,6 +1,7 @@
 """Where a query stands in its source, read from its checkpoint."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,12 @@ def committed_offsets(checkpoint: Path) -> dict[int, int]:
     source = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1]
     (partitions,) = json.loads(source).values()
     return {int(partition): int(offset) for partition, offset in partitions.items()}
+
+
+def discard_unfinished_state(checkpoint: Path) -> None:
+    """Remove the state of a first batch that never committed: Spark refuses to begin where a killed query left some."""
+    if not _batches(checkpoint / "commits"):
+        shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
 def _batches(folder: Path) -> list[int]:

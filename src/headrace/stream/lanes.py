@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.stream.checkpoints import discard_unfinished_state
+
 BACKLOG = 10_000
 RECORDS_A_BATCH = 50_000
 CHECKPOINT_EVERY = "1 minute"
@@ -49,6 +51,7 @@ class QuerySpec:
 
 def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
+    discard_unfinished_state(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
     records = spec.build(_source(spark, spec, lane), lane)
     writer = (

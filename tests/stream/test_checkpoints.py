@@ -1,0 +1,38 @@
+from pathlib import Path
+
+from headrace.stream.checkpoints import committed_offsets, discard_unfinished_state, lag
+
+
+def checkpoint(folder: Path, committed: int, planned: int) -> Path:
+    """A checkpoint as Spark leaves it: offsets of planned batches, commits of finished ones, and state."""
+    for part, batches in (("offsets", planned), ("commits", committed)):
+        (folder / part).mkdir()
+        for batch in range(batches):
+            source = f'{{"taps":{{"0":{10 * batch + 10},"1":{batch}}}}}'
+            (folder / part / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source}')
+    (folder / "state").mkdir()
+    return folder
+
+
+def test_a_query_stands_after_its_last_committed_batch(tmp_path: Path) -> None:
+    assert committed_offsets(checkpoint(tmp_path, committed=2, planned=3)) == {0: 20, 1: 1}
+
+
+def test_a_query_without_a_checkpoint_has_everything_before_it(tmp_path: Path) -> None:
+    assert committed_offsets(tmp_path / "none") == {}
+    assert lag(tmp_path / "none", begin={0: 5, 1: 0}, end={0: 25, 1: 3}) == 23
+
+
+def test_lag_counts_what_is_still_there(tmp_path: Path) -> None:
+    assert lag(checkpoint(tmp_path, committed=1, planned=1), begin={0: 15, 1: 0}, end={0: 25, 1: 3}) == 13
+
+
+def test_state_of_a_first_batch_that_never_committed_is_removed(tmp_path: Path) -> None:
+    discard_unfinished_state(checkpoint(tmp_path, committed=0, planned=1))
+    assert not (tmp_path / "state").exists()
+    assert (tmp_path / "offsets" / "0").exists()
+
+
+def test_committed_state_stays(tmp_path: Path) -> None:
+    discard_unfinished_state(checkpoint(tmp_path, committed=1, planned=2))
+    assert (tmp_path / "state").exists()
