@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -102,11 +101,11 @@ class ReadyTeller:
 
     def __init__(self, url: str) -> None:
         self._url, self._said, self._looks = url, "", 0
-        self.ready = threading.Event()
+        self._ready = False
 
     def __call__(self) -> None:
         self._looks += 1
-        if self.ready.is_set() or self._looks % 5:
+        if self._ready or self._looks % 5:
             return
         missing = missing_at(self._url)
         if missing is None:
@@ -115,8 +114,7 @@ class ReadyTeller:
         if line != self._said:
             say(line)
             self._said = line
-        if not missing:
-            self.ready.set()
+        self._ready = not missing
 
 
 def missing_at(url: str) -> list[str] | None:

@@ -1,8 +1,7 @@
 """Keeps the parts of a running system up: what dies is started again, what keeps dying is given up."""
 
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -36,9 +35,8 @@ class Part(Protocol):
 class ProcessPart:
     """A Headrace process of our own, with its log kept in a file."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self.command, self.log = list(command), log
-        self._environment = {**os.environ, **(environment or {})}
         self._child: Child | None = None
 
     @property
@@ -50,7 +48,7 @@ class ProcessPart:
         if self.log.exists():
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
         self._child = Child(self.command, folder=Path.cwd(), output=self.log)
-        self._child.start(self._environment)
+        self._child.start()
 
     def stop(self) -> None:
         if self._child is not None:
@@ -79,7 +77,6 @@ class Supervisor:
 
     say: Callable[[str], None]
     _parts: dict[str, _Watched] = field(default_factory=dict)
-    restarts: int = 0
 
     def start(self, name: str, part: Part) -> None:
         """Start a part and watch it from now on."""
@@ -119,7 +116,6 @@ class Supervisor:
     def _start_again(self, name: str, watched: _Watched) -> None:
         watched.part.stop()
         watched.not_before = 0.0
-        self.restarts += 1
         try:
             watched.part.start()
         except HeadraceError as error:

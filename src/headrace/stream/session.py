@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,7 +43,6 @@ class SparkPlace:
     slots: int
     jars: Sequence[Path]
     scratch: Path
-    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def on_this_machine(self) -> bool:
@@ -82,7 +81,6 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_compiler()}",
-        **place.extra,
     }
     builder = SparkSession.builder
     for name, value in settings.items():
