@@ -122,7 +122,7 @@ def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colours: Se
 
 
 def _serve(axes: Axes, figures: Figures) -> None:
-    names = list(next(iter(figures.values())))
+    names = [name for name in next(iter(figures.values())) if name in COLOURS]
     for number, name in enumerate(names):
         rates = [by_name[name]["answered"]["requests_a_second"] for by_name in figures.values()]
         places = [place + (number - 1) * 0.27 for place in range(len(rates))]

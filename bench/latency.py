@@ -20,7 +20,8 @@ WARM_UP_RATE = 500
 LEAST_RATIO, LONGEST_P50_MS = 30.0, 15.0
 NOTE = (
     "Everything on this machine: broker, Spark, server, producer and reader. Warmed up for {warm_up:g} s at {rate} "
-    f"events/s first; {PROBES_A_SECOND:g} probes a second, each a card of its own. Checkpoints, one a minute, included."
+    f"events/s first; {PROBES_A_SECOND:g} probes a second, each a card of its own. A checkpoint every five minutes "
+    "pauses output for a second or more; a rate is measured for {measured:g} s, which may hold one or none."
 )
 
 
@@ -83,7 +84,7 @@ def result(found: Found, size: Size) -> Result:
         table=Table(["producer to HTTP", "P50", "P90", "P99", "probes"], rows),
         figures={lane: {str(rate): asdict(spread) for rate, spread in by.items()} for lane, by in found.items()},
         goals=_goals(real_time, ratios),
-        notes=[NOTE.format(warm_up=size.warm_up, rate=WARM_UP_RATE)],
+        notes=[NOTE.format(warm_up=size.warm_up, measured=size.measured, rate=WARM_UP_RATE)],
     )
 
 

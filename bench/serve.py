@@ -16,11 +16,13 @@ from bench.wrk import Answered, ask, medians, require_wrk
 
 CONNECTIONS = (1, 8, 32)
 GOALS = {"memory": 0.40, "Redis": 0.15}
+ANEW = ", each anew"
 VISITS_AN_HOUR = 10
 WARM_UP_SECONDS = 2.0
 NOTE = (
     "One random card a request, ten features over 10m, 1h and 7d; {tiles:.0f} tiles a card were applied. "
-    "wrk keeps every connection busy, so P50 and P99 are those of a full server."
+    "wrk keeps every connection busy, so P50 and P99 are those of a full server. An answer is kept until a tile "
+    "changes, enters a window or leaves one; “each anew” is the same server that keeps none."
 )
 
 
@@ -68,9 +70,12 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
         answer = run.folder / "answer.json"
         answer.write_bytes(memory.answer())
         servers = {"constant": stack.enter_context(serving(run.folder, "constant", str(answer))), "memory": memory}
+        servers[f"memory{ANEW}"] = stack.enter_context(serving(run.folder, "memory", *filling, "--forget"))
         if redis_program():
             url = stack.enter_context(own_redis(run.folder))
-            servers["Redis"] = stack.enter_context(serving(run.folder, "redis", *filling, "--url", url))
+            filling = (*filling, "--url", url)
+            servers["Redis"] = stack.enter_context(serving(run.folder, "redis", *filling))
+            servers[f"Redis{ANEW}"] = stack.enter_context(serving(run.folder, "redis", *filling, "--forget"))
         yield servers
 
 

@@ -28,6 +28,8 @@ from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.online_redis import RedisOnline
 from headrace.store.memory import MemoryStore
+from headrace.store.redis import RedisStore
+from headrace.store.redis_pipe import PipedHashes
 
 NO_BROKER = "127.0.0.1:1"
 PATH = f"/features/{CardSpend.name}"
@@ -52,9 +54,10 @@ def main() -> None:
 @main.command()
 @click.option("--cards", type=int, required=True)
 @click.option("--visits", type=int, required=True)
-def memory(cards: int, visits: int) -> None:
+@click.option("--forget", is_flag=True)
+def memory(cards: int, visits: int, forget: bool) -> None:
     """The store in the server's memory."""
-    store = MemoryStore([CardSpend])
+    store = MemoryStore([CardSpend], *([0] if forget else []))
     _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), cards, visits)
 
 
@@ -62,9 +65,12 @@ def memory(cards: int, visits: int) -> None:
 @click.option("--cards", type=int, required=True)
 @click.option("--visits", type=int, required=True)
 @click.option("--url", required=True)
-def from_redis(cards: int, visits: int, url: str) -> None:
+@click.option("--forget", is_flag=True)
+def from_redis(cards: int, visits: int, url: str, forget: bool) -> None:
     """The store in Redis."""
     online = RedisOnline(App("bench", (payments,), (CardSpend,)), NO_BROKER, url)
+    if forget:
+        online.store = RedisStore(url, [CardSpend], PipedHashes(url), 0)
     client = redis.Redis.from_url(url)
     filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
     _serve_filled(online, filling, cards, visits)

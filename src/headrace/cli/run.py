@@ -50,7 +50,9 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.stream.run import SparkOptions, run_queries
 
     java = find_java()
-    place = Place(broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane))
+    place = Place(
+        broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
+    )
     run_queries(app, place, SparkOptions(settings.spark, jar_paths("spark"), java.home), stop)
 
 

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 
 FILE = Path("headrace.toml")
 LANES = ("real-time", "micro-batch")
+SHORTEST_CHECKPOINT_SECONDS = 5
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -33,6 +34,7 @@ class Settings:
     limit_s: float | None
     rebuild: frozenset[str]
     lane: str
+    checkpoint_seconds: int
 
     @property
     def host(self) -> str:
@@ -66,7 +68,15 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         limit_s=None if limit is None else duration_us(limit, "--for") / 1_000_000,
         rebuild=frozenset(flags["rebuild"]),
         lane=flags["lane"],
+        checkpoint_seconds=_checkpoint_seconds(flags["checkpoint"]),
     )
+
+
+def _checkpoint_seconds(text: str) -> int:
+    seconds = duration_us(text, "--checkpoint") // 1_000_000
+    if seconds < SHORTEST_CHECKPOINT_SECONDS:
+        raise BadSetting(f"--checkpoint {text!r} is too short: Spark wants {SHORTEST_CHECKPOINT_SECONDS}s or more.")
+    return seconds
 
 
 OPTIONS = (
@@ -89,6 +99,13 @@ OPTIONS = (
         show_default=True,
         help="How the queries run once caught up.",
     ),
+    click.option(
+        "--checkpoint",
+        default="5m",
+        show_default=True,
+        metavar="DURATION",
+        help="How often a real-time query saves its state: output pauses for a moment, and a crash goes back so far.",
+    ),
 )
 
 
@@ -107,5 +124,7 @@ def file_defaults() -> dict[str, Any]:
         written = tomllib.loads(FILE.read_text())
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
+    if "rebuild" in written:
+        raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
     return dict.fromkeys(("up", "run", "plan", "doctor"), flat)

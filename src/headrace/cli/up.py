@@ -1,6 +1,7 @@
 """`headrace up APP`: everything on this machine; Ctrl-C stops it cleanly; started again, it goes on where it was."""
 
 import json
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -73,6 +74,8 @@ def _require_plan(app: App, settings: Settings) -> None:
 
 def _start_parts(supervisor: Supervisor, app: str, settings: Settings) -> None:
     logs = settings.state / "logs"
+    os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
+    os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
     say(f"starting Spark, the store and the server; their logs are in {logs}")
     for part in parts_of(settings):
         supervisor.start(part, ProcessPart(command_of(app, part, settings), logs / f"{part}.log"))
@@ -88,9 +91,9 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
     flags = {
         "--broker": broker_of(settings),
         "--http": settings.http,
-        "--store": settings.store,
         "--state": str(settings.state),
         "--lane": settings.lane,
+        "--checkpoint": f"{settings.checkpoint_seconds}s",
         **({"--spark": settings.spark} if settings.spark else {}),
     }
     return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in flags.items() for word in pair)]

@@ -8,7 +8,7 @@ import orjson
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
-from headrace.serve.answers import Answer, BadRequest, encode_json, json_answer
+from headrace.serve.answers import Answer, BadRequest, encode_json
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
 from headrace.store.reads import Read, TooLongAgo
@@ -34,7 +34,7 @@ class Features:
         self._view, self._online = view, online
         self._names = view.names
         self._keys = KeyReader(view)
-        self._known: dict[Entity, tuple[Read, orjson.Fragment]] = {}
+        self._known: dict[Entity, tuple[Read, bytes]] = {}
         self._floats = [index for index, feature in enumerate(view.features) if _may_be_float(feature)]
 
     async def __call__(self, body: bytes) -> Answer:
@@ -46,36 +46,42 @@ class Features:
         except TooLongAgo as problem:
             raise BadRequest(str(problem)) from problem
         rows = [self._row(entity, read, asked.at_us) for entity, read in zip(entities, reads, strict=True)]
-        return json_answer({"as_of": moment(asked.at_us), "rows": rows})
+        as_of = encode_json(moment(asked.at_us))
+        return Answer(200, b'{"as_of":%b,"rows":[%b]}' % (as_of, b",".join(rows)))
 
-    def _row(self, entity: Entity, read: Read, at_us: int) -> dict[str, Any]:
-        event_time_us = read.event_time_us
-        row = self._keys.named(entity)
-        row["values"] = self._values(entity, read)
-        row["event_time"] = None if event_time_us is None else moment(event_time_us)
-        row["age_ms"] = None if event_time_us is None else (at_us - event_time_us) // 1000
-        return row
-
-    def _values(self, entity: Entity, read: Read) -> orjson.Fragment:
-        """The values in JSON; a store that gives the same read again gets the same bytes."""
+    def _row(self, entity: Entity, read: Read, at_us: int) -> bytes:
         known = self._known.get(entity)
-        if known is not None and known[0] is read:
-            return known[1]
+        # A store that gives the same read again gets the same bytes.
+        written = known[1] if known is not None and known[0] is read else self._written(entity, read)
+        if read.event_time_us is None:
+            return b'%b,"age_ms":null}' % written
+        return b'%b,"age_ms":%d}' % (written, (at_us - read.event_time_us) // 1000)
+
+    def _written(self, entity: Entity, read: Read) -> bytes:
+        """A row in JSON, but for its age and what comes after it."""
+        row = self._keys.named(entity)
+        row["values"] = dict(zip(self._names, self._finite(read.values), strict=True))
+        row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
         if len(self._known) >= KNOWN_AT_MOST:
             self._known.clear()
-        values = [*read.values]
+        written = encode_json(row).removesuffix(b"}")
+        self._known[entity] = read, written
+        return written
+
+    def _finite(self, values: list[Any]) -> list[Any]:
+        values = [*values]
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
                 values[index] = _not_finite(value)
-        written = orjson.Fragment(encode_json(dict(zip(self._names, values, strict=True))))
-        self._known[entity] = read, written
-        return written
+        return values
 
 
 def read_request(body: bytes) -> Asked:
     """The request a body holds."""
     asked = _parsed(body)
+    if type(asked) is dict and len(asked) == 1 and "keys" in asked:
+        return Asked(asked["keys"], time.time_ns() // 1000)
     if not isinstance(asked, dict):
         raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
     if not asked.keys() <= FIELDS:

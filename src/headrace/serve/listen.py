@@ -108,6 +108,7 @@ class StoppableServer(uvicorn.Server):
                 log_level="error",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=2,
             )

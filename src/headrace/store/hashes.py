@@ -9,6 +9,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from headrace.errors import HeadraceError
+from headrace.store.scripts import READ_CHANGED
 
 READ_SECONDS = 1.0
 
@@ -31,6 +32,9 @@ class Hashes(Protocol):
     async def read(self, keys: Sequence[bytes]) -> list[Fields]:
         """The fields of each hash, in the order of the keys; none where there is no hash."""
 
+    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
+        """The fields of each hash, given as (key, when it last changed as far as is known); None where it has not."""
+
     async def close(self) -> None:
         """Close the connections."""
 
@@ -41,6 +45,7 @@ class PooledHashes:
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(
             url,
+            protocol=3,  # in which a script can answer with a hash
             socket_timeout=READ_SECONDS,
             socket_connect_timeout=READ_SECONDS,
             # A connection closed while it was idle fails once and is opened anew; a Redis that is gone fails again.
@@ -53,6 +58,12 @@ class PooledHashes:
             pipeline.hgetall(key)
         fields: list[Fields] = await pipeline.execute()
         return fields
+
+    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
+        pipeline = self._client.pipeline(transaction=False)
+        for key, when in known:
+            pipeline.eval(READ_CHANGED, 1, key, when)
+        return [None if answer == 0 else answer for answer in await pipeline.execute()]
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -17,7 +17,6 @@ from headrace.tiles.tile import Entity
 SAMPLE = 64
 APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
-
 KNOWN_AT_MOST = 100_000
 
 EntityRows = list[TileRows | None]
@@ -31,8 +30,8 @@ class MemoryStore:
     # that still holds the rows of an entity just removed reads tiles no window holds any more. So what a reader
     # has seen stays seen.
 
-    def __init__(self, views: Sequence[View]) -> None:
-        self.tables = {view.name: Table(view) for view in views}
+    def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
+        self.tables = {view.name: Table(view, known_at_most) for view in views}
         self._by_topic = {view.topic: self.tables[view.name] for view in views}
 
     def apply(self, records: Iterable[Record], *, measure: bool = False) -> None:
@@ -54,7 +53,7 @@ class Table:
     clean up.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, known_at_most: int) -> None:
         self.now_us = 0
         self.tiles = 0
         self.delays = Delays(APPLY_SECONDS)
@@ -63,6 +62,7 @@ class Table:
         self._reader = ViewReader(view)
         self._entities: dict[Entity, EntityRows] = {}
         self._known: dict[Entity, Unchanged] = {}
+        self._known_at_most = known_at_most
         self._round: deque[Entity] = deque()
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Table:
         known = self._known.get(entity)
         if known and known.holds(hops, at_us):
             return known.read
-        if len(self._known) >= KNOWN_AT_MOST:
+        if len(self._known) >= self._known_at_most:
             self._known.clear()
         known = self._known[entity] = self._reader.read_for_a_while(hops, at_us)
         return known.read

@@ -2,6 +2,7 @@
 
 field  =  layout version, 4 bytes │ tile start, µs, 8 bytes big-endian
 value  =  the packed row, as in memory │ for each object: length, 4 bytes (−1: null), and its bytes
+~      =  when the hash last changed, by Redis' clock
 """
 
 import struct
@@ -16,6 +17,7 @@ from headrace.tiles.layout import HopLayout, Partial, Slot
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity, Stored, Tile
 
+CHANGED = b"~"
 _START = struct.Struct("<q")
 _FIELD = struct.Struct(">4sq")
 _LENGTH = struct.Struct("<i")

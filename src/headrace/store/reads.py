@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.tiles.finish import moment
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import INT64_MAX, HopLayout, layouts_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
 
@@ -42,10 +42,11 @@ class Read(NamedTuple):
 
 
 class Unchanged(NamedTuple):
-    """An answer, and how long it stays the same: until a tile changes, or time comes to the edge of one.
+    """An answer, and how long it stays the same: until a tile changes, enters a window or leaves one.
 
-    tiles   ├────┼────┼────┼────┤
-    answer            [    )          the same for every `at` from one edge to the next
+    window        (──────────────────at]
+    tiles     ├─┤    ├─┤   ├─┤            ├─┤
+    answer                           [   )         until the oldest is out of reach, or the next begins
     """
 
     rows_by_hop: Sequence[TileRows | None]
@@ -67,9 +68,7 @@ class ViewReader:
         self.layouts = layouts_of(view)
         self._reader = Reader(view)
         self._never_seen = (None,) * len(self.layouts)
-        # A tile enters a window at a multiple of the hop, and leaves it where the window's length is past that.
-        windows = {feature.window for feature in view.features}
-        self._edges = sorted({(w.hop_us, edge_us) for w in windows for edge_us in (0, w.length_us % w.hop_us)})
+        self._reaches_us = [_reaches_us(view, layout) for layout in self.layouts]
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
@@ -78,13 +77,20 @@ class ViewReader:
         return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
 
     def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
-        """The values at a time, and from when until when they are the same."""
+        """The values at a time, and until when they are the same."""
         # Counted before the rows are read: a change in between makes the answer old too soon, never too late.
         changes = changes_of(rows_by_hop)
-        read = self.read(rows_by_hop, at_us)
-        from_us = max((at_us - edge_us) // hop_us * hop_us + edge_us for hop_us, edge_us in self._edges)
-        until_us = min((at_us - edge_us) // hop_us * hop_us + edge_us + hop_us for hop_us, edge_us in self._edges)
-        return Unchanged(rows_by_hop, changes, from_us, until_us, read)
+        hops = zip(rows_by_hop, self._reaches_us, strict=True)
+        until_us = min(
+            (rows.same_until(at_us, reaches_us) for rows, reaches_us in hops if rows is not None), default=INT64_MAX
+        )
+        return Unchanged(rows_by_hop, changes, at_us, until_us, self.read(rows_by_hop, at_us))
+
+
+def _reaches_us(view: View, layout: HopLayout) -> list[int]:
+    """How far back the windows of a hop reach: a tile that starts at or before that is in none."""
+    windows = {feature.window for feature in view.features if feature.window.hop_us == layout.hop_us}
+    return sorted(window.length_us + layout.hop_us for window in windows)
 
 
 def changes_of(rows_by_hop: Sequence[TileRows | None]) -> list[int]:

@@ -1,8 +1,8 @@
 """The online table in Redis: one hash an entity and view, one field a tile."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -12,8 +12,8 @@ from headrace.declare.views import View
 from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
-from headrace.store.packing import Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Read, ViewReader, require_kept
+from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
+from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, layouts_of
 from headrace.tiles.rows import TileRows
@@ -21,6 +21,9 @@ from headrace.tiles.tile import Entity
 
 COMMANDS_AT_ONCE = 500
 APPLY_SECONDS = 5.0
+HELD_AT_MOST = 20_000
+
+Answer = TypeVar("Answer")
 
 
 class RedisStore:
@@ -30,10 +33,12 @@ class RedisStore:
     is missing begins again at the beginning.
     """
 
-    def __init__(self, url: str, views: Sequence[View], hashes: Hashes | None = None) -> None:
+    def __init__(
+        self, url: str, views: Sequence[View], hashes: Hashes | None = None, held_at_most: int = HELD_AT_MOST
+    ) -> None:
         self._url = url
         self._tables = {view.topic: _Table(view) for view in views}
-        self._readers = {view.name: _ViewHashes(view) for view in views}
+        self._readers = {view.name: _ViewHashes(view, held_at_most) for view in views}
         self._hashes = hashes or PooledHashes(url)
         self._client = redis.Redis.from_url(
             url, socket_timeout=APPLY_SECONDS, socket_connect_timeout=APPLY_SECONDS, retry=Retry(NoBackoff(), 1)
@@ -43,13 +48,17 @@ class RedisStore:
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
-        hashes = await self._read([hash_key(view_name, entity) for entity in entities])
         reader = self._readers[view_name]
-        return [reader.read(fields, at_us) for fields in hashes]
+        keys = [hash_key(view_name, entity) for entity in entities]
+        held = [reader.held(key) for key in keys]
+        known = [(key, one.changed) for key, one in zip(keys, held, strict=True)]
+        hashes = await self._answered(self._hashes.changed(known))
+        return [reader.read(*asked, at_us) for asked in zip(keys, held, hashes, strict=True)]
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""
-        hashes = await self._read([_places_key(group, topic).encode() for topic in topics])
+        keys = [_places_key(group, topic).encode() for topic in topics]
+        hashes = await self._answered(self._hashes.read(keys))
         return {
             Partition(topic, int(number)): int(offset)
             for topic, fields in zip(topics, hashes, strict=True)
@@ -92,9 +101,9 @@ class RedisStore:
         kept = self._execute(pipeline)
         return {partition for partition, is_there in zip(partitions, kept, strict=True) if not is_there}
 
-    async def _read(self, keys: Sequence[bytes]) -> list[Fields]:
+    async def _answered(self, asked: Awaitable[Answer]) -> Answer:
         try:
-            return await self._hashes.read(keys)
+            return await asked
         except (redis.RedisError, OSError) as failure:
             raise StoreUnavailable(self._url, failure) from failure
 
@@ -152,17 +161,54 @@ class _Table:
         return commands[entity]
 
 
-class _ViewHashes:
-    """Reads one view from entities' hashes."""
+class _Held(NamedTuple):
+    """The rows of an entity as they came from Redis, and the answer they last gave."""
 
-    def __init__(self, view: View) -> None:
+    changed: bytes
+    newest_us: int
+    answer: Unchanged
+
+
+NOTHING_HELD = _Held(b"", 0, Unchanged((), [], 0, 0, Read([], None, None)))
+
+
+class _ViewHashes:
+    """Reads one view from entities' hashes, and keeps the rows of those that were read last.
+
+    Every read asks Redis; a hash that has not changed since is not sent again.
+    """
+
+    def __init__(self, view: View, held_at_most: int) -> None:
+        self._held_at_most = held_at_most
         self._reader = ViewReader(view)
         self._unpacker = Unpacker(self._reader.layouts)
+        self._held: dict[bytes, _Held] = {}
 
-    def read(self, fields: Fields, at_us: int) -> Read:
+    def held(self, key: bytes) -> _Held:
+        """What is known here of a hash."""
+        return self._held.get(key, NOTHING_HELD)
+
+    def read(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> Read:
+        """The answer of a hash's fields or, where they are None, of what was held when they were asked for."""
+        if fields is not None:
+            held = self._taken(fields, at_us)
+        require_kept(at_us, held.newest_us)
+        rows_by_hop = held.answer.rows_by_hop
+        if not held.answer.holds(rows_by_hop, at_us):
+            held = held._replace(answer=self._reader.read_for_a_while(rows_by_hop, at_us))
+        self._hold(key, held)
+        return held.answer.read
+
+    def _taken(self, fields: Fields, at_us: int) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)
-        require_kept(at_us, _newest_us(rows_by_hop))
-        return self._reader.read(rows_by_hop, at_us)
+        answer = self._reader.read_for_a_while(rows_by_hop, at_us)
+        return _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), answer)
+
+    def _hold(self, key: bytes, held: _Held) -> None:
+        if len(self._held) >= self._held_at_most:
+            self._held.clear()
+        if held.changed:
+            self._held[key] = held
 
 
 def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:

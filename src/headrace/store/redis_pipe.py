@@ -15,6 +15,7 @@ from redis.asyncio.connection import parse_url
 from redis.exceptions import RedisError, ResponseError
 
 from headrace.store.hashes import Fields
+from headrace.store.scripts import READ_CHANGED
 
 ANSWER_SECONDS = 1.0
 LOOK_SECONDS = 0.25
@@ -39,10 +40,17 @@ class PipedHashes:
         self._failed: tuple[float, BaseException] | None = None
 
     async def read(self, keys: Sequence[bytes]) -> list[Fields]:
+        return await self._ask([(b"HGETALL", key) for key in keys])
+
+    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
+        answers = await self._ask([(b"EVAL", READ_CHANGED, 1, key, when) for key, when in known])
+        return [None if answer == 0 else answer for answer in answers]
+
+    async def _ask(self, commands: Sequence["Command"]) -> list[Any]:
         pipe = self._pipe
         if pipe is None or not pipe.is_open:
             pipe = await self._open()
-        return await pipe.ask([(b"HGETALL", key) for key in keys])
+        return await pipe.ask(commands)
 
     async def close(self) -> None:
         if self._pipe is not None:

@@ -8,6 +8,7 @@
 #
 # The greater n wins, so order and repetition do not matter. Whenever the hash has grown past a multiple of 16 fields,
 # those that no window holds any more are removed: to look at all of them for each new tile costs more than it frees.
+# The field ~ says when the hash last changed.
 APPLY = """
 local taken, grown = 0, 0
 for i = 4, #ARGV, 2 do
@@ -19,6 +20,8 @@ for i = 4, #ARGV, 2 do
   end
 end
 if taken == 0 then return 0 end
+local now = redis.call('TIME')
+redis.call('HSET', KEYS[1], '~', now[1] .. '.' .. now[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 local fields = redis.call('HLEN', KEYS[1])
 if math.floor(fields / 16) == math.floor((fields - grown) / 16) then return taken end
@@ -28,12 +31,22 @@ for at = 1, #ARGV[3], 12 do
   keeps[string.sub(ARGV[3], at, at + 3)] = keep
   longest = math.max(longest, keep)
 end
-local now = tonumber(ARGV[2])
+local newest = tonumber(ARGV[2])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local keep = keeps[string.sub(field, 1, 4)] or longest
-  if struct.unpack('>i8', field, 5) <= now - keep then redis.call('HDEL', KEYS[1], field) end
+  if field ~= '~' and struct.unpack('>i8', field, 5) <= newest - keep then redis.call('HDEL', KEYS[1], field) end
 end
 return taken
+"""
+
+# KEYS[1]  an entity's hash
+# ARGV[1]  when it last changed, as the reader knows it
+#
+# What the reader has already is not sent again: 0 says that nothing has changed.
+READ_CHANGED = """
+if redis.call('HGET', KEYS[1], '~') == ARGV[1] then return 0 end
+redis.setresp(3)
+return redis.call('HGETALL', KEYS[1])
 """
 
 # KEYS[1]  the hash of places of a group: partition → next offset

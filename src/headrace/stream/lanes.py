@@ -1,6 +1,6 @@
 """Lanes: a backlog is drained in micro-batches, then the same checkpoint goes on in real time.
 
-├── availableNow, 50,000 records a batch ──┤├── real time: milliseconds, a checkpoint a minute ──▶
+├── availableNow, 50,000 records a batch ──┤├── real time: milliseconds, a checkpoint now and then ──▶
 lag > 10,000                               lag small
 """
 
@@ -16,7 +16,6 @@ from headrace.stream.checkpoints import discard_unfinished_state
 
 BACKLOG = 10_000
 RECORDS_A_BATCH = 50_000
-CHECKPOINT_EVERY = "1 minute"
 
 
 class Lane(Enum):
@@ -41,6 +40,7 @@ class QuerySpec:
     shuffle_partitions: int
     shuffles: int
     linger_ms: int
+    checkpoint_seconds: int
     build: Callable[[DataFrame, Lane], DataFrame]
 
     @property
@@ -65,7 +65,7 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
         .outputMode("update")
     )
     if lane is Lane.REAL_TIME:
-        return writer.trigger(realTime=CHECKPOINT_EVERY).start()  # type: ignore[call-overload,no-any-return]  # 4.3, untyped
+        return writer.trigger(realTime=f"{spec.checkpoint_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]  # 4.3, untyped
     if lane is Lane.DRAINING:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime="0 seconds").start()

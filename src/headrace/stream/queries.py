@@ -22,12 +22,13 @@ LOGGER = logging.getLogger("headrace.stream")
 
 @dataclass(frozen=True)
 class Place:
-    """What the queries work with: the log, the state folder, and the streams to rebuild."""
+    """What the queries work with: the log, the state folder, the streams to rebuild, and how they run."""
 
     broker: str
     state: Path
     rebuild: frozenset[str] = frozenset()
     lane: Lane = Lane.REAL_TIME
+    checkpoint_seconds: int = 300
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         shuffle_partitions=partitions,
         shuffles=0,
         linger_ms=0,
+        checkpoint_seconds=place.checkpoint_seconds,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
         build=lambda raw, _lane: gate(raw, stream),
     )
@@ -105,6 +107,7 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
         shuffles=SHUFFLES,
         # One event is a tile of every view and hop: a millisecond brings them to the broker in one request.
         linger_ms=1,
+        checkpoint_seconds=place.checkpoint_seconds,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
         build=build,
     )

@@ -11,6 +11,12 @@ from pyspark.sql import SparkSession
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 CORES_FOR_TWO_COMPILERS = 4
+FOR_FEW_CORES = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:CompileThresholdScaling=0.1",
+    "-XX:-DontCompileHugeMethods",  # Spark's generated methods are often longer than Java compiles by default
+    "-XX:+UseParallelGC",
+)
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -50,9 +56,10 @@ class SparkPlace:
         return self.master is None or (urlsplit(self.master).hostname or "") in LOOPBACK
 
 
-def _compiler() -> str:
-    """On few cores Java's second compiler takes one of them for minutes, and latency with it; docs/adr/0007."""
-    return "-XX:TieredStopAtLevel=1" if (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS else ""
+def _java_options() -> str:
+    """On few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
+    few = (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS
+    return " ".join(FOR_FEW_CORES) if few else ""
 
 
 def _on_this_machine() -> dict[str, str]:
@@ -80,7 +87,7 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_compiler()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_java_options()}",
     }
     builder = SparkSession.builder
     for name, value in settings.items():

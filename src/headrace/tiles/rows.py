@@ -2,9 +2,10 @@
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from threading import Lock
 
-from headrace.tiles.layout import HopLayout
+from headrace.tiles.layout import INT64_MAX, HopLayout
 from headrace.tiles.tile import Stored, Tile
 
 _FIELD_BYTES = 8
@@ -50,7 +51,7 @@ class TileRows:
         """Let go of the tiles that start before a time; says how many they were."""
         with _STEADY:
             gone = bisect_left(self._starts(), before_us)
-            self.changes += 1
+            self.changes += gone
             del self.rows[: gone * self.size]
             if self.objects is not None:
                 del self.objects[:gone]
@@ -71,6 +72,20 @@ class TileRows:
                 return None
             start_us, _, event_time_us, arrival_us = _HEAD.unpack_from(self.rows, index * self.size)
         return (event_time_us, arrival_us) if start_us > after_us else None
+
+    def same_until(self, at_us: int, reaches_us: Sequence[int]) -> int:
+        """Until when windows that reach back so far hold the tiles they hold at a time, if no tile comes meanwhile.
+
+        A window changes when its oldest tile is out of reach, and when time comes to a tile that starts later.
+        """
+        with _STEADY, self._starts() as starts:
+            next_one = bisect_right(starts, at_us)
+            changes_us = [starts[next_one]] if next_one < len(starts) else []
+            for reach_us in reaches_us:
+                oldest = bisect_right(starts, at_us - reach_us, hi=next_one)
+                if oldest < next_one:
+                    changes_us.append(starts[oldest] + reach_us)
+        return min(changes_us, default=INT64_MAX)
 
     def _events(self, index: int, start_us: int) -> int:
         """How many events the tile of that start has, which is at this place or nowhere."""
