@@ -69,6 +69,11 @@ class _Watched:
     failures: int = 0
     failing_since: float = 0.0
     not_before: float = 0.0
+    trouble: str = ""
+
+    def last_words(self) -> str:
+        """Why it did not start, or else what it said last."""
+        return self.trouble or self.part.last_words()
 
 
 @dataclass
@@ -106,7 +111,7 @@ class Supervisor:
             watched.failures += 1
             if watched.failures > FAILURES_ALLOWED and now - watched.failing_since > PATIENCE_S:
                 raise PartFailed(
-                    f"{name} ended {watched.failures} times in a row. Its last words:\n{watched.part.last_words()}"
+                    f"{name} ended {watched.failures} times in a row. Its last words:\n{watched.last_words()}"
                 )
             watched.not_before = now + min(LONGEST_PAUSE_S, 0.25 * 2**watched.failures)
             self.say(f"{name} ended; starting it again")
@@ -115,10 +120,11 @@ class Supervisor:
 
     def _start_again(self, name: str, watched: _Watched) -> None:
         watched.part.stop()
-        watched.not_before = 0.0
+        watched.not_before, watched.trouble = 0.0, ""
         try:
             watched.part.start()
         except HeadraceError as error:
+            watched.trouble = str(error)
             self.say(f"{name} did not start: {error}")
         watched.started = time.monotonic()
 
