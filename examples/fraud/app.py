@@ -30,6 +30,8 @@ class CardSpend:
     largest = hr.max("amount", windows="7d")
     merchants = hr.distinct("merchant", windows="1h")
     country = hr.last("country", windows="7d")
+    burst = payments["10m"] / payments["1h"]
+    ratio = hr.request("amount", "double") / mean["7d"]
 
 
 @hr.features(payments, by="merchant", freshness="1s")

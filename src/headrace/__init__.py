@@ -11,7 +11,8 @@
 
 from headrace import testing
 from headrace.client import Client
-from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum
+from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum, var
+from headrace.declare.derived import abs, coalesce, log, request, sqrt, where
 from headrace.declare.stream import Late, Stream
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
@@ -23,15 +24,22 @@ __all__ = [
     "Late",
     "Stream",
     "View",
+    "abs",
+    "coalesce",
     "count",
     "distinct",
     "features",
     "first",
     "last",
+    "log",
     "max",
     "mean",
     "min",
+    "request",
+    "sqrt",
     "stddev",
     "sum",
     "testing",
+    "var",
+    "where",
 ]

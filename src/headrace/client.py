@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from headrace.declare.schema import Kind
-from headrace.declare.views import Feature, View, view_of
+from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
 
-TYPED_LIKE_THEIR_COLUMN = {"sum", "mean", "stddev", "min", "max", "first", "last"}
+EXACT = {"count", "distinct"}
 
 
 class BadUrl(HeadraceError):
@@ -119,18 +119,27 @@ def _row(view: View, row: Mapping[str, Any]) -> FeatureRow:
         column.name: _moment(row[column.name]) if column.kind is Kind.TIMESTAMP else row[column.name]
         for column in view.entity
     }
-    values = {feature.name: _value(feature, row["values"][feature.name]) for feature in view.features}
+    kinds = _kinds(view)
+    values = {name: _value(kinds[name], row["values"][name]) for name in view.names}
     return FeatureRow(entity, values, _moment(row["event_time"]), row["age_ms"])
 
 
-def _value(feature: Feature, written: Any) -> Any:
+def _kinds(view: View) -> dict[str, Kind | None]:
+    """What each output was computed from: the kind of its column, or of its expression."""
+    kept = {
+        feature.name: None if feature.aggregate.function in EXACT else feature.aggregate.kind
+        for feature in view.features
+    }
+    return kept | {derived.name: derived.kind for derived in view.derived}
+
+
+def _value(kind: Kind | None, written: Any) -> Any:
     """A value as `hr.testing` gives it: JSON has no moments, and no NaN or infinities."""
-    aggregate = feature.aggregate
-    if written is None or aggregate.function not in TYPED_LIKE_THEIR_COLUMN:
-        return written
-    if aggregate.kind is Kind.TIMESTAMP:
+    if written is None:
+        return None
+    if kind is Kind.TIMESTAMP:
         return _moment(written)
-    return float(written) if aggregate.kind is Kind.DOUBLE else written
+    return float(written) if kind is Kind.DOUBLE else written
 
 
 def _moment(written: str | None) -> datetime | None:

@@ -24,6 +24,7 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
 from headrace.tiles.admission import Record, Verdict, admit
+from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of
@@ -169,12 +170,12 @@ class Fed:
     dead: list[Dead]
     rows: dict[Entity, list[TileRows]] = field(repr=False)
 
-    def at(self, time: str | datetime) -> "Moment":
-        """The features at a time, from everything that was fed."""
+    def at(self, time: str | datetime, request: Mapping[str, Any] | None = None) -> "Moment":
+        """The features at a time, from everything that was fed; `request` is what would come with the question."""
         time_us = timestamp_us(_iso(time) if isinstance(time, datetime) else time)
         if time_us is None:
             raise UnfitQuestion(f'at({time!r}): not a time. Write ISO 8601, such as "2026-01-01T00:05:00Z".')
-        return Moment(self, time_us)
+        return Moment(self, time_us, request or {})
 
 
 @dataclass(frozen=True)
@@ -183,13 +184,15 @@ class Moment:
 
     fed: Fed
     time_us: int
+    request: Mapping[str, Any]
 
     def __getitem__(self, key: Any) -> "Row":
         view = self.fed.view
         rows = self.fed.rows.get(_entity(view, key))
         reader = Reader(view)
         values = reader.default_row if rows is None else reader.values(rows, self.time_us)
-        return Row(**dict(zip(view.names, values, strict=True)))
+        (derived,) = Deriver(view).rows([values], self.request)
+        return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
 
 
 class Row(SimpleNamespace):

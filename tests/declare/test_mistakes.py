@@ -137,3 +137,37 @@ def assert_refused(declare: Callable[[], Any], said: list[str]) -> None:
         declare()
     for part in said:
         assert part in str(refused.value), str(refused.value)
+
+
+def derived(build: Callable[[dict[str, Any]], Any], **attributes: Any) -> hr.View:
+    """A view with a count, a text and one derived feature."""
+    body = {"n": hr.count(windows=["10m", "1h"]), "card_seen": hr.last("card", windows="1h")} | attributes
+    return hr.features(stream(), by="card")(type("CardSpend", (), body | {"ratio": build(body)}))
+
+
+DERIVED_MISTAKES: list[tuple[str, Callable[[dict[str, Any]], Any], list[str]]] = [
+    ("a window that is not there", lambda body: body["n"]["7d"] / 2, ["CardSpend.ratio", "n['7d']", "10m, 1h"]),
+    ("a text and a number", lambda body: body["card_seen"]["1h"] + 1, ["'+'", "card_seen_1h is string"]),
+    ("an aggregate without a name", lambda _: hr.count(windows="1h")["1h"] / 2, ["no attribute of this view"]),
+    ("a list", lambda body: body["n"]["1h"] + [1], ["[1]", "Write a number"]),
+    ("an aggregate without its window", lambda body: body["n"]["1h"] / body["n"], ["with its window"]),
+    ("and", lambda body: (body["n"]["1h"] > 1) and (body["n"]["10m"] > 1), ["Write & | ~"]),
+    ("a condition that is a number", lambda body: hr.where(body["n"]["1h"], 1, 2), ["'if'", "n_1h is integer"]),
+    ("a request of a bad type", lambda _: hr.request("amount", "money"), ["'money'", "Write one of string"]),
+    ("a request without a name", lambda _: hr.request("a b", "double"), ["'a b'", "not a name"]),
+    ("min of two columns", lambda _: hr.min("amount", "n"), ["hr.min('amount', 'n')", "windows="]),
+]
+
+
+@pytest.mark.parametrize(("build", "said"), [row[1:] for row in DERIVED_MISTAKES], ids=[m[0] for m in DERIVED_MISTAKES])
+def test_a_mistake_in_a_derived_feature_is_said(build: Callable[[dict[str, Any]], Any], said: list[str]) -> None:
+    with pytest.raises(hr.DeclarationError) as caught:
+        derived(build)
+    assert all(part in str(caught.value) for part in said), str(caught.value)
+
+
+def test_a_derived_feature_has_a_name_of_its_own() -> None:
+    count = hr.count(windows="1h")
+    body = {"n": count, "n_1h": count["1h"] * 2}
+    with pytest.raises(hr.DeclarationError, match="two outputs are named 'n_1h'"):
+        hr.features(stream(), by="card")(type("CardSpend", (), body))

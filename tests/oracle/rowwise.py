@@ -20,9 +20,22 @@ def value_of(tree: Expression, row: Mapping[str, Value], schema: Schema) -> Valu
     if tree.op == "coalesce":
         found = next((arg for arg in args if arg is not None), None)
         return float(found) if found is not None and kind_of(tree, schema, "row") is Kind.DOUBLE else found
+    if tree.op in {"if", "least", "greatest"}:
+        found = _chosen(tree.op, args)
+        return float(found) if found is not None and kind_of(tree, schema, "row") is Kind.DOUBLE else found
     if tree.op in {"and", "or", "is null"}:
         return _on_nulls(tree.op, args)
     return None if None in args else _on_values(tree.op, args)
+
+
+def _chosen(op: str, args: list[Value]) -> Value:
+    """One of the values: numbers of two kinds are compared as doubles."""
+    if op == "if":
+        return args[1] if args[0] is True else args[2]
+    there = [arg for arg in args if arg is not None]
+    alike = [float(arg) for arg in there] if float in map(type, there) else there
+    pick = min if op == "least" else max
+    return pick(alike, key=ranked, default=None)
 
 
 def _on_nulls(op: str, args: list[Value]) -> Value:
@@ -37,6 +50,8 @@ def _on_nulls(op: str, args: list[Value]) -> Value:
 def _on_values(op: str, args: list[Value]) -> Value:
     if op == "not":
         return not args[0]
+    if op == "sqrt":
+        return math.nan if math.isnan(args[0]) or args[0] < 0 else math.sqrt(args[0])
     if op == "abs":
         return wrapped(abs(args[0])) if type(args[0]) is int else abs(args[0])
     left, right = args

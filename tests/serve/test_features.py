@@ -35,6 +35,15 @@ class BranchDay:
     payments = hr.count(windows="1h")
 
 
+@hr.features(PAYMENTS, by="card")
+class CardRatio:
+    payments = hr.count(windows=["10m", "1h"])
+    mean = hr.mean("amount", windows="1h")
+    burst = payments["10m"] / payments["1h"]
+    ratio = hr.request("amount", "double") / mean["1h"]
+    abroad = hr.request("country", "string") == "IT"
+
+
 def payment(number: int, **fields: Any) -> dict[str, Any]:
     return {
         "id": f"p{number}",
@@ -52,7 +61,7 @@ def payment(number: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def store() -> MemoryStore:
-    store = MemoryStore([CardSpend, BranchDay])
+    store = MemoryStore([CardSpend, BranchDay, CardRatio])
     events = [
         payment(1, at="2026-01-01T11:30:00Z"),
         payment(2, country="IT"),
@@ -61,13 +70,14 @@ def store() -> MemoryStore:
         payment(5, card="odd", amount="Infinity", cents=2**63 - 1),
         payment(6, card="low", amount="-Infinity"),
     ]
-    store.apply([*tiles_of(CardSpend, events), *tiles_of(BranchDay, events)])
+    for view in (CardSpend, BranchDay, CardRatio):
+        store.apply(tiles_of(view, events))
     return store
 
 
 @pytest.fixture(scope="module")
 def ask(store: MemoryStore) -> Iterator[Asking]:
-    with serving_store(store, CardSpend, BranchDay) as ask:
+    with serving_store(store, CardSpend, BranchDay, CardRatio) as ask:
         yield ask
 
 
@@ -193,6 +203,29 @@ def test_a_time_that_is_none_is_refused(ask: Asking, at: Any) -> None:
     said = ask.features(CardSpend, ["c1"], at=at)
     assert said.status == 400
     assert said.error.startswith('"at" is ')
+
+
+@pytest.mark.parametrize(("request_", "ratio", "abroad"), [(None, None, None), ({"amount": 10}, 2.0, None)])
+def test_derived_features_take_what_comes_with_the_request(
+    ask: Asking, request_: dict[str, Any] | None, ratio: float | None, abroad: bool | None
+) -> None:
+    given = {} if request_ is None else {"request": request_}
+    for _ in range(2):
+        (row,) = ask.rows(CardRatio, ["c1"], at="2026-01-01T12:00:00Z", **given)
+        assert (row["values"]["burst"], row["values"]["ratio"], row["values"]["abroad"]) == (2 / 3, ratio, abroad)
+
+
+def test_each_request_gets_its_own_ratio_and_other_fields_are_passed_over(ask: Asking) -> None:
+    for amount, country, expected in [(5, "IT", [1.0, True]), (20.0, "FR", [4.0, False])]:
+        request = {"amount": amount, "country": country, "merchant": "m"}
+        (row,) = ask.rows(CardRatio, ["c1"], at="2026-01-01T12:00:00Z", request=request)
+        assert [row["values"]["ratio"], row["values"]["abroad"]] == expected
+
+
+@pytest.mark.parametrize("amount", ["ten", True, [1], {}])
+def test_a_request_of_another_type_is_refused(ask: Asking, amount: Any) -> None:
+    said = ask.features(CardRatio, ["c1"], request={"amount": amount})
+    assert (said.status, "amount" in said.error) == (400, True)
 
 
 def test_request_features_must_be_an_object(ask: Asking) -> None:

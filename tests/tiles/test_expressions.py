@@ -62,14 +62,18 @@ def trees(kind: Kind, depth: int) -> st.SearchStrategy[Expression]:
 
 def integer_calls(depth: int) -> st.SearchStrategy[Expression]:
     part = trees(Kind.INTEGER, depth)
-    return calls(st.sampled_from(["+", "-", "*", "%"]), part, part) | calls(st.just("abs"), part)
+    two = calls(st.sampled_from(["+", "-", "*", "%", "least", "greatest"]), part, part)
+    return two | calls(st.just("abs"), part) | calls(st.just("if"), trees(Kind.BOOLEAN, depth), part, part)
 
 
 def double_calls(depth: int) -> st.SearchStrategy[Expression]:
     double, number = trees(Kind.DOUBLE, depth), trees(Kind.DOUBLE, depth) | trees(Kind.INTEGER, depth)
     mixed = calls(st.sampled_from(sorted(ARITHMETIC)), double, number)
     divided = calls(st.just("/"), number, number)
-    return mixed | divided | calls(st.just("abs"), double) | calls(st.just("coalesce"), number, double)
+    chosen = calls(st.just("if"), trees(Kind.BOOLEAN, depth), number, double)
+    extreme = calls(st.sampled_from(["least", "greatest"]), number, double, number)
+    one = calls(st.just("abs"), double) | calls(st.just("sqrt"), number)
+    return mixed | divided | chosen | extreme | one | calls(st.just("coalesce"), number, double)
 
 
 def boolean_calls(depth: int) -> st.SearchStrategy[Expression]:

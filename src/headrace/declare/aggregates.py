@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, overload
 
+from headrace.declare.derived import Operand, Output, call
 from headrace.declare.durations import UNITS_US, duration_text, duration_us
 from headrace.declare.expressions import NUMBERS, Expression, parse
 from headrace.declare.schema import Kind, Schema
@@ -18,12 +20,16 @@ KINDS_TAKEN = {
     "sum": NUMBERS,
     "mean": NUMBERS,
     "stddev": NUMBERS,
+    "var": NUMBERS,
     "min": ORDERED,
     "max": ORDERED,
     "first": set(Kind),
     "last": set(Kind),
     "distinct": COUNTABLE,
 }
+
+
+Windows = str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,13 @@ class Declared:
     function: str
     column: str | None
     where: str | None
-    windows: str | Sequence[str]
+    windows: Windows
     hop: str | None
     error: float | None = None
+
+    def __getitem__(self, window: str) -> Operand:
+        """Its value over one of its windows, to compute with."""
+        return Operand(Output(self, window))
 
 
 @dataclass(frozen=True)
@@ -64,42 +74,73 @@ class Window:
     text: str = field(compare=False)
 
 
-def count(*, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+def count(*, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """How many events."""
     return Declared("count", None, where, windows, hop)
 
 
-def sum(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+def sum(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """The sum of a column; integers are summed exactly."""
     return Declared("sum", column, where, windows, hop)
 
 
-def mean(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+def mean(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """The mean of a column."""
     return Declared("mean", column, where, windows, hop)
 
 
-def stddev(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+def stddev(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """The sample standard deviation of a column; null below two values."""
     return Declared("stddev", column, where, windows, hop)
 
 
-def min(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
-    """The smallest value; NaN counts as greater than every number."""
-    return Declared("min", column, where, windows, hop)
+def var(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+    """The sample variance of a column; null below two values."""
+    return Declared("var", column, where, windows, hop)
 
 
-def max(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
-    """The greatest value; NaN counts as greater than every number."""
-    return Declared("max", column, where, windows, hop)
+@overload
+def min(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+@overload
+def min(column: Operand, *others: object) -> Operand: ...
+def min(column: str | Operand, *others: object, **settings: Any) -> Declared | Operand:
+    """The smallest value of a column, or of some features; NaN counts as greater than every number."""
+    return _extreme("min", "least", column, others, settings)
 
 
-def first(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+@overload
+def max(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+@overload
+def max(column: Operand, *others: object) -> Operand: ...
+def max(column: str | Operand, *others: object, **settings: Any) -> Declared | Operand:
+    """The greatest value of a column, or of some features; NaN counts as greater than every number."""
+    return _extreme("max", "greatest", column, others, settings)
+
+
+def _extreme(
+    function: str, op: str, column: str | Operand, others: tuple[object, ...], settings: dict[str, Any]
+) -> Declared | Operand:
+    if isinstance(column, Operand) or any(isinstance(other, Operand) for other in others):
+        return call(op, column, *others)
+    if others:
+        raise DeclarationError(
+            f"hr.{function}({column!r}, {others[0]!r}): write a column and windows=…, or features with their windows."
+        )
+    return _of_column(function, column, **settings)
+
+
+def _of_column(
+    function: str, column: str, *, windows: Windows, where: str | None = None, hop: str | None = None
+) -> Declared:
+    return Declared(function, column, where, windows, hop)
+
+
+def first(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """The value with the earliest event time; nulls are passed over, ties go to the smaller id."""
     return Declared("first", column, where, windows, hop)
 
 
-def last(column: str, *, windows: str | Sequence[str], where: str | None = None, hop: str | None = None) -> Declared:
+def last(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
     """The value with the latest event time; nulls are passed over, ties go to the greater id."""
     return Declared("last", column, where, windows, hop)
 
@@ -107,7 +148,7 @@ def last(column: str, *, windows: str | Sequence[str], where: str | None = None,
 def distinct(
     column: str,
     *,
-    windows: str | Sequence[str],
+    windows: Windows,
     where: str | None = None,
     hop: str | None = None,
     error: float = 0.02,

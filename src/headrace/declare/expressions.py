@@ -18,11 +18,12 @@ Value = bool | int | float | str
 
 ARITHMETIC = {"+", "-", "*", "/", "%"}
 COMPARISON = {"=", "<>", "<", "<=", ">", ">="}
+FUNCTIONS = {"abs", "coalesce", "ln", "sqrt", "least", "greatest", "if"}
 NUMBERS = {Kind.INTEGER, Kind.DOUBLE}
 INT64 = range(-(2**63), 2**63)
 IN_THE_TREE = (
     "columns, numbers, 'text', true, false, + - * / %, = <> < <= > >=, and, or, not, is null, in (…), between, "
-    "abs(x), coalesce(x, …)"
+    "abs(x), sqrt(x), least(x, …), greatest(x, …), coalesce(x, …), if(condition, x, y)"
 )
 
 
@@ -61,7 +62,7 @@ class Call:
 
     def __str__(self) -> str:
         written = [f"({arg})" if isinstance(arg, Call) else str(arg) for arg in self.args]
-        if self.op in {"abs", "coalesce"}:
+        if self.op in FUNCTIONS:
             return f"{self.op}({', '.join(map(str, self.args))})"
         return {"not": f"not {written[0]}", "is null": f"{written[0]} is null"}.get(self.op) or f" {self.op} ".join(
             written
@@ -123,6 +124,10 @@ class _Reader:
             sql.In: self._is_in,
             sql.Between: self._between,
             sql.Abs: lambda node: Call("abs", (self.read(node.this),)),
+            sql.Sqrt: lambda node: Call("sqrt", (self.read(node.this),)),
+            sql.Least: lambda node: Call("least", tuple(map(self.read, (node.this, *node.expressions)))),
+            sql.Greatest: lambda node: Call("greatest", tuple(map(self.read, (node.this, *node.expressions)))),
+            sql.If: self._if,
             sql.Coalesce: lambda node: Call("coalesce", tuple(map(self.read, (node.this, *node.expressions)))),
         }
 
@@ -153,6 +158,12 @@ class _Reader:
         if not options:
             raise DeclarationError(f"{self.where}: {self.text!r} uses IN without a list. Write x in ('a', 'b').")
         return _any_of([Call("=", (subject, option)) for option in options])
+
+    def _if(self, node: sql.Expr) -> Expression:
+        otherwise = node.args.get("false")
+        if otherwise is None:
+            raise DeclarationError(f"{self.where}: {self.text!r} uses IF without a third value. Write if(x > 0, 1, 0).")
+        return Call("if", (self.read(node.this), self.read(node.args["true"]), self.read(otherwise)))
 
     def _between(self, node: sql.Expr) -> Expression:
         subject = self.read(node.this)
@@ -190,11 +201,13 @@ def _kind_of_call(op: str, kinds: list[Kind]) -> Kind | None:
         return Kind.BOOLEAN if set(kinds) == {Kind.BOOLEAN} else None
     if op == "is null":
         return Kind.BOOLEAN
+    if op == "if":
+        return _kind_of_call("coalesce", kinds[1:]) if kinds[0] is Kind.BOOLEAN else None
     if op == "coalesce" and len(set(kinds)) == 1:
         return kinds[0]
     if not numbers:
         return None
-    return Kind.DOUBLE if op == "/" or Kind.DOUBLE in kinds else Kind.INTEGER
+    return Kind.DOUBLE if op in {"/", "ln", "sqrt"} or Kind.DOUBLE in kinds else Kind.INTEGER
 
 
 def fields(tree: Expression | None) -> set[str]:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of
+from headrace.declare.derived import Derived, Operand, derived, named
 from headrace.declare.durations import duration_us
-from headrace.declare.schema import Column, Kind
+from headrace.declare.schema import Column, Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
 
@@ -28,6 +29,8 @@ class View:
     by: tuple[str, ...]
     freshness_us: int | None
     features: tuple[Feature, ...]
+    derived: tuple[Derived, ...] = ()
+    requested: tuple[Column, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -39,7 +42,13 @@ class View:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(feature.name for feature in self.features)
+        """Of every output: those that are kept, then those derived from them."""
+        return (*(feature.name for feature in self.features), *(derived.name for derived in self.derived))
+
+    @property
+    def outputs(self) -> Schema:
+        """What derived features may read: the kept ones and the fields of a request, with their types."""
+        return outputs_of(self.features, self.requested)
 
 
 def view_of(declared: View | type) -> View:
@@ -64,12 +73,15 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
             raise DeclarationError(
                 f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream."
             )
+        kept, requested = _outputs(body, stream, name), _requested(body)
         return View(
             name=name,
             stream=stream,
             by=_entity(by, stream, name),
             freshness_us=None if freshness is None else duration_us(freshness, f"{name}: freshness"),
-            features=_outputs(body, stream, name),
+            features=kept,
+            derived=_derived(body, kept, requested, name),
+            requested=requested,
         )
 
     return declare
@@ -93,7 +105,7 @@ def _outputs(body: type, stream: Stream, name: str) -> tuple[Feature, ...]:
     outputs = [
         feature
         for attribute, value in vars(body).items()
-        if not attribute.startswith("__")
+        if not attribute.startswith("__") and not isinstance(value, Operand)
         for feature in _features_of(attribute, value, stream, f"{name}.{attribute}")
     ]
     if not outputs:
@@ -120,3 +132,53 @@ def _features_of(attribute: str, value: object, stream: Stream, where: str) -> l
         raise DeclarationError(f"{where}: {value!r} is not a feature. Write hr.count, hr.sum, hr.mean, … or remove it.")
     aggregate = bind(value, stream.schema, where)
     return [Feature(f"{attribute}_{window.text}", aggregate, window) for window in windows_of(value, where)]
+
+
+def outputs_of(features: Sequence[Feature], requested: Sequence[Column]) -> Schema:
+    """The outputs of a view as columns: what an expression on them can read."""
+    kept = [Column(feature.name, TYPE_OF_KIND[_kind_of(feature.aggregate)]) for feature in features]
+    return Schema((*kept, *requested))
+
+
+TYPE_OF_KIND = {
+    Kind.STRING: "string",
+    Kind.BOOLEAN: "boolean",
+    Kind.INTEGER: "bigint",
+    Kind.DOUBLE: "double",
+    Kind.TIMESTAMP: "timestamp",
+}
+
+
+def _kind_of(aggregate: Aggregate) -> Kind:
+    """The kind of an output in expressions; a sum of integers may pass 64 bits, so it is a double there."""
+    match aggregate.function, aggregate.kind:
+        case "count" | "distinct", _:
+            return Kind.INTEGER
+        case (("min" | "max" | "first" | "last"), Kind() as kind):
+            return kind
+    return Kind.DOUBLE
+
+
+def _derived(body: type, kept: Sequence[Feature], requested: Sequence[Column], name: str) -> tuple[Derived, ...]:
+    attributes = {id(value): attribute for attribute, value in vars(body).items() if isinstance(value, Declared)}
+    outputs = outputs_of(kept, requested)
+    found = []
+    for attribute, value in vars(body).items():
+        if isinstance(value, Operand):
+            where = f"{name}.{attribute}"
+            if attribute in outputs:
+                raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
+            tree = named(value, attributes, _windows, where)
+            found.append(derived(attribute, tree, outputs, where))
+    return tuple(found)
+
+
+def _windows(declared: object) -> list[str]:
+    written = declared.windows if isinstance(declared, Declared) else ()
+    return [written] if isinstance(written, str) else list(written)
+
+
+def _requested(body: type) -> tuple[Column, ...]:
+    """The fields of a request that the view's expressions read."""
+    operands = [value for value in vars(body).values() if isinstance(value, Operand)]
+    return tuple(sorted(frozenset[Column]().union(*(one.requested for one in operands)), key=lambda one: one.name))

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.declare.schema import Kind
-from headrace.declare.views import Feature, View
+from headrace.declare.views import View
 from headrace.serve.answers import Answer, BadRequest, encode_json
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
 from headrace.store.reads import Read, TooLongAgo
+from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
 from headrace.tiles.tile import Entity
 
 KNOWN_AT_MOST = 100_000
 FIELDS = {"keys", "at", "request"}
-FLOATING = {"sum", "mean", "stddev", "min", "max", "first", "last"}
 
 
 class Asked(NamedTuple):
@@ -25,17 +25,20 @@ class Asked(NamedTuple):
 
     keys: Any
     at_us: int
+    request: dict[str, Any]
 
 
 class Features:
     """Answers for one view."""
 
     def __init__(self, view: View, online: Online) -> None:
+        kinds = {column.name: column.kind for column in view.outputs} | {one.name: one.kind for one in view.derived}
         self._view, self._online = view, online
         self._names = view.names
         self._keys = KeyReader(view)
         self._known: dict[Entity, tuple[Read, bytes]] = {}
-        self._floats = [index for index, feature in enumerate(view.features) if _may_be_float(feature)]
+        self._deriver = Deriver(view)
+        self._floats = [index for index, name in enumerate(view.names) if kinds[name] is Kind.DOUBLE]
 
     async def __call__(self, body: bytes) -> Answer:
         """The answer to one request."""
@@ -45,31 +48,33 @@ class Features:
             reads = await self._online.read(self._view.name, entities, asked.at_us)
         except TooLongAgo as problem:
             raise BadRequest(str(problem)) from problem
-        rows = [self._row(entity, read, asked.at_us) for entity, read in zip(entities, reads, strict=True)]
+        request = self._keys.request(asked.request)
+        rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
         as_of = encode_json(moment(asked.at_us))
         return Answer(200, b'{"as_of":%b,"rows":[%b]}' % (as_of, b",".join(rows)))
 
-    def _row(self, entity: Entity, read: Read, at_us: int) -> bytes:
+    def _row(self, entity: Entity, read: Read, at_us: int, request: dict[str, Any]) -> bytes:
         known = self._known.get(entity)
         # A store that gives the same read again gets the same bytes.
-        written = known[1] if known is not None and known[0] is read else self._written(entity, read)
+        written = known[1] if known is not None and known[0] is read else self._written(entity, read, request)
         if read.event_time_us is None:
             return b'%b,"age_ms":null}' % written
         return b'%b,"age_ms":%d}' % (written, (at_us - read.event_time_us) // 1000)
 
-    def _written(self, entity: Entity, read: Read) -> bytes:
+    def _written(self, entity: Entity, read: Read, request: dict[str, Any]) -> bytes:
         """A row in JSON, but for its age and what comes after it."""
         row = self._keys.named(entity)
-        row["values"] = dict(zip(self._names, self._finite(read.values), strict=True))
+        (derived,) = self._deriver.rows([read.values], request)
+        row["values"] = dict(zip(self._names, self._finite([*read.values, *derived]), strict=True))
         row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
         if len(self._known) >= KNOWN_AT_MOST:
             self._known.clear()
         written = encode_json(row).removesuffix(b"}")
-        self._known[entity] = read, written
+        if not self._view.requested:
+            self._known[entity] = read, written
         return written
 
     def _finite(self, values: list[Any]) -> list[Any]:
-        values = [*values]
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
@@ -81,7 +86,7 @@ def read_request(body: bytes) -> Asked:
     """The request a body holds."""
     asked = _parsed(body)
     if type(asked) is dict and len(asked) == 1 and "keys" in asked:
-        return Asked(asked["keys"], time.time_ns() // 1000)
+        return Asked(asked["keys"], time.time_ns() // 1000, {})
     if not isinstance(asked, dict):
         raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
     if not asked.keys() <= FIELDS:
@@ -91,7 +96,7 @@ def read_request(body: bytes) -> Asked:
         )
     if not isinstance(asked.get("request", {}), dict):
         raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
-    return Asked(asked.get("keys"), _at_us(asked.get("at")))
+    return Asked(asked.get("keys"), _at_us(asked.get("at")), asked.get("request", {}))
 
 
 def _parsed(body: bytes) -> Any:
@@ -110,11 +115,6 @@ def _at_us(written: Any) -> int:
             f'"at" is {shown(written)}. Write ISO 8601, such as "2026-01-01T00:05:00Z", or epoch milliseconds.'
         )
     return at_us
-
-
-def _may_be_float(feature: Feature) -> bool:
-    aggregate = feature.aggregate
-    return aggregate.function in FLOATING and aggregate.kind is Kind.DOUBLE
 
 
 def _not_finite(value: float) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from headrace.declare.derived import REQUEST
 from headrace.declare.schema import Column, Kind
 from headrace.declare.views import View
 from headrace.serve.answers import BadRequest, TooLarge
@@ -26,6 +27,7 @@ class KeyReader:
         self._view = view
         self._columns = [(column, _reader(column)) for column in view.entity]
         self._only = self._columns[0][1] if len(self._columns) == 1 else None
+        self._requested = [(column.name.removeprefix(REQUEST), _reader(column)) for column in view.requested]
         self._moments = [column.name for column in view.entity if column.kind is Kind.TIMESTAMP]
 
     def entities(self, written: Any) -> list[Entity]:
@@ -35,6 +37,19 @@ class KeyReader:
         if len(written) > MOST_KEYS:
             raise TooLarge(f"{len(written)} keys in one request are too many. Ask for {MOST_KEYS} at a time.")
         return [self._entity(index, key) for index, key in enumerate(written)]
+
+    def request(self, written: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a request that the view's expressions read; others are passed over."""
+        return {
+            name: read(written[name])
+            for name, read in self._requested
+            if written.get(name) is not None and self._fits(name, read, written[name])
+        }
+
+    def _fits(self, name: str, read: Read, part: Any) -> bool:
+        if read(part) is None:
+            raise BadRequest(f'"request" has {name}: {shown(part)}, which is not what {self._view.name} takes it for.')
+        return True
 
     def named(self, entity: Entity) -> dict[str, Any]:
         """An entity's values by column, as answers show them."""
@@ -100,6 +115,8 @@ def _reader(column: Column) -> Read:
             return lambda written: written if type(written) is str else None
         case Kind.BOOLEAN:
             return lambda written: written if type(written) is bool else None
+        case Kind.DOUBLE:
+            return lambda written: float(written) if type(written) in {int, float} else None
         case Kind.INTEGER:
             half = 1 << (INTEGER_BITS[column.type] - 1)
             return lambda written: written if type(written) is int and -half <= written < half else None

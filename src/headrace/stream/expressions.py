@@ -29,6 +29,10 @@ _OPERATORS: dict[str, Callable[..., Column]] = {
     "is null": Column.isNull,
     "abs": F.abs,
     "coalesce": F.coalesce,
+    "sqrt": F.sqrt,
+    "least": lambda *args: args[0] if len(args) == 1 else F.least(*args),
+    "greatest": lambda *args: args[0] if len(args) == 1 else F.greatest(*args),
+    "if": lambda condition, then, otherwise: F.when(condition, then).otherwise(otherwise),
 }
 
 

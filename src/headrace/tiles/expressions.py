@@ -104,6 +104,36 @@ def _coalesce(*args: Values) -> Values:
     return Values(data, valid)
 
 
+def _ln(arg: Values) -> Values:
+    """There is no logarithm of zero and below, as in Spark; that of NaN is NaN."""
+    data = arg.data.astype(np.float64)
+    return Values(np.log(data), arg.valid & ~(data <= 0))
+
+
+def _sqrt(arg: Values) -> Values:
+    return Values(np.sqrt(arg.data.astype(np.float64)), arg.valid)
+
+
+def _extreme(replaces: Callable[[Data, Data], Mask]) -> Callable[..., Values]:
+    """The least or the greatest of those that are there."""
+
+    def call(*args: Values) -> Values:
+        datas = _alike(*args)
+        data, valid = datas[0], args[0].valid
+        for other, arg in zip(datas[1:], args[1:], strict=True):
+            better = arg.valid & (~valid | replaces(other, data))
+            data, valid = np.where(better, other, data), valid | arg.valid
+        return Values(data, valid)
+
+    return call
+
+
+def _if(condition: Values, then: Values, otherwise: Values) -> Values:
+    left, right = _alike(then, otherwise)
+    chosen = condition.data & condition.valid
+    return Values(np.where(chosen, left, right), np.where(chosen, then.valid, otherwise.valid))
+
+
 _CALLS: dict[str, Callable[..., Values]] = {
     "+": _arithmetic(np.add),
     "-": _arithmetic(np.subtract),
@@ -122,4 +152,9 @@ _CALLS: dict[str, Callable[..., Values]] = {
     "is null": _is_null,
     "abs": lambda arg: Values(np.abs(arg.data), arg.valid),
     "coalesce": _coalesce,
+    "ln": _ln,
+    "sqrt": _sqrt,
+    "least": _extreme(_less),
+    "greatest": _extreme(lambda left, right: _less(right, left)),
+    "if": _if,
 }

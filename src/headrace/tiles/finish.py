@@ -79,6 +79,10 @@ def _stddev(c: int, _mean: int, m2: int) -> Finish:
     return lambda merged, _: math.sqrt(merged[m2] / (merged[c] - 1)) if merged[c] > 1 else None
 
 
+def _var(c: int, _mean: int, m2: int) -> Finish:
+    return lambda merged, _: merged[m2] / (merged[c] - 1) if merged[c] > 1 else None
+
+
 _OF_NUMBERS: dict[tuple[Partial, str], Callable[..., Finish]] = {
     (Partial.COUNT, "count"): _count,
     (Partial.INT_SUM, "sum"): _int_sum,
@@ -86,6 +90,7 @@ _OF_NUMBERS: dict[tuple[Partial, str], Callable[..., Finish]] = {
     (Partial.FLOAT_SUM, "sum"): _value,
     (Partial.FLOAT_SUM, "mean"): _float_mean,
     (Partial.MOMENTS, "stddev"): _stddev,
+    (Partial.MOMENTS, "var"): _var,
     (Partial.INT_MIN, "min"): _value,
     (Partial.INT_MAX, "max"): _value,
     (Partial.FLOAT_MIN, "min"): _value,

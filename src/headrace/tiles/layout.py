@@ -114,7 +114,7 @@ def _partial_of(aggregate: Aggregate) -> Partial:
             return Partial.INT_SUM
         case "sum" | "mean", _:
             return Partial.FLOAT_SUM
-        case "stddev", _:
+        case "stddev" | "var", _:
             return Partial.MOMENTS
         case "min" | "max" as function, kind:
             width = {Kind.DOUBLE: "float", Kind.STRING: "text"}.get(kind, "int") if kind else "int"
