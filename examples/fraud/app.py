@@ -29,6 +29,7 @@ class CardSpend:
     spread = hr.stddev("amount", windows="7d")
     largest = hr.max("amount", windows="7d")
     merchants = hr.distinct("merchant", windows="1h")
+    median = hr.quantile("amount", 0.5, windows="7d")
     country = hr.last("country", windows="7d")
     burst = payments["10m"] / payments["1h"]
     ratio = hr.request("amount", "double") / mean["7d"]

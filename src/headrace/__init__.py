@@ -11,7 +11,7 @@
 
 from headrace import testing
 from headrace.client import Client
-from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, stddev, sum, var
+from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, quantile, stddev, sum, var
 from headrace.declare.derived import abs, coalesce, log, request, sqrt, where
 from headrace.declare.stream import Late, Stream
 from headrace.declare.views import View, features
@@ -35,6 +35,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "quantile",
     "request",
     "sqrt",
     "stddev",

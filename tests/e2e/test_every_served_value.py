@@ -114,13 +114,15 @@ def expectations(
     return [(feature, expected[feature.name]) for feature in view.features]
 
 
-def agrees(feature: Feature, served: Any, oracle: Any, scale: float) -> bool:
+def agrees(feature: Feature, served: Any, oracle: Any, scale: float, within: tuple[float, float] | None) -> bool:
     if served is None or oracle is None:
         return served is oracle
     if feature.aggregate.function == "distinct":
         return abs(served - oracle) <= max(0.5, 4 * (feature.aggregate.error or 0) * oracle)
     if feature.aggregate.kind is Kind.TIMESTAMP:
         return microseconds(served) == oracle
+    if within is not None:
+        return within[0] <= float(served) <= within[1]
     if isinstance(oracle, float):
         return close(float(served), oracle, scale)
     return type(served) is type(oracle) and bool(served == oracle)

@@ -74,7 +74,7 @@ def times(sent: list[Sent], chance: random.Random) -> list[int]:
     return [edge_us, edge_us - 1, chance.randint(min(event_times), last_us), last_us]
 
 
-def agrees(feature: Feature, kernel: Any, oracle: Any, scale: float) -> bool:
+def agrees(feature: Feature, kernel: Any, oracle: Any, scale: float, _within: Any) -> bool:
     if oracle is None or kernel is None:
         return kernel is oracle
     if feature.aggregate.kind is Kind.TIMESTAMP and feature.aggregate.function != "distinct":

@@ -1,5 +1,6 @@
 """The aggregates a feature view is made of."""
 
+import builtins
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ KINDS_TAKEN = {
     "mean": NUMBERS,
     "stddev": NUMBERS,
     "var": NUMBERS,
+    "quantile": NUMBERS,
     "min": ORDERED,
     "max": ORDERED,
     "first": set(Kind),
@@ -42,6 +44,7 @@ class Declared:
     windows: Windows
     hop: str | None
     error: float | None = None
+    share: float | None = None
 
     def __getitem__(self, window: str) -> Operand:
         """Its value over one of its windows, to compute with."""
@@ -57,6 +60,7 @@ class Aggregate:
     kind: Kind | None
     where: Expression | None
     error: float | None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,19 @@ def distinct(
     return Declared("distinct", column, where, windows, hop, error)
 
 
+def quantile(
+    column: str,
+    share: float,
+    *,
+    windows: Windows,
+    where: str | None = None,
+    hop: str | None = None,
+    error: float = 0.02,
+) -> Declared:
+    """The smallest value that at least this share of the values do not exceed, by KLL with the stated error of rank."""
+    return Declared("quantile", column, where, windows, hop, error, share)
+
+
 def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
     """The aggregate a declaration means on a schema, or the reason it has no meaning there."""
     condition = None if declared.where is None else parse(declared.where, schema, f"{where}: where")
@@ -171,12 +188,19 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
         )
     if declared.error is not None:
         _require_error(declared.error, where)
-    return Aggregate(declared.function, declared.column, kind, condition, declared.error)
+    if declared.function == "quantile":
+        _require_share(declared.share, where)
+    return Aggregate(declared.function, declared.column, kind, condition, declared.error, declared.share)
 
 
 def _require_error(error: object, where: str) -> None:
     if not isinstance(error, float) or not 0.001 <= error <= 0.25:
         raise DeclarationError(f"{where}: error={error!r}. Write a relative error from 0.001 to 0.25.")
+
+
+def _require_share(share: object, where: str) -> None:
+    if type(share) not in {int, float} or not 0 <= share <= 1:  # type: ignore[operator]  # a number by now
+        raise DeclarationError(f"{where}: quantile {share!r}. Write a share from 0 to 1, such as 0.5 for the median.")
 
 
 def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
@@ -222,3 +246,13 @@ def sketch_lg_k(error: float) -> int:
     12
     """
     return math.ceil(2 * math.log2(1.04 / error))
+
+
+def sketch_k(error: float) -> int:
+    """The size of the KLL whose error of rank (2.296 / k^0.9021, as datasketches states it) is at most this.
+
+    >>> sketch_k(0.02)
+    193
+    """
+    k: float = (2.296 / error) ** (1 / 0.9021)
+    return builtins.max(8, math.ceil(k))

@@ -23,7 +23,7 @@ from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
 from headrace.log.offsets import Offsets
-from headrace.tiles.layout import HopLayout, Partial, layouts_of
+from headrace.tiles.layout import SKETCHES, HopLayout, layouts_of, sketch_bytes
 
 Config = dict[str, str]
 
@@ -132,8 +132,8 @@ def _keep_us(view: View) -> int:
 
 
 def _largest_tile(layout: HopLayout) -> int:
-    """Every HyperLogLog full, a byte a register in base64, and a usual message's worth of everything else."""
-    sketches = sum((4 << slot.lg_k) // 3 + 128 for slot in layout.slots if slot.partial is Partial.DISTINCT)
+    """Every sketch full, in base64, and a usual message's worth of everything else."""
+    sketches = sum(4 * sketch_bytes(slot) // 3 + 128 for slot in layout.slots if slot.partial in SKETCHES)
     return LARGEST_RAW + sketches
 
 

@@ -4,7 +4,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.declare.schema import Kind
-from headrace.tiles.layout import COLUMNS, HopLayout, Partial, Slot
+from headrace.tiles.layout import COLUMNS, SKETCHES, HopLayout, Partial, Slot
 
 LOW_32_BITS = 0xFFFFFFFF
 
@@ -37,7 +37,9 @@ def _folded(slot: Slot, taken: Column) -> list[tuple[str, Column]]:
         case Partial.LAST:
             return [("v", F.max(_dated(taken)))]
         case Partial.DISTINCT:
-            return [("v", F.hll_sketch_agg(_hashed(slot, taken), slot.lg_k))]
+            return [("v", F.hll_sketch_agg(_hashed(slot, taken), slot.size))]
+        case Partial.QUANTILE:
+            return [("v", F.kll_sketch_agg_double(taken.cast("double"), slot.size))]
     raise AssertionError(f"no Spark aggregate folds {slot.partial}")
 
 
@@ -57,6 +59,6 @@ def value_json(layout: HopLayout, slots: tuple[Slot, ...]) -> Column:
     for number, slot in enumerate(layout.slots):
         for suffix, _ in COLUMNS[slot.partial]:
             column = F.col(f"{suffix}_{slots.index(slot)}")
-            is_sketch = slot.partial is Partial.DISTINCT and suffix == "v"
+            is_sketch = slot.partial in SKETCHES and suffix == "v"
             fields.append((F.base64(column) if is_sketch else column).alias(f"{suffix}{number}"))
     return F.to_json(F.struct(*fields))

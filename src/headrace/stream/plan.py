@@ -11,7 +11,7 @@ from headrace.declare.views import View
 from headrace.log.topics import fates_of
 from headrace.stream.generations import Generations, plan_generations
 from headrace.stream.watermark import watermark_delay_us
-from headrace.tiles.layout import HopLayout, layouts_of
+from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
 
 LANE_OF_GATE = "stateless, Kafka to Kafka"
 LANE_OF_TILES = "deduplication and tiles are native Spark aggregates, Kafka to Kafka"
@@ -99,7 +99,7 @@ def _sized(view: View, layout: HopLayout) -> PlannedTiles:
         view=view.name,
         hop=duration_text(layout.hop_us),
         tiles_online=-(-layout.keep_us // layout.hop_us),
-        bytes_a_tile=layout.row.size + sum(1 << slot.lg_k for slot in layout.slots if slot.lg_k),
+        bytes_a_tile=layout.row.size + sum(map(sketch_bytes, layout.slots)),
         tiles_in_state=-(-in_state_us // layout.hop_us),
         features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
     )

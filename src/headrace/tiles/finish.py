@@ -8,6 +8,7 @@ from typing import Any
 from headrace.declare.aggregates import Aggregate
 from headrace.declare.schema import Kind
 from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, Slot, slot_of
+from headrace.tiles.quantiles import quantile_in
 from headrace.tiles.sketches import distinct_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +37,7 @@ def finisher(aggregate: Aggregate, layout: HopLayout, place: dict[str, int]) -> 
     slot = slot_of(aggregate)
     number = layout.slot_number(slot)
     if COLUMNS[slot.partial][-1][1] is Block.OBJECT:
-        finish = _of_objects(slot, layout.objects.index(f"v{number}"))
+        finish = _of_objects(aggregate, slot, layout.objects.index(f"v{number}"))
     else:
         columns = [place[f"{suffix}{number}"] for suffix, _ in COLUMNS[slot.partial]]
         finish = _OF_NUMBERS[slot.partial, aggregate.function](*columns)
@@ -98,7 +99,7 @@ _OF_NUMBERS: dict[tuple[Partial, str], Callable[..., Finish]] = {
 }
 
 
-def _of_objects(slot: Slot, column: int) -> Finish:
+def _of_objects(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
     match slot.partial:
         case Partial.FIRST:
             return lambda _, objects: _first_value(objects, column)
@@ -106,6 +107,9 @@ def _of_objects(slot: Slot, column: int) -> Finish:
             return lambda _, objects: _first_value(reversed(objects), column)
         case Partial.DISTINCT:
             return lambda _, objects: distinct_in(_present(objects, column))
+        case Partial.QUANTILE:
+            share = aggregate.share or 0.0
+            return lambda _, objects: quantile_in(_present(objects, column), share)
         case Partial.TEXT_MIN:
             return lambda _, objects: min(_present(objects, column), default=None)
         case _:

@@ -18,6 +18,7 @@ from headrace.tiles.columns import Data, Mask, Values, values_of
 from headrace.tiles.events import Event
 from headrace.tiles.expressions import holds
 from headrace.tiles.layout import HopLayout, Partial, Slot, layouts_of
+from headrace.tiles.quantiles import quantile_sketch_of
 from headrace.tiles.sketches import sketch_of
 from headrace.tiles.tile import Entity, Stored, Tile, TileKey
 
@@ -188,7 +189,11 @@ def _occurrence(reduction: np.ufunc, nowhere: int) -> Callable[..., dict[str, An
 
 
 def _distinct(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
-    return {"v": [sketch_of(run, slot.lg_k) if run else None for run in folder.runs(data, taken)]}
+    return {"v": [sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
+
+
+def _quantile(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
+    return {"v": [quantile_sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
 
 
 _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
@@ -204,4 +209,5 @@ _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
     Partial.FIRST: _occurrence(np.minimum, np.iinfo(np.int64).max),
     Partial.LAST: _occurrence(np.maximum, -1),
     Partial.DISTINCT: _distinct,
+    Partial.QUANTILE: _quantile,
 }

@@ -18,7 +18,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.aggregates import Aggregate, sketch_lg_k
+from headrace.declare.aggregates import Aggregate, sketch_k, sketch_lg_k
 from headrace.declare.expressions import Expression
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
@@ -44,6 +44,7 @@ class Partial(Enum):
     FIRST = "first"
     LAST = "last"
     DISTINCT = "distinct"
+    QUANTILE = "quantile"
 
 
 class Block(Enum):
@@ -77,7 +78,9 @@ COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
     Partial.FIRST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
     Partial.LAST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
     Partial.DISTINCT: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.QUANTILE: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
 }
+SKETCHES = {Partial.DISTINCT, Partial.QUANTILE}
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Slot:
     column: str | None
     kind: Kind | None
     where: Expression | None
-    lg_k: int = 0
+    size: int = 0  # of a sketch: lg k of a HyperLogLog, k of a KLL
 
     @property
     def described(self) -> list[str | int]:
@@ -98,14 +101,30 @@ class Slot:
             self.column or "",
             self.kind.value if self.kind else "",
             str(self.where or ""),
-            self.lg_k,
+            self.size,
         ]
 
 
 def slot_of(aggregate: Aggregate) -> Slot:
     """The partial aggregate from which an aggregate is finished."""
-    lg_k = 0 if aggregate.error is None else sketch_lg_k(aggregate.error)
-    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, lg_k)
+    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _sketch_size(aggregate))
+
+
+def _sketch_size(aggregate: Aggregate) -> int:
+    if aggregate.error is None:
+        return 0
+    return sketch_k(aggregate.error) if aggregate.function == "quantile" else sketch_lg_k(aggregate.error)
+
+
+def sketch_bytes(slot: Slot) -> int:
+    """How large a slot's sketch can become, at most or nearly so; 0 where it has none."""
+    match slot.partial:
+        case Partial.DISTINCT:
+            return 40 + (1 << slot.size)
+        case Partial.QUANTILE:
+            return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, whatever the number of values
+        case _:
+            return 0
 
 
 def _partial_of(aggregate: Aggregate) -> Partial:
