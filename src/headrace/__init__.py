@@ -9,6 +9,8 @@
 ...     spend = hr.sum("amount", windows="1h")
 """
 
+# The room `headrace.log` is loaded before the function of that name, which would else be hidden when it is loaded.
+from headrace import log as _room  # noqa: F401
 from headrace import testing
 from headrace.client import Client
 from headrace.declare.aggregates import count, distinct, first, last, max, mean, min, quantile, stddev, sum, var

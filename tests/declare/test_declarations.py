@@ -1,5 +1,8 @@
 """What declarations mean, once they are right."""
 
+import subprocess
+import sys
+
 import pytest
 
 import headrace as hr
@@ -120,3 +123,8 @@ def test_a_sketch_is_large_enough_for_its_error(error: float) -> None:
     lg_k = sketch_lg_k(error)
     assert 4 <= lg_k <= 21
     assert 1.04 / 2 ** (lg_k / 2) <= error
+
+
+def test_the_logarithm_is_not_hidden_by_the_room_of_its_name() -> None:
+    code = "import headrace.log.connect, headrace as hr; assert callable(hr.log), hr.log"
+    subprocess.run([sys.executable, "-c", code], check=True)
