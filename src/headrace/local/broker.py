@@ -181,8 +181,10 @@ class Broker:
 
     def _failure(self, what: str) -> HeadraceError:
         said = _text(self.folder / "broker.out") + _text(self.log)
-        if "No space left on device" in said:
-            return DiskFull(_no_room(self.folder, shutil.disk_usage(self.folder).free))
+        free = shutil.disk_usage(self.folder).free
+        # On a full disk its log may end before it says so.
+        if "No space left on device" in said or free < _LEAST_FREE_BYTES:
+            return DiskFull(_no_room(self.folder, free))
         return BrokerFailed(
             f"The broker at {self.address} {what}. Its log is {self.log}; run `headrace doctor`. "
             f"It ends with:\n{self.last_words()}"
