@@ -27,7 +27,7 @@ from headrace.serve.http import Http, post
 from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.online_redis import RedisOnline
-from headrace.store.memory import MemoryStore
+from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
 from headrace.store.redis import RedisStore
 from headrace.store.redis_pipe import PipedHashes
 
@@ -57,7 +57,7 @@ def main() -> None:
 @click.option("--forget", is_flag=True)
 def memory(cards: int, visits: int, forget: bool) -> None:
     """The store in the server's memory."""
-    store = MemoryStore([CardSpend], *([0] if forget else []))
+    store = MemoryStore([CardSpend], 0 if forget else KNOWN_AT_MOST)
     _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), cards, visits)
 
 

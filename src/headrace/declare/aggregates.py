@@ -203,9 +203,14 @@ def _require_share(share: object, where: str) -> None:
         raise DeclarationError(f"{where}: quantile {share!r}. Write a share from 0 to 1, such as 0.5 for the median.")
 
 
+def written_windows(declared: Declared) -> Sequence[str]:
+    """The windows of a declaration, as they were written."""
+    return [declared.windows] if isinstance(declared.windows, str) else declared.windows
+
+
 def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
     """The windows of a declaration, each with its hop."""
-    written = [declared.windows] if isinstance(declared.windows, str) else declared.windows
+    written = written_windows(declared)
     if not isinstance(written, list | tuple) or not written:
         raise DeclarationError(
             f'{where}: windows={declared.windows!r}. Write one or several durations, such as windows=["10m", "1h"].'

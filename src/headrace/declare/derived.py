@@ -6,9 +6,9 @@ ratio = hr.request("amount", "double") / mean["7d"]
 Operators build the tree of `declare.expressions`; its leaves get their names when the view is declared.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from headrace.declare.expressions import Call, Expression, Field, Literal, Value, kind_of
 from headrace.declare.schema import TYPES, Column, Kind, Schema
@@ -23,6 +23,13 @@ class Output:
 
     declared: object
     window: str
+
+
+class Attribute(NamedTuple):
+    """An aggregate's name in its view, and its windows as they were written."""
+
+    name: str
+    windows: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -158,28 +165,26 @@ def sqrt(value: Operand) -> Operand:
     return call("sqrt", value)
 
 
-def named(operand: Operand, names: Mapping[int, str], windows: Callable[[object], Iterable[str]], where: str) -> Any:
-    """An operand's tree with every output under its name; `names` are those of the attributes, by identity."""
+def named(operand: Operand, attributes: Mapping[int, Attribute], where: str) -> Expression:
+    """An operand's tree with every output under its name; the view's attributes are given by their identity."""
 
     def visit(node: Any) -> Expression:
         if isinstance(node, Call):
             return Call(node.op, tuple(map(visit, node.args)))
-        return Field(_name(node)) if isinstance(node, Output) else node
-
-    def _name(output: Output) -> str:
-        attribute = names.get(id(output.declared))
-        if attribute is None:
-            raise DeclarationError(
-                f"{where}: uses an aggregate that is no attribute of this view. Give it a name in it."
-            )
-        if output.window not in windows(output.declared):
-            raise DeclarationError(
-                f"{where}: {attribute}[{output.window!r}] has no such window. "
-                f"There is {', '.join(windows(output.declared))}."
-            )
-        return f"{attribute}_{output.window}"
+        return Field(_name(node, attributes, where)) if isinstance(node, Output) else node
 
     return visit(operand.node)
+
+
+def _name(output: Output, attributes: Mapping[int, Attribute], where: str) -> str:
+    attribute = attributes.get(id(output.declared))
+    if attribute is None:
+        raise DeclarationError(f"{where}: uses an aggregate that is no attribute of this view. Give it a name in it.")
+    if output.window not in attribute.windows:
+        raise DeclarationError(
+            f"{where}: {attribute.name}[{output.window!r}] has no such window. There is {', '.join(attribute.windows)}."
+        )
+    return f"{attribute.name}_{output.window}"
 
 
 def derived(name: str, tree: Expression, outputs: Schema, where: str) -> Derived:

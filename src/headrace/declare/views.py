@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of
-from headrace.declare.derived import Derived, Operand, derived, named
+from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of, written_windows
+from headrace.declare.derived import Attribute, Derived, Operand, derived, named
 from headrace.declare.durations import duration_us
 from headrace.declare.schema import Column, Kind, Schema
 from headrace.declare.stream import Stream
@@ -160,7 +160,11 @@ def _kind_of(aggregate: Aggregate) -> Kind:
 
 
 def _derived(body: type, kept: Sequence[Feature], requested: Sequence[Column], name: str) -> tuple[Derived, ...]:
-    attributes = {id(value): attribute for attribute, value in vars(body).items() if isinstance(value, Declared)}
+    attributes = {
+        id(value): Attribute(attribute, tuple(written_windows(value)))
+        for attribute, value in vars(body).items()
+        if isinstance(value, Declared)
+    }
     outputs = outputs_of(kept, requested)
     found = []
     for attribute, value in vars(body).items():
@@ -168,14 +172,9 @@ def _derived(body: type, kept: Sequence[Feature], requested: Sequence[Column], n
             where = f"{name}.{attribute}"
             if attribute in outputs:
                 raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
-            tree = named(value, attributes, _windows, where)
+            tree = named(value, attributes, where)
             found.append(derived(attribute, tree, outputs, where))
     return tuple(found)
-
-
-def _windows(declared: object) -> list[str]:
-    written = declared.windows if isinstance(declared, Declared) else ()
-    return [written] if isinstance(written, str) else list(written)
 
 
 def _requested(body: type) -> tuple[Column, ...]:

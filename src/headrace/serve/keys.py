@@ -41,15 +41,16 @@ class KeyReader:
     def request(self, written: dict[str, Any]) -> dict[str, Any]:
         """The fields of a request that the view's expressions read; others are passed over."""
         return {
-            name: read(written[name])
+            name: self._field(name, read, written[name])
             for name, read in self._requested
-            if written.get(name) is not None and self._fits(name, read, written[name])
+            if written.get(name) is not None
         }
 
-    def _fits(self, name: str, read: Read, part: Any) -> bool:
-        if read(part) is None:
+    def _field(self, name: str, read: Read, part: Any) -> Scalar:
+        value = read(part)
+        if value is None:
             raise BadRequest(f'"request" has {name}: {shown(part)}, which is not what {self._view.name} takes it for.')
-        return True
+        return value
 
     def named(self, entity: Entity) -> dict[str, Any]:
         """An entity's values by column, as answers show them."""
