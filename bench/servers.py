@@ -28,8 +28,7 @@ from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.online_redis import RedisOnline
 from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
-from headrace.store.redis import RedisStore
-from headrace.store.redis_pipe import PipedHashes
+from headrace.store.redis import HELD_AT_MOST
 
 NO_BROKER = "127.0.0.1:1"
 PATH = f"/features/{CardSpend.name}"
@@ -68,9 +67,8 @@ def memory(cards: int, visits: int, forget: bool) -> None:
 @click.option("--forget", is_flag=True)
 def from_redis(cards: int, visits: int, url: str, forget: bool) -> None:
     """The store in Redis."""
-    online = RedisOnline(App("bench", (payments,), (CardSpend,)), NO_BROKER, url)
-    if forget:
-        online.store = RedisStore(url, [CardSpend], PipedHashes(url), 0)
+    app = App("bench", (payments,), (CardSpend,))
+    online = RedisOnline(app, NO_BROKER, url, 0 if forget else HELD_AT_MOST)
     client = redis.Redis.from_url(url)
     filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
     _serve_filled(online, filling, cards, visits)

@@ -16,7 +16,6 @@ from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
 from headrace.tiles.tile import Entity
 
-KNOWN_AT_MOST = 100_000
 FIELDS = {"keys", "at", "request"}
 
 
@@ -36,7 +35,6 @@ class Features:
         self._view, self._online = view, online
         self._names = view.names
         self._keys = KeyReader(view)
-        self._known: dict[Entity, tuple[Read, bytes]] = {}
         self._deriver = Deriver(view)
         self._floats = [index for index, name in enumerate(view.names) if kinds[name] is Kind.DOUBLE]
 
@@ -48,15 +46,13 @@ class Features:
             reads = await self._online.read(self._view.name, entities, asked.at_us)
         except TooLongAgo as problem:
             raise BadRequest(str(problem)) from problem
-        request = self._keys.request(asked.request)
+        request = self._keys.request(asked.request) if self._view.requested else {}
         rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
         as_of = encode_json(moment(asked.at_us))
         return Answer(200, b'{"as_of":%b,"rows":[%b]}' % (as_of, b",".join(rows)))
 
     def _row(self, entity: Entity, read: Read, at_us: int, request: dict[str, Any]) -> bytes:
-        known = self._known.get(entity)
-        # A store that gives the same read again gets the same bytes.
-        written = known[1] if known is not None and known[0] is read else self._written(entity, read, request)
+        written = read.written or self._written(entity, read, request)
         if read.event_time_us is None:
             return b'%b,"age_ms":null}' % written
         return b'%b,"age_ms":%d}' % (written, (at_us - read.event_time_us) // 1000)
@@ -67,11 +63,9 @@ class Features:
         (derived,) = self._deriver.rows([read.values], request)
         row["values"] = dict(zip(self._names, self._finite([*read.values, *derived]), strict=True))
         row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
-        if len(self._known) >= KNOWN_AT_MOST:
-            self._known.clear()
         written = encode_json(row).removesuffix(b"}")
         if not self._view.requested:
-            self._known[entity] = read, written
+            read.written = written
         return written
 
     def _finite(self, values: list[Any]) -> list[Any]:

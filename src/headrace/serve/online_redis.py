@@ -16,7 +16,7 @@ from headrace.store.apply import group_of
 from headrace.store.hashes import StoreUnavailable
 from headrace.store.memory import Table
 from headrace.store.reads import Read
-from headrace.store.redis import RedisStore
+from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
 from headrace.tiles.tile import Entity
 
@@ -24,9 +24,9 @@ from headrace.tiles.tile import Entity
 class RedisOnline:
     """A store in Redis, which apply workers feed."""
 
-    def __init__(self, app: App, broker: str, url: str) -> None:
+    def __init__(self, app: App, broker: str, url: str, held_at_most: int = HELD_AT_MOST) -> None:
         piped = PipedHashes(url) if urlsplit(url).scheme == "redis" else None
-        self.store = RedisStore(url, app.views, piped)
+        self.store = RedisStore(url, app.views, piped, held_at_most)
         self._fill = Fill(broker, self.store, app.views)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:

@@ -11,6 +11,7 @@ from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
 from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
+from headrace.store.recent import Recent
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -61,8 +62,7 @@ class Table:
         self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
         self._entities: dict[Entity, EntityRows] = {}
-        self._known: dict[Entity, Unchanged] = {}
-        self._known_at_most = known_at_most
+        self._known: Recent[Entity, Unchanged] = Recent(known_at_most)
         self._round: deque[Entity] = deque()
 
     def __len__(self) -> int:
@@ -96,8 +96,6 @@ class Table:
         known = self._known.get(entity)
         if known and known.holds(hops, at_us):
             return known.read
-        if len(self._known) >= self._known_at_most:
-            self._known.clear()
         known = self._known[entity] = self._reader.read_for_a_while(hops, at_us)
         return known.read
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.declare.views import View
@@ -33,12 +34,17 @@ def require_kept(at_us: int, known_us: int) -> None:
         raise TooLongAgo(at_us, known_us)
 
 
-class Read(NamedTuple):
-    """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen."""
+@dataclass(slots=True)
+class Read:
+    """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen.
+
+    Whoever writes it as text may leave the text with it: a read that is given again need not be written again.
+    """
 
     values: list[Any]
     event_time_us: int | None
     arrival_us: int | None
+    written: bytes | None = field(default=None, compare=False)
 
 
 class Unchanged(NamedTuple):

@@ -14,6 +14,7 @@ from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
 from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
+from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, layouts_of
 from headrace.tiles.rows import TileRows
@@ -179,10 +180,9 @@ class _ViewHashes:
     """
 
     def __init__(self, view: View, held_at_most: int) -> None:
-        self._held_at_most = held_at_most
         self._reader = ViewReader(view)
         self._unpacker = Unpacker(self._reader.layouts)
-        self._held: dict[bytes, _Held] = {}
+        self._held: Recent[bytes, _Held] = Recent(held_at_most)
 
     def held(self, key: bytes) -> _Held:
         """What is known here of a hash."""
@@ -190,25 +190,19 @@ class _ViewHashes:
 
     def read(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> Read:
         """The answer of a hash's fields or, where they are None, of what was held when they were asked for."""
-        if fields is not None:
-            held = self._taken(fields, at_us)
-        require_kept(at_us, held.newest_us)
-        rows_by_hop = held.answer.rows_by_hop
-        if not held.answer.holds(rows_by_hop, at_us):
-            held = held._replace(answer=self._reader.read_for_a_while(rows_by_hop, at_us))
-        self._hold(key, held)
-        return held.answer.read
+        now = held if fields is None else self._taken(fields, at_us)
+        require_kept(at_us, now.newest_us)
+        rows_by_hop = now.answer.rows_by_hop
+        if not now.answer.holds(rows_by_hop, at_us):
+            now = now._replace(answer=self._reader.read_for_a_while(rows_by_hop, at_us))
+        if now is not held and now.changed:
+            self._held[key] = now
+        return now.answer.read
 
     def _taken(self, fields: Fields, at_us: int) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)
         answer = self._reader.read_for_a_while(rows_by_hop, at_us)
         return _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), answer)
-
-    def _hold(self, key: bytes, held: _Held) -> None:
-        if len(self._held) >= self._held_at_most:
-            self._held.clear()
-        if held.changed:
-            self._held[key] = held
 
 
 def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:
