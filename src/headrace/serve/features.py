@@ -9,6 +9,7 @@ import orjson
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
 from headrace.serve.answers import Answer, BadRequest, encode_json
+from headrace.serve.clock import Clock
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
 from headrace.store.reads import Read, TooLongAgo
@@ -36,6 +37,7 @@ class Features:
         self._names = view.names
         self._keys = KeyReader(view)
         self._deriver = Deriver(view)
+        self._clock = Clock()
         self._floats = [index for index, name in enumerate(view.names) if kinds[name] is Kind.DOUBLE]
 
     async def __call__(self, body: bytes) -> Answer:
@@ -48,8 +50,7 @@ class Features:
             raise BadRequest(str(problem)) from problem
         request = self._keys.request(asked.request) if self._view.requested else {}
         rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
-        as_of = encode_json(moment(asked.at_us))
-        return Answer(200, b'{"as_of":%b,"rows":[%b]}' % (as_of, b",".join(rows)))
+        return Answer(200, b'{"as_of":"%b","rows":[%b]}' % (self._clock.iso(asked.at_us), b",".join(rows)))
 
     def _row(self, entity: Entity, read: Read, at_us: int, request: dict[str, Any]) -> bytes:
         written = read.written or self._written(entity, read, request)

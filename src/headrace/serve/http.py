@@ -57,7 +57,10 @@ class Http:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         began, path = perf_counter(), scope["path"]
         try:
-            answer = await self._answer(path, scope, receive)
+            handle = self._handle_of(path, scope["method"])
+            message = await receive()
+            whole = message["type"] == "http.request" and not message["more_body"]
+            answer = await handle(bounded(message["body"]) if whole else await read_on(message, scope, receive))
         except Refused as refused:
             answer = refused.answer
         except ClientGone:
@@ -68,15 +71,13 @@ class Http:
         await respond(send, answer)
         self._tallies.get(path, self._elsewhere).add(answer.status, perf_counter() - began)
 
-    async def _answer(self, path: str, scope: Message, receive: Receive) -> Answer:
+    def _handle_of(self, path: str, method: str) -> Handle:
         route = self._routes.get(path)
         if route is None:
             raise self._not_found(path)
-        if scope["method"] not in route.methods:
-            raise WrongMethod(scope["method"], path, ", ".join(route.methods))
-        message = await receive()
-        whole = message["type"] == "http.request" and not message["more_body"]
-        return await route.handle(bounded(message["body"]) if whole else await read_on(message, scope, receive))
+        if method not in route.methods:
+            raise WrongMethod(method, path, ", ".join(route.methods))
+        return route.handle
 
     def _not_found(self, path: str) -> NotFound:
         beginning = path[: path.find("/", 1) + 1]

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -11,7 +11,6 @@ from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
 from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
-from headrace.store.recent import Recent
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -20,16 +19,28 @@ APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 KNOWN_AT_MOST = 100_000
 
-EntityRows = list[TileRows | None]
+
+class Kept:
+    """What is kept of one entity: its tiles by hop, and the answer they last gave.
+
+    `changes` is odd while a tile is being changed, so an answer is remembered, and given again, only with whole tiles.
+    """
+
+    __slots__ = ("changes", "known", "rows_by_hop")
+
+    def __init__(self, hops: int) -> None:
+        self.rows_by_hop: list[TileRows | None] = [None] * hops
+        self.changes = 0
+        self.known: tuple[int, Unchanged] | None = None
 
 
 class MemoryStore:
     """The tables of an app's views: one thread applies, any thread reads."""
 
     # No lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
-    # lock; a hop's place in an entity's list changes once, from None to its rows; rows lock themselves. A reader
-    # that still holds the rows of an entity just removed reads tiles no window holds any more. So what a reader
-    # has seen stays seen.
+    # lock; a hop's place in an entity's list changes once, from None to its rows; rows lock themselves; an answer
+    # and the change it belongs to are one tuple. A reader that still holds an entity just removed reads tiles no
+    # window holds any more. So what a reader has seen stays seen.
 
     def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
         self.tables = {view.name: Table(view, known_at_most) for view in views}
@@ -61,8 +72,9 @@ class Table:
         self._changelog = Changelog(view)
         self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
-        self._entities: dict[Entity, EntityRows] = {}
-        self._known: Recent[Entity, Unchanged] = Recent(known_at_most)
+        self._entities: dict[Entity, Kept] = {}
+        self._answered: OrderedDict[Entity, Kept] = OrderedDict()
+        self._known_at_most = known_at_most
         self._round: deque[Entity] = deque()
 
     def __len__(self) -> int:
@@ -85,28 +97,40 @@ class Table:
         """An estimate, from the entities next to be looked at."""
         # Built in one step of C code: the deque cannot change under it.
         sample = list(islice(self._round, SAMPLE))
-        sizes = [_bytes_of(self._entities.get(entity, [])) for entity in sample]
+        sizes = [_bytes_of(kept.rows_by_hop) for kept in map(self._entities.get, sample) if kept is not None]
         return len(self) * sum(sizes) // len(sizes) if sizes else 0
 
     def read(self, entity: Entity, at_us: int) -> Read:
         require_kept(at_us, self.now_us)
-        hops = self._entities.get(entity)
-        if hops is None:
+        kept = self._entities.get(entity)
+        if kept is None:
             return self._reader.read(None, at_us)
-        known = self._known.get(entity)
-        if known and known.holds(hops, at_us):
-            return known.read
-        known = self._known[entity] = self._reader.read_for_a_while(hops, at_us)
-        return known.read
+        known = kept.known
+        if known is not None and known[0] == kept.changes and known[1].holds(at_us):
+            return known[1].read
+        return self._answer(entity, kept, at_us)
+
+    def _answer(self, entity: Entity, kept: Kept, at_us: int) -> Read:
+        changes = kept.changes
+        answer = self._reader.read_for_a_while(kept.rows_by_hop, at_us)
+        if changes % 2 == 0 and changes == kept.changes:
+            kept.known = changes, answer
+            self._answered[entity] = kept
+            if len(self._answered) > self._known_at_most:
+                self._answered.popitem(last=False)[1].known = None
+        return answer.read
 
     def apply(self, record: Record, measure: bool = False) -> None:
         """Take one tile, unless one with as many events is here."""
         change = self._changelog.change(record)
         if change is None:
             return
-        rows = self._rows(change.entity, change.hop)
+        kept = self._kept(change.entity)
+        rows = self._rows(kept, change.hop)
         before = len(rows)
+        kept.changes += 1
         grown = rows.apply(change.tile)
+        kept.changes += 1
         self._events[change.hop] += grown
         if measure and grown:
             self.delays.add(time.time() - change.arrival_us / 1e6)
@@ -115,20 +139,26 @@ class Table:
             self.tiles += 1
             self._look_at_next()
 
-    def _rows(self, entity: Entity, hop: int) -> TileRows:
-        hops = self._entities.get(entity)
-        if hops is None:
-            hops = self._entities[entity] = [None] * len(self._changelog.layouts)
+    def _kept(self, entity: Entity) -> Kept:
+        kept = self._entities.get(entity)
+        if kept is None:
+            kept = self._entities[entity] = Kept(len(self._changelog.layouts))
             self._round.append(entity)
-        rows = hops[hop]
+        return kept
+
+    def _rows(self, kept: Kept, hop: int) -> TileRows:
+        rows = kept.rows_by_hop[hop]
         if rows is None:
-            rows = hops[hop] = TileRows(self._changelog.layouts[hop])
+            rows = kept.rows_by_hop[hop] = TileRows(self._changelog.layouts[hop])
         return rows
 
     def _look_at_next(self) -> None:
         entity = self._round.popleft()
-        self.tiles -= sum(self._expire(rows) for rows in self._entities[entity] if rows is not None)
-        if any(self._entities[entity]):
+        kept = self._entities[entity]
+        kept.changes += 1
+        self.tiles -= sum(self._expire(rows) for rows in kept.rows_by_hop if rows is not None)
+        kept.changes += 1
+        if any(kept.rows_by_hop):
             self._round.append(entity)
         else:
             del self._entities[entity]
@@ -138,7 +168,7 @@ class Table:
         return rows.expire(self.now_us - rows.layout.keep_us - SLACK_US + 1)
 
 
-def _bytes_of(hops: EntityRows) -> int:
-    rows = [rows for rows in hops if rows is not None]
+def _bytes_of(rows_by_hop: Sequence[TileRows | None]) -> int:
+    rows = [rows for rows in rows_by_hop if rows is not None]
     objects = [value for held in rows for stored in held.objects or () for value in stored]
     return ENTITY_OVERHEAD + sum(sys.getsizeof(held.rows) for held in rows) + sum(map(sys.getsizeof, objects))

@@ -48,23 +48,20 @@ class Read:
 
 
 class Unchanged(NamedTuple):
-    """An answer, and how long it stays the same: until a tile changes, enters a window or leaves one.
+    """An answer, and how long it stays the same if no tile changes: until one enters a window or leaves one.
 
     window        (──────────────────at]
     tiles     ├─┤    ├─┤   ├─┤            ├─┤
     answer                           [   )         until the oldest is out of reach, or the next begins
     """
 
-    rows_by_hop: Sequence[TileRows | None]
-    changes: list[int]
     from_us: int
     until_us: int
     read: Read
 
-    def holds(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> bool:
-        """Whether it is still the answer, of these rows at this time."""
-        in_time = self.from_us <= at_us < self.until_us
-        return in_time and self.rows_by_hop is rows_by_hop and self.changes == changes_of(rows_by_hop)
+    def holds(self, at_us: int) -> bool:
+        """Whether it is still the answer at a time."""
+        return self.from_us <= at_us < self.until_us
 
 
 class ViewReader:
@@ -84,24 +81,17 @@ class ViewReader:
 
     def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
         """The values at a time, and until when they are the same."""
-        # Counted before the rows are read: a change in between makes the answer old too soon, never too late.
-        changes = changes_of(rows_by_hop)
         hops = zip(rows_by_hop, self._reaches_us, strict=True)
         until_us = min(
             (rows.same_until(at_us, reaches_us) for rows, reaches_us in hops if rows is not None), default=INT64_MAX
         )
-        return Unchanged(rows_by_hop, changes, at_us, until_us, self.read(rows_by_hop, at_us))
+        return Unchanged(at_us, until_us, self.read(rows_by_hop, at_us))
 
 
 def _reaches_us(view: View, layout: HopLayout) -> list[int]:
     """How far back the windows of a hop reach: a tile that starts at or before that is in none."""
     windows = {feature.window for feature in view.features if feature.window.hop_us == layout.hop_us}
     return sorted(window.length_us + layout.hop_us for window in windows)
-
-
-def changes_of(rows_by_hop: Sequence[TileRows | None]) -> list[int]:
-    """How often the rows of each hop have changed."""
-    return [0 if rows is None else rows.changes for rows in rows_by_hop]
 
 
 def _newest(rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:

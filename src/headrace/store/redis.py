@@ -167,10 +167,11 @@ class _Held(NamedTuple):
 
     changed: bytes
     newest_us: int
+    rows_by_hop: Sequence[TileRows | None]
     answer: Unchanged
 
 
-NOTHING_HELD = _Held(b"", 0, Unchanged((), [], 0, 0, Read([], None, None)))
+NOTHING_HELD = _Held(b"", 0, (), Unchanged(0, 0, Read([], None, None)))
 
 
 class _ViewHashes:
@@ -192,9 +193,8 @@ class _ViewHashes:
         """The answer of a hash's fields or, where they are None, of what was held when they were asked for."""
         now = held if fields is None else self._taken(fields, at_us)
         require_kept(at_us, now.newest_us)
-        rows_by_hop = now.answer.rows_by_hop
-        if not now.answer.holds(rows_by_hop, at_us):
-            now = now._replace(answer=self._reader.read_for_a_while(rows_by_hop, at_us))
+        if not now.answer.holds(at_us):
+            now = now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us))
         if now is not held and now.changed:
             self._held[key] = now
         return now.answer.read
@@ -202,7 +202,7 @@ class _ViewHashes:
     def _taken(self, fields: Fields, at_us: int) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)
         answer = self._reader.read_for_a_while(rows_by_hop, at_us)
-        return _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), answer)
+        return _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), rows_by_hop, answer)
 
 
 def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:

@@ -22,13 +22,12 @@ class TileRows:
     Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
     """
 
-    __slots__ = ("changes", "layout", "objects", "rows", "size")
+    __slots__ = ("layout", "objects", "rows", "size")
 
     def __init__(self, layout: HopLayout) -> None:
         self.layout = layout
         self.size = layout.row.size
         self.rows = bytearray()
-        self.changes = 0
         self.objects: list[tuple[Stored | None, ...]] | None = [] if layout.objects else None
 
     def __len__(self) -> int:
@@ -51,7 +50,6 @@ class TileRows:
         """Let go of the tiles that start before a time; says how many they were."""
         with _STEADY:
             gone = bisect_left(self._starts(), before_us)
-            self.changes += gone
             del self.rows[: gone * self.size]
             if self.objects is not None:
                 del self.objects[:gone]
@@ -96,7 +94,6 @@ class TileRows:
 
     def _put(self, index: int, replaced: int, tile: Tile) -> None:
         size = len(tile.row)
-        self.changes += 1
         self.rows[index * size : (index + replaced) * size] = tile.row
         if self.objects is not None:
             self.objects[index : index + replaced] = (tile.objects,)
