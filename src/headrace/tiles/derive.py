@@ -37,8 +37,12 @@ class Deriver:
         }
         for name, kind in self._requested:
             columns[name] = values_of([request.get(name.removeprefix(REQUEST))] * len(rows), kind)
-        derived = [_listed(evaluate(one.tree, columns, len(rows))) for one in self._derived]
+        derived = [_listed(values) for values in self.columns(columns, len(rows)).values()]
         return [list(row) for row in zip(*derived, strict=True)]
+
+    def columns(self, columns: Mapping[str, Values], count: int) -> dict[str, Values]:
+        """The derived columns of so many rows, from the columns they read."""
+        return {one.name: evaluate(one.tree, columns, count) for one in self._derived}
 
 
 def _plain(value: Any, kind: Kind) -> Any:

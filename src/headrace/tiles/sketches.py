@@ -11,11 +11,17 @@ Unions are taken on these bytes: ten times as fast as one union object fed with 
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import count
 
 import numpy as np
 from datasketches import hll_sketch, tgt_hll_type
 from numpy.typing import NDArray
 
+Coupons = NDArray[np.uint32]
+Registers = NDArray[np.uint8]
+
+MOST_LG_K = 21
 _COUPONS_FROM = {2: 8, 3: 12}
 _REGISTERS, _REGISTERS_FROM = 10, 40
 _FEW_BYTES = 512
@@ -31,23 +37,38 @@ def sketch_of(values: Iterable[int | str], lg_k: int) -> bytes:
     return bytes(sketch.serialize_compact())
 
 
+def coupon_of(value: int | str) -> int:
+    """What a sketch keeps of a value."""
+    return int.from_bytes(sketch_of([value], MOST_LG_K)[_COUPONS_FROM[2] :], "little")
+
+
+@cache
+def most_coupons(lg_k: int) -> int:
+    """How many different values a sketch holds as coupons; with one more it goes over to registers."""
+    sketch = hll_sketch(lg_k, tgt_hll_type.HLL_8)
+    for number in count():
+        sketch.update(number)
+        if sketch.serialize_compact()[0] == _REGISTERS:
+            return number
+    raise AssertionError("every sketch goes over to registers")
+
+
+def distinct_of(coupons: Coupons, lg_k: int) -> int:
+    """How many different values left these coupons, by the registers of a sketch."""
+    return _estimate(lg_k, np.zeros(1 << lg_k, np.uint8), coupons)
+
+
 def distinct_in(sketches: Sequence[bytes]) -> int:
     """How many different values the sketches have seen together."""
-    if len(sketches) == 1:
-        return _estimate(sketches[0])
     full = [sketch for sketch in sketches if sketch[0] == _REGISTERS]
     few = [sketch for sketch in sketches if sketch[0] != _REGISTERS] if full else sketches
     coupons = b"".join([sketch[_COUPONS_FROM[sketch[0]] :] for sketch in few])
     if full:
-        return _estimate(_union(full, np.frombuffer(coupons, np.uint32)))
+        return _estimate(full[0][3], _greatest_registers(full), np.frombuffer(coupons, np.uint32))
     return _different(np.frombuffer(bytearray(coupons), np.uint32)) if len(coupons) > _FEW_BYTES else _few(coupons)
 
 
-def _estimate(sketch: bytes) -> int:
-    return round(float(hll_sketch.deserialize(sketch).get_estimate()))
-
-
-def _different(coupons: NDArray[np.uint32]) -> int:
+def _different(coupons: Coupons) -> int:
     """Coupons stand for values one to one up to collisions in 32 bits: their number is the best estimate."""
     coupons.sort()
     return int(np.count_nonzero(coupons[1:] != coupons[:-1]) + (coupons[0] != 0))
@@ -59,15 +80,20 @@ def _few(coupons: bytes) -> int:
     return len(found) - (0 in found)
 
 
-def _union(full: Sequence[bytes], coupons: NDArray[np.uint32]) -> bytes:
-    lg_k = full[0][3]
+def _greatest_registers(full: Sequence[bytes]) -> Registers:
     stacked = np.frombuffer(b"".join([sketch[_REGISTERS_FROM:] for sketch in full]), np.uint8)
-    registers: NDArray[np.uint8] = np.maximum.reduce(stacked.reshape(len(full), -1), axis=0)
+    greatest: Registers = np.maximum.reduce(stacked.reshape(len(full), -1), axis=0)
+    return greatest
+
+
+def _estimate(lg_k: int, registers: Registers, coupons: Coupons) -> int:
+    """By what the registers hold, and not by the order it came in: asked elsewhere, the answer is the same."""
     np.maximum.at(registers, coupons & ((1 << lg_k) - 1), (coupons >> 26).astype(np.uint8))
-    return _registers_head(lg_k, registers) + registers.tobytes()
+    whole = _registers_head(lg_k, registers) + registers.tobytes()
+    return round(float(hll_sketch.deserialize(whole).get_estimate()))
 
 
-def _registers_head(lg_k: int, registers: NDArray[np.uint8]) -> bytes:
+def _registers_head(lg_k: int, registers: Registers) -> bytes:
     counts = np.bincount(registers, minlength=64)
     shares = counts * 0.5 ** np.arange(64)
     low, high = float(shares[:32].sum()), float(shares[32:].sum())

@@ -1,0 +1,233 @@
+"""Features of the past in Arrow: events and a spine of some entities in, one column a feature out.
+
+    events   e0 …  the entity │ hr_time, hr_known │ hr_id │ v0 … values that are folded │ w0 … whether a condition holds
+    spine    e0 …  the entity │ hr_at             │ r0 … fields of a request
+
+Spark computes what goes in (`training`); nothing here is a Python object an event or a row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.declare.expressions import Expression, fields
+from headrace.declare.schema import Kind
+from headrace.declare.views import Feature, View
+from headrace.tiles.columns import Mask, Values
+from headrace.tiles.derive import Deriver
+from headrace.tiles.history import History, Pairs
+from headrace.tiles.layout import Partial, Slot, slot_of
+from headrace.tiles.pairs import values_at
+from headrace.tiles.sketches import coupon_of
+from headrace.tiles.timeline import Ints
+
+STATUS = "hr_status"
+FOUND, BEFORE, UNKNOWN, NO_KEY = range(4)
+NOBODY = -1
+NEVER = np.iinfo(np.int64).max
+BY_PLACE = {Partial.FIRST, Partial.LAST}
+BY_RANK = {Partial.TEXT_MIN, Partial.TEXT_MAX}
+ARROW_TYPES = {
+    Kind.STRING: pa.string(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+LARGE_SUM = pa.decimal128(38, 0)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What of its stream's events a view's windows read."""
+
+    view: View
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(dict.fromkeys(slot_of(feature.aggregate) for feature in self.view.features))
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """The columns that are folded."""
+        return tuple(dict.fromkeys(slot.column for slot in self.slots if slot.column is not None))
+
+    @cached_property
+    def conditions(self) -> tuple[Expression, ...]:
+        return tuple(dict.fromkeys(slot.where for slot in self.slots if slot.where is not None))
+
+
+def features_at(view: View, events: pa.Table, spine: pa.Table) -> pa.Table:
+    """The features of each row of the spine, in its order, and whether there was anything to find."""
+    entity = [f"e{index}" for index in range(len(view.by))]
+    owners, asked = _numbered(events, spine, entity)
+    past = _Past(view, events, owners)
+    at_us = _numbers(spine["hr_at"])
+    asked[~_all_valid(spine, [*entity, "hr_at"])] = NOBODY
+    order = np.lexsort((at_us, asked))
+    found = values_at(view, past.history, Pairs(asked[order], at_us[order]))
+    back = np.argsort(order)
+    columns = {name: values[back] for name, values in found.items()}
+    kept = {feature.name: past.arrow(feature, columns[feature.name]) for feature in view.features}
+    derived = _derived(view, kept, spine)
+    return pa.table(kept | derived | {STATUS: _status(past.history, asked, at_us)})
+
+
+def output_type(feature: Feature, view: View) -> pa.DataType:
+    """The type of a feature's column; sums of 64-bit integers may pass 64 bits."""
+    aggregate = feature.aggregate
+    match aggregate.function, aggregate.kind:
+        case "count" | "distinct", _:
+            return pa.int64()
+        case "sum", Kind.INTEGER:
+            column = view.stream.schema.column(str(aggregate.column), view.name)
+            return LARGE_SUM if column.type == "bigint" else pa.int64()
+        case (("min" | "max" | "first" | "last"), Kind() as kind):
+            return ARROW_TYPES[kind]
+    return pa.float64()
+
+
+def _numbered(events: pa.Table, spine: pa.Table, entity: Sequence[str]) -> tuple[Ints, Ints]:
+    """The entities of events and of the spine by number; a null is a value like any other here."""
+    numbers = np.zeros(len(events) + len(spine), np.int64)
+    for name in entity:
+        column = pa.chunked_array([*events[name].chunks, *spine[name].chunks], events[name].type)
+        encoded = column.combine_chunks().dictionary_encode("encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, numbers = np.unique(numbers * max(1, len(encoded.dictionary)) + codes, return_inverse=True)
+    return numbers[: len(events)], numbers[len(events) :]
+
+
+def _numbers(column: pa.ChunkedArray) -> Ints:
+    found: Ints = pc.fill_null(column, 0).to_numpy().astype(np.int64)
+    return found
+
+
+class _Past:
+    """The events of some entities, and the way back from what was folded to what it stands for."""
+
+    def __init__(self, view: View, events: pa.Table, owners: Ints) -> None:
+        self._view, self._events, self._reads = view, events, Reads(view)
+        self._owners = owners
+        self._times_us = _numbers(events["hr_time"])
+
+    @cached_property
+    def history(self) -> History:
+        columns = {slot: self._folded(slot) for slot in self._reads.slots}
+        return History(self._owners, self._times_us, _numbers(self._events["hr_known"]), columns)
+
+    def arrow(self, feature: Feature, values: Values) -> pa.Array:
+        """A feature's column as it is given out."""
+        slot, kind = slot_of(feature.aggregate), output_type(feature, self._view)
+        if values.data.dtype == object:  # sums beyond 64 bits
+            sums = zip(values.data.tolist(), values.valid.tolist(), strict=True)
+            return pa.array([Decimal(total) if there else None for total, there in sums], LARGE_SUM)
+        places = pa.array(values.data, mask=~values.valid)
+        if slot.partial in BY_PLACE:
+            return _taken(self._values(slot).take(pa.array(self._order)), places, kind)
+        if slot.partial in BY_RANK:
+            return _taken(self._ranked(slot)[0], places, kind)
+        return places.cast(kind)
+
+    def _folded(self, slot: Slot) -> Values:
+        counts = np.ones(len(self._events), np.bool_) if slot.where is None else self._holds(slot.where)
+        if slot.column is None:
+            return Values(np.zeros(len(self._events), np.int64), counts)
+        column = self._values(slot)
+        counts &= column.is_valid().to_numpy(zero_copy_only=False)
+        return Values(self._data(slot, column), counts)
+
+    def _data(self, slot: Slot, column: pa.Array) -> np.ndarray:
+        if slot.partial in BY_PLACE:
+            return self._places
+        if slot.partial in BY_RANK:
+            return self._ranked(slot)[1]
+        if slot.partial is Partial.DISTINCT:
+            return _coupons(column)
+        blank = 0.0 if slot.kind is Kind.DOUBLE else 0
+        return np.asarray(pc.fill_null(column, blank).to_numpy(zero_copy_only=False))
+
+    def _values(self, slot: Slot) -> pa.Array:
+        return self._events[f"v{self._reads.values.index(str(slot.column))}"].combine_chunks()
+
+    def _holds(self, condition: Expression) -> Mask:
+        held = self._events[f"w{self._reads.conditions.index(condition)}"]
+        return np.array(pc.fill_null(held, False).to_numpy(), np.bool_)
+
+    @cached_property
+    def _order(self) -> Ints:
+        """Events by time and id; ids are looked at only where times are equal."""
+        by_time = np.argsort(self._times_us, kind="stable")
+        sorted_us = self._times_us[by_time]
+        if not (sorted_us[1:] == sorted_us[:-1]).any():
+            return by_time
+        by_id = pc.sort_indices(self._events["hr_id"].combine_chunks()).to_numpy()
+        ordered: Ints = by_id[np.argsort(self._times_us[by_id], kind="stable")]
+        return ordered
+
+    @cached_property
+    def _places(self) -> Ints:
+        return np.argsort(self._order)
+
+    def _ranked(self, slot: Slot) -> tuple[pa.Array, Ints]:
+        """The different texts in their order, and of each event the place of its own."""
+        encoded = self._values(slot).dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary)
+        ranks = np.argsort(order.to_numpy())
+        codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+        return encoded.dictionary.take(order), ranks[codes] if len(ranks) else codes.astype(np.int64)
+
+
+def _taken(values: pa.Array, places: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.take(places).cast(kind)
+
+
+def _coupons(column: pa.Array) -> Ints:
+    """What a sketch keeps of each value; each different one is hashed once."""
+    encoded = column.dictionary_encode()
+    coupons = np.array([coupon_of(value) for value in encoded.dictionary.to_pylist()] or [0], np.int64)
+    found: Ints = coupons[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _derived(view: View, kept: Mapping[str, pa.Array], spine: pa.Table) -> dict[str, pa.Array]:
+    read = set[str]().union(*(fields(one.tree) for one in view.derived))
+    columns = {name: _as_values(kept[name], view.outputs.column(name, view.name).kind) for name in kept if name in read}
+    for number, column in enumerate(view.requested):
+        columns[column.name] = _as_values(spine[f"r{number}"].combine_chunks(), column.kind)
+    derived = Deriver(view).columns(columns, len(spine))
+    return {one.name: _as_arrow(derived[one.name], one.kind) for one in view.derived}
+
+
+def _as_values(column: pa.Array, kind: Kind) -> Values:
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    match kind:
+        case Kind.STRING:
+            return Values(pc.fill_null(column, "").to_numpy(zero_copy_only=False), valid)
+        case Kind.BOOLEAN:
+            return Values(pc.fill_null(column, False).to_numpy(zero_copy_only=False), valid)
+        case Kind.DOUBLE:
+            return Values(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(), valid)
+    return Values(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(), valid)
+
+
+def _as_arrow(values: Values, kind: Kind) -> pa.Array:
+    return pa.array(values.data, mask=~values.valid).cast(ARROW_TYPES[kind])
+
+
+def _all_valid(table: pa.Table, names: Sequence[str]) -> Mask:
+    valid: Mask = np.logical_and.reduce([table[name].is_valid().to_numpy() for name in names])
+    return valid
+
+
+def _status(history: History, asked: Ints, at_us: Ints) -> pa.Array:
+    """Whether a row's entity is known, and was by then."""
+    first_us = np.full(int(max(asked.max(initial=0), history.owners.max(initial=0))) + 1, NEVER)
+    np.minimum.at(first_us, history.owners, history.known_us)
+    known = np.where(first_us[asked] == NEVER, UNKNOWN, np.where(first_us[asked] <= at_us, FOUND, BEFORE))
+    return pa.array(np.where(asked == NOBODY, NO_KEY, known), pa.int8())

@@ -1,0 +1,108 @@
+"""The features of many (entity, time) pairs at once: what a training set is made of.
+
+The same tiles and windows as online, without a step of Python an entity: every window is a few ranges of what was
+folded before (`pieces`), and a feature is a reduction of those ranges.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.declare.views import Feature, View
+from headrace.tiles.columns import Data, Values
+from headrace.tiles.folds import FINISHES, Folded, Merged, folds_of
+from headrace.tiles.history import History, Pairs
+from headrace.tiles.layout import Partial, Slot, slot_of
+from headrace.tiles.pieces import Hop, Pieces
+from headrace.tiles.spread import SPREAD, Spread
+
+
+def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values]:
+    """Each feature's column, a value a pair; text, first and last as they stand in the history."""
+    found: dict[str, Values] = {}
+    for hop_us in {feature.window.hop_us for feature in view.features}:
+        features = [feature for feature in view.features if feature.window.hop_us == hop_us]
+        with np.errstate(all="ignore"):
+            found |= _at_hop(features, history, pairs, hop_us)
+    return {feature.name: found[feature.name] for feature in view.features}
+
+
+def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us: int) -> dict[str, Values]:
+    if not len(history):
+        return {feature.name: _nothing(feature, len(pairs)) for feature in features}
+    hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
+    levels = {slot: _levels(hop, history, slot) for slot in {slot_of(feature.aggregate) for feature in features}}
+    found: dict[str, Values] = {}
+    for length_us in {feature.window.length_us for feature in features}:
+        window = _Window(hop, hop.windows(pairs.owners, pairs.at_us, length_us), history, len(pairs))
+        mine = [feature for feature in features if feature.window.length_us == length_us]
+        found |= {feature.name: window.value(feature, levels[slot_of(feature.aggregate)]) for feature in mine}
+    return found
+
+
+def _nothing(feature: Feature, count: int) -> Values:
+    """The column of a feature where nothing ever happened."""
+    is_zero = feature.aggregate.function in {"count", "distinct"}
+    return Values(np.zeros(count, np.int64), np.full(count, is_zero))
+
+
+class _Level:
+    """One column of a slot: of each event, each block and each tile."""
+
+    def __init__(self, hop: Hop, folded: Folded) -> None:
+        self.reduction, self.identity = folded.reduction, folded.identity
+        self.events = folded.data[hop.order]
+        self.tiles = self.reduction.reduceat(self.events, hop.firsts[:-1])
+        self.blocks = hop.block_ranges.reduced(self.reduction, self.events)
+
+
+def _levels(hop: Hop, history: History, slot: Slot) -> dict[str, _Level]:
+    if slot.partial in SPREAD:
+        return {}
+    folds = folds_of(slot, history.columns[slot], history.owners)
+    return {suffix: _Level(hop, folded) for suffix, folded in folds.items()}
+
+
+class _Window:
+    """The windows of one length: every pair's pieces, merged."""
+
+    def __init__(self, hop: Hop, pieces: Pieces, history: History, count: int) -> None:
+        self._hop, self._pieces, self._history, self._count = hop, pieces, history, count
+        self._order = np.argsort(pieces.pairs, kind="stable")
+        ordered = pieces.pairs[self._order]
+        self._firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._pairs = ordered[self._firsts]
+
+    def value(self, feature: Feature, levels: dict[str, _Level]) -> Values:
+        slot = slot_of(feature.aggregate)
+        if slot.partial in SPREAD:
+            return SPREAD[slot.partial](feature.aggregate, self._spread(slot))
+        merged = {suffix: self._merged(level) for suffix, level in levels.items()}
+        if slot.partial is Partial.MOMENTS:
+            self._mend_moments(slot, merged)
+        return FINISHES[slot.partial, feature.aggregate.function](merged)
+
+    def _merged(self, level: _Level) -> Data:
+        pieces = self._pieces
+        found = np.concatenate(
+            [
+                pieces.tiles.reduced(level.reduction, level.tiles),
+                pieces.blocks.reduced(level.reduction, level.blocks),
+                pieces.events.reduced(level.reduction, level.events),
+            ]
+        )
+        merged = np.full(self._count, level.identity, level.events.dtype)
+        if len(found):
+            merged[self._pairs] = level.reduction.reduceat(found[self._order], self._firsts)
+        return merged
+
+    def _mend_moments(self, slot: Slot, merged: Merged) -> None:
+        """Where the squares about the entity's mean say too little about those about the window's: from the events."""
+        m2 = merged["d2"] - merged["d"] * merged["d"] / np.maximum(merged["c"], 1)
+        unsure = (merged["c"] > 1) & (merged["d2"] != 0) & ~(m2 > 1e-6 * merged["d2"])
+        if unsure.any():
+            m2[unsure] = self._spread(slot).only(unsure).squared_deviations()[unsure]
+        merged["m2"] = m2
+
+    def _spread(self, slot: Slot) -> Spread:
+        return Spread(self._hop, self._hop.event_ranges(self._pieces), self._history.columns[slot], self._count)

@@ -1,0 +1,117 @@
+"""Features that need the very events of a window: spread out, a piece of the pairs at a time."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.declare.aggregates import Aggregate, sketch_lg_k
+from headrace.tiles.columns import Data, Mask, Values
+from headrace.tiles.layout import Partial
+from headrace.tiles.pieces import Hop, Ranges
+from headrace.tiles.sketches import distinct_of, most_coupons
+from headrace.tiles.timeline import Ints
+
+AT_ONCE = 4_000_000
+
+
+class Part(NamedTuple):
+    """Some pairs, the events of their windows that count, and what of each is folded."""
+
+    pairs: Ints
+    tiles: Ints
+    data: Data
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The windows of pairs as ranges of events."""
+
+    hop: Hop
+    ranges: Ranges
+    values: Values
+    count: int
+
+    def only(self, which: Mask) -> "Spread":
+        """Of some pairs alone."""
+        return replace(self, ranges=self.ranges.only(which[self.ranges.pairs]))
+
+    def parts(self) -> Iterator[Part]:
+        """All of it, so much at a time as fits memory; a pair is never divided."""
+        data, valid = self.values.data[self.hop.order], self.values.valid[self.hop.order]
+        for some in _at_once(self.ranges):
+            pairs, places = some.spread()
+            counts = valid[places]
+            pairs, places = pairs[counts], places[counts]
+            yield Part(pairs, self.hop.tile_of[places], data[places])
+
+    def squared_deviations(self) -> Data:
+        """The sum of squared deviations from each window's mean."""
+        found = np.zeros(self.count)
+        for part in self.parts():
+            numbers = part.data.astype(np.float64)
+            counts = np.maximum(np.bincount(part.pairs, minlength=self.count), 1)
+            means = np.bincount(part.pairs, numbers, self.count) / counts
+            deviations = numbers - means[part.pairs]
+            found += np.bincount(part.pairs, deviations * deviations, self.count)
+        return found
+
+
+def _at_once(ranges: Ranges) -> Iterator[Ranges]:
+    sizes = np.cumsum(ranges.high - ranges.low)
+    last_of_pair = np.append(np.flatnonzero(np.diff(ranges.pairs)), len(ranges.pairs) - 1)
+    begin = 0
+    while begin < len(sizes):
+        before = sizes[begin - 1] if begin else 0
+        fitting = np.searchsorted(sizes, before + AT_ONCE, side="right")
+        ends = last_of_pair[(last_of_pair >= begin)]
+        end = int(ends[max(0, np.searchsorted(ends, fitting) - 1)]) + 1
+        yield Ranges(ranges.pairs[begin:end], ranges.low[begin:end], ranges.high[begin:end])
+        begin = end
+
+
+def _distinct(aggregate: Aggregate, spread: Spread) -> Values:
+    """Coupons counted, as online; a window with a tile too full for them is estimated from all of them."""
+    lg_k = sketch_lg_k(aggregate.error or 0.0)
+    found = np.zeros(spread.count, np.int64)
+    for part in spread.parts():
+        different = np.unique(part.pairs << 32 | part.data)
+        counts = np.bincount(different >> 32, minlength=spread.count)
+        found += counts
+        for pair in _pairs_with_a_full_tile(part, counts > most_coupons(lg_k), lg_k):
+            mine = different[np.searchsorted(different, pair << 32) : np.searchsorted(different, (pair + 1) << 32)]
+            found[pair] = distinct_of((mine & 0xFFFFFFFF).astype(np.uint32), lg_k)
+    return Values(found, np.ones(spread.count, np.bool_))
+
+
+def _pairs_with_a_full_tile(part: Part, suspects: Mask, lg_k: int) -> list[int]:
+    if not suspects.any():
+        return []
+    mine = suspects[part.pairs]
+    different = np.unique(np.stack([part.pairs[mine], part.tiles[mine], part.data[mine]]), axis=1)
+    tiles, counts = np.unique(different[:2], axis=1, return_counts=True)
+    return np.unique(tiles[0][counts > most_coupons(lg_k)]).tolist()  # type: ignore[no-any-return]  # ints
+
+
+def _quantile(aggregate: Aggregate, spread: Spread) -> Values:
+    """By its definition: online the sketches of busy tiles may be off by the stated error."""
+    found, there = np.zeros(spread.count), np.zeros(spread.count, np.bool_)
+    for part in spread.parts():
+        numbers = part.data.astype(np.float64)
+        real = ~np.isnan(numbers)
+        order = np.lexsort((numbers[real], part.pairs[real]))
+        pairs, numbers = part.pairs[real][order], numbers[real][order]
+        firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        counts = np.diff(firsts, append=len(pairs))
+        wanted = [max(1, math.ceil((aggregate.share or 0.0) * count)) - 1 for count in counts.tolist()]
+        found[pairs[firsts]] = numbers[firsts + np.array(wanted, np.int64)]
+        there[pairs[firsts]] = True
+    return Values(found, there)
+
+
+SPREAD: dict[Partial, Callable[[Aggregate, Spread], Values]] = {
+    Partial.DISTINCT: _distinct,
+    Partial.QUANTILE: _quantile,
+}

@@ -1,0 +1,52 @@
+"""Many sorted lists of times in one array, searched all at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+LARGEST_KEY = 1 << 62
+
+
+class Timeline:
+    """Times by owner, sorted by both.
+
+    owner   0          1             2
+    times   3 5 9      2 2 8 8       1 7
+    upto(1, 2) = 5     ^ the place after the last time of owner 1 that is at most 2
+    """
+
+    def __init__(self, owners: Ints, times_us: Ints) -> None:
+        self._low = int(times_us.min(initial=0))
+        self._high = int(times_us.max(initial=0))
+        self._width = self._high - self._low + 2
+        self._ranked: Ints | None = None
+        if (int(owners[-1]) + 1 if len(owners) else 1) * self._width > LARGEST_KEY:
+            self._ranked = np.unique(times_us)
+            self._width = len(self._ranked) + 1
+        self._keys = self._keyed(owners, times_us)
+
+    def upto(self, owners: Ints, times_us: Ints) -> Ints:
+        """Of each owner, the place after its last time that is at most the one given."""
+        return np.searchsorted(self._keys, self._keyed(owners, times_us), side="right")
+
+    def _keyed(self, owners: Ints, times_us: Ints) -> Ints:
+        """Owner and time in one number, in their order; times beyond the ends are just beyond them."""
+        keys: Ints = owners * self._width + self._places(times_us)
+        return keys
+
+    def _places(self, times_us: Ints) -> Ints:
+        if self._ranked is not None:
+            return np.searchsorted(self._ranked, times_us, side="right")
+        return np.clip(times_us, self._low - 1, self._high) - (self._low - 1)
+
+
+def latest_so_far(owners: Ints, times_us: Ints) -> Ints:
+    """The greatest of each owner's times up to each place.
+
+    >>> latest_so_far(np.array([0, 0, 1, 1]), np.array([5, 3, 1, 2])).tolist()
+    [5, 5, 1, 2]
+    """
+    different, ranks = np.unique(times_us, return_inverse=True)
+    before = owners * (len(times_us) + 1)
+    latest: Ints = different[np.maximum.accumulate(before + ranks) - before]
+    return latest
