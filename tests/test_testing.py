@@ -83,6 +83,20 @@ def test_windows_slide_with_the_time_asked() -> None:
     assert [(row.payments_10m, row.payments_7d) for row in asked] == [(1, 20), (10, 20), (0, 20)]
 
 
+def test_a_lifetime_window_holds_every_event_up_to_the_time_asked() -> None:
+    @hr.features(view().stream, by="card")
+    class Lifetime:
+        payments = hr.count(windows=["1h", "forever"])
+        newcomer = payments["forever"] < 3
+
+    events = [payment(number, at=at) for number, at in enumerate(("1970-01-01", "1999-12-31", "2025-12-31"))]
+    fed = hr.testing.feed(Lifetime, [event | {"at": event["at"] + "T23:59:59Z"} for event in events])
+    asked = ["1969-12-31T00:00:00Z", "1970-01-02T00:00:00Z", "2026-01-01T00:30:00Z", "9999-12-31T23:59:59Z"]
+    rows = [fed.at(time)["c1"] for time in asked]
+    assert [(row.payments_1h, row.payments_forever) for row in rows] == [(0, 0), (1, 1), (1, 3), (0, 3)]
+    assert [row.newcomer for row in rows] == [True, True, False, False]
+
+
 def test_a_duplicate_is_counted_once_and_shown() -> None:
     events = [payment(1), payment(2)]
     app = hr.testing.feed(view(), hr.testing.duplicated(events))

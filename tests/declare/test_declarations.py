@@ -108,6 +108,20 @@ def test_features_that_fold_the_same_share_one_partial() -> None:
     assert layout.keep_us == duration_us("2h", "test") + duration_us("1m", "test")
 
 
+def test_a_lifetime_window_stands_beside_others_and_has_tiles_of_a_day() -> None:
+    @hr.features(payments, by="card")
+    class CardSpend:
+        spend = hr.sum("amount", windows=["1h", "forever"])
+        fine = hr.count(windows="forever", hop="1m")
+        share = spend["1h"] / spend["forever"]
+
+    assert CardSpend.names == ("spend_1h", "spend_forever", "fine_forever", "share")
+    minute, day = layouts_of(CardSpend)
+    assert (duration_text(minute.hop_us), duration_text(day.hop_us)) == ("1m", "1d")
+    assert minute.is_kept_forever
+    assert day.is_kept_forever
+
+
 def test_the_version_of_a_layout_changes_with_what_its_tiles_hold() -> None:
     def version(**settings: str) -> str:
         body = {"spend": hr.sum("amount", windows="1h", **settings)}

@@ -1,6 +1,7 @@
 """The topics of an app are there, set as they must be, or there is a sentence that says what to do."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,7 @@ from headrace.log.topics import (
 )
 from tests.log.kafka import config_of, create_topic
 from tests.log.streams import new_stream, new_view
+from tests.waiting import wait_until
 
 
 def partitions(broker: Broker, topic: str) -> int:
@@ -85,6 +87,25 @@ def test_a_changelog_is_compacted_and_outlives_its_longest_window() -> None:
     config = changelog_config(new_view(new_stream(), short="10m", long="7d"))
     assert config["cleanup.policy"] == "compact,delete"
     assert int(config["retention.ms"]) == 7 * DAY_MS + 3_600_000 + DAY_MS
+
+
+def test_a_changelog_with_a_lifetime_window_is_only_compacted() -> None:
+    stream = new_stream()
+    view = new_view(stream, hour="1h", ever="forever")
+    config = changelog_config(view)
+    assert (config["cleanup.policy"], config["retention.ms"]) == ("compact", "-1")
+    assert raw_config(stream, [view]) == raw_config(stream, [new_view(stream, hour="1h")])
+
+
+def test_a_changelog_is_kept_longer_once_its_view_has_a_longer_window(broker: Broker) -> None:
+    stream = new_stream()
+    view = new_view(stream, long="60d")
+    longer, ever = (replace(new_view(stream, long=window), name=view.name) for window in ("90d", "forever"))
+    ensure_topics(broker.address, [stream], [view])
+    for now in (longer, ever):
+        ensure_topics(broker.address, [stream], [now])
+        wanted = changelog_config(now)
+        wait_until(lambda wanted=wanted: wanted.items() <= config_of(broker.address, view.topic).items(), 10, "change")
 
 
 def test_a_changelog_takes_a_tile_of_full_sketches() -> None:

@@ -7,7 +7,7 @@ import headrace as hr
 from headrace.declare.views import View
 from tests.oracle.streams import CHECK, SCHEMA
 
-WINDOWS = ["1m", "10m", "1h", "7d"]
+WINDOWS = ["1m", "10m", "1h", "7d", "forever"]
 
 
 def hostile_stream(name: str, late: hr.Late) -> hr.Stream:

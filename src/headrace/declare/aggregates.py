@@ -15,6 +15,8 @@ from headrace.errors import DeclarationError
 HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"))
 TILES_A_WINDOW = 48
 MOST_TILES_A_WINDOW = 10_000
+FOREVER = "forever"
+FOREVER_US = 2**62  # longer than any two event times lie apart, and twice that still fits 64 bits
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
 COUNTABLE = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
 KINDS_TAKEN = {
@@ -65,7 +67,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Window:
-    """A length of event time, and the hop of the tiles it is merged from.
+    """A length of event time, and the hop of the tiles it is merged from; "forever" is a length that nothing exceeds.
 
     hop ├──┤
         t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
@@ -213,20 +215,21 @@ def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
     written = written_windows(declared)
     if not isinstance(written, list | tuple) or not written:
         raise DeclarationError(
-            f'{where}: windows={declared.windows!r}. Write one or several durations, such as windows=["10m", "1h"].'
+            f"{where}: windows={declared.windows!r}. "
+            'Write one or several durations, such as windows=["10m", "1h"], or "forever".'
         )
     return tuple(_window(text, declared.hop, where) for text in written)
 
 
 def _window(text: object, hop: str | None, where: str) -> Window:
-    length_us = duration_us(text, f"{where}: windows")
+    length_us = FOREVER_US if text == FOREVER else duration_us(text, f"{where}: windows")
     hop_us = hop_for(length_us) if hop is None else duration_us(hop, f"{where}: hop")
     if length_us < hop_us:
         shown = hop or duration_text(hop_us)
         raise DeclarationError(
             f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop."
         )
-    if length_us // hop_us > MOST_TILES_A_WINDOW:
+    if text != FOREVER and length_us // hop_us > MOST_TILES_A_WINDOW:
         raise DeclarationError(
             f"{where}: window {text!r} with hop {hop!r} is {length_us // hop_us:,} tiles an entity. "
             f"Write a longer hop: at most {MOST_TILES_A_WINDOW:,} are merged for an answer."

@@ -2,7 +2,7 @@
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
-CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window
+CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 """
 
 import time
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unmarked
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -75,6 +77,8 @@ def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] 
     ]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    changelogs = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
+    _keep_as_long(admin, broker, changelogs)
     _require_partitions(wanted, _settled(admin, broker, wanted))
     return Topics({topic.raw: topic.partitions for topic in wanted}, tuple(_warnings(given)))
 
@@ -99,8 +103,9 @@ def fates_of(stream: Stream) -> list[str]:
 
 
 def raw_config(stream: Stream, views: Sequence[View]) -> Config:
-    """Raw records stay as long as a rebuild of every window may need them, a week at least."""
-    longest_us = max((_keep_us(view) for view in views), default=0)
+    """Raw records stay as long as a rebuild of every window but lifetime ones may need them, a week at least."""
+    layouts = [layout for view in views for layout in layouts_of(view)]
+    longest_us = max((layout.keep_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
     return APPEND_TIME | {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
 
@@ -116,8 +121,7 @@ def fate_config(raw: Config) -> Config:
 def changelog_config(view: View) -> Config:
     """Only closed segments are compacted: they close after ten minutes, and a tenth of waste is cleaned."""
     return APPEND_TIME | {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": str(_keep_us(view) // 1000 + DAY_MS),
+        **changelog_retention(view),
         "segment.ms": str(10 * UNITS_US["m"] // 1000),
         "segment.bytes": str(64 << 20),
         "min.cleanable.dirty.ratio": "0.1",
@@ -127,8 +131,12 @@ def changelog_config(view: View) -> Config:
     }
 
 
-def _keep_us(view: View) -> int:
-    return max(layout.keep_us for layout in layouts_of(view))
+def changelog_retention(view: View) -> Config:
+    """How long tiles stay: compaction keeps the newest value of each, and time takes those no window holds."""
+    if any(layout.is_kept_forever for layout in layouts_of(view)):
+        return {"cleanup.policy": "compact", "retention.ms": "-1"}
+    longest_us = max(layout.keep_us for layout in layouts_of(view))
+    return {"cleanup.policy": "compact,delete", "retention.ms": str(longest_us // 1000 + DAY_MS)}
 
 
 def _largest_tile(layout: HopLayout) -> int:
@@ -172,6 +180,26 @@ def _create(admin: AdminClient, broker: str, missing: Sequence[Topic]) -> None:
             # Another process of the same app may have been quicker; its partitions are checked afterwards.
             if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise refusal(broker, f"create topic {name!r}", failure) from failure
+
+
+def _keep_as_long(admin: AdminClient, broker: str, wanted: Mapping[str, Config]) -> None:
+    """A window that was added to a view may need tiles for longer than its changelog was made to keep them."""
+    found = _configs(admin, broker, wanted)
+    changed = [
+        ConfigResource(ResourceType.TOPIC, name, incremental_configs=[_set(*entry) for entry in config.items()])
+        for name, config in wanted.items()
+        if not config.items() <= found[name].items()
+    ]
+    answers = admin.incremental_alter_configs(changed, request_timeout=ANSWER_SECONDS) if changed else {}
+    for resource, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as failure:
+            raise refusal(broker, f"change how long {resource.name!r} is kept", failure) from failure
+
+
+def _set(name: str, value: str) -> ConfigEntry:
+    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
 
 
 def _settled(admin: AdminClient, broker: str, wanted: Sequence[Topic]) -> dict[str, int]:

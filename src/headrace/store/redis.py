@@ -16,7 +16,7 @@ from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, 
 from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
-from headrace.tiles.layout import INT64_MAX, INT64_MIN, layouts_of
+from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -146,7 +146,7 @@ class _Table:
         self._name = view.name
         self._changelog = Changelog(view)
         self._keeps = pack_keeps(layouts_of(view))
-        self._keep_ms = (max(layout.keep_us for layout in layouts_of(view)) + SLACK_US) // 1000
+        self._keep_ms = _keep_ms(layouts_of(view))
 
     def commands(self, records: Iterable[Record]) -> Iterable[_Command]:
         commands: dict[Entity, _Command] = {}
@@ -216,6 +216,13 @@ def _by_topic(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
     for record in records:
         by_topic.setdefault(record.topic, []).append(record)
     return iter(by_topic.items())
+
+
+def _keep_ms(layouts: Sequence[HopLayout]) -> int:
+    """How long a hash lives without a change; 0 is for ever."""
+    if any(layout.is_kept_forever for layout in layouts):
+        return 0
+    return (max(layout.keep_us for layout in layouts) + SLACK_US) // 1000
 
 
 def _places_key(group: str, topic: str) -> str:

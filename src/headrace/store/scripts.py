@@ -1,7 +1,7 @@
 """What happens inside Redis, in one step each."""
 
 # KEYS[1]  an entity's hash
-# ARGV[1]  how long the hash lives without a change, ms
+# ARGV[1]  how long the hash lives without a change, ms; 0: for ever
 # ARGV[2]  the event time of the newest of these tiles, µs
 # ARGV[3]  version and keep of each layout, 12 bytes each
 # ARGV[4…] field and value of each tile; a value starts with start and n
@@ -22,7 +22,7 @@ end
 if taken == 0 then return 0 end
 local now = redis.call('TIME')
 redis.call('HSET', KEYS[1], '~', now[1] .. '.' .. now[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
+if ARGV[1] == '0' then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 local fields = redis.call('HLEN', KEYS[1])
 if math.floor(fields / 16) == math.floor((fields - grown) / 16) then return taken end
 local keeps, longest = {}, 0

@@ -32,11 +32,11 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class PlannedTiles:
-    """The tiles of one view and one hop, for one key."""
+    """The tiles of one view and one hop, for one key; None online: one for each hop with events, and none ever goes."""
 
     view: str
     hop: str
-    tiles_online: int
+    tiles_online: int | None
     bytes_a_tile: int
     tiles_in_state: int
     features: tuple[str, ...]
@@ -98,7 +98,7 @@ def _sized(view: View, layout: HopLayout) -> PlannedTiles:
     return PlannedTiles(
         view=view.name,
         hop=duration_text(layout.hop_us),
-        tiles_online=-(-layout.keep_us // layout.hop_us),
+        tiles_online=None if layout.is_kept_forever else -(-layout.keep_us // layout.hop_us),
         bytes_a_tile=layout.row.size + sum(map(sketch_bytes, layout.slots)),
         tiles_in_state=-(-in_state_us // layout.hop_us),
         features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
@@ -115,6 +115,12 @@ def as_text(plan: tuple[PlannedStream, ...]) -> str:
     return "\n\n".join("\n".join(_lines(stream)) for stream in plan)
 
 
+def _online(sized: PlannedTiles) -> str:
+    if sized.tiles_online is None:
+        return f"one tile a key online for every {sized.hop} with events, for ever"
+    return f"at most {sized.tiles_online} tiles a key online"
+
+
 def _lines(stream: PlannedStream) -> list[str]:
     queries = [
         line
@@ -125,7 +131,7 @@ def _lines(stream: PlannedStream) -> list[str]:
         )
     ]
     tiles = [
-        f"  {sized.view} every {sized.hop}: at most {sized.tiles_online} tiles a key online, "
+        f"  {sized.view} every {sized.hop}: {_online(sized)}, "
         f"{sized.tiles_in_state} in state, {sized.bytes_a_tile} bytes each → {', '.join(sized.features)}"
         for sized in stream.tiles
     ]

@@ -18,7 +18,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.aggregates import Aggregate, sketch_k, sketch_lg_k
+from headrace.declare.aggregates import FOREVER_US, Aggregate, sketch_k, sketch_lg_k
 from headrace.declare.expressions import Expression
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
@@ -149,6 +149,11 @@ class HopLayout:
     hop_us: int
     keep_us: int
     slots: tuple[Slot, ...]
+
+    @property
+    def is_kept_forever(self) -> bool:
+        """Whether a lifetime window holds these tiles: none is ever let go of."""
+        return self.keep_us >= FOREVER_US
 
     def columns(self) -> Iterator[tuple[int, str, Block]]:
         """(slot number, suffix, block) of every partial, in the order of the row; objects last."""
