@@ -68,6 +68,9 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
     values = [event[column] for event in events]
     if function == "quantile":
         return _quantile(values, feature.aggregate.share or 0.0, feature.aggregate.error or 0.0)
+    if function == "ewm":
+        ages_us = [event[view.stream.time] - events[-1][view.stream.time] for event in events]
+        return _ewm(values, [2.0 ** (age_us / (feature.aggregate.halflife_us or 1)) for age_us in ages_us])
     squared = [value * value for value in values] if function == "var" else values
     return Expected(_of_values(function, values), _scale(squared))
 
@@ -103,6 +106,16 @@ def _quantile(values: list[Any], share: float, error: float) -> Expected:
     ]
     exact, low, high = (ordered[max(1, rank) - 1] for rank in ranks)
     return Expected(exact, 0.0, (low, high))
+
+
+def _ewm(values: list[Any], weights: list[float]) -> Expected:
+    """Weighted by their age; what is not finite is what it is, however old."""
+    if not values:
+        return Expected(None, 0.0)
+    endless = [float(value) for value in values if not math.isfinite(value)]
+    weighted = [value * weight for value, weight in zip(values, weights, strict=True) if math.isfinite(value)]
+    mean = sum(endless) if endless else math.fsum(weighted) / math.fsum(weights)
+    return Expected(mean, _scale(weighted) / math.fsum(weights))
 
 
 def _var(values: list[Any]) -> float:

@@ -28,6 +28,7 @@ class Everything:
     spend = hr.sum("amount", windows="1h")
     cents = hr.sum("cents", windows="1h")
     spread = hr.stddev("amount", windows="1h")
+    recent = hr.ewm("amount", halflife="1m", windows="1h")
     least = hr.min("amount", windows="1h")
     most = hr.max("amount", windows="1h")
     least_cents = hr.min("cents", windows="1h")

@@ -25,6 +25,7 @@ KINDS_TAKEN = {
     "stddev": NUMBERS,
     "var": NUMBERS,
     "quantile": NUMBERS,
+    "ewm": NUMBERS,
     "min": ORDERED,
     "max": ORDERED,
     "first": set(Kind),
@@ -47,6 +48,7 @@ class Declared:
     hop: str | None
     error: float | None = None
     share: float | None = None
+    halflife: str | None = None
 
     def __getitem__(self, window: str) -> Operand:
         """Its value over one of its windows, to compute with."""
@@ -63,6 +65,7 @@ class Aggregate:
     where: Expression | None
     error: float | None
     share: float | None = None
+    halflife_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,11 @@ def quantile(
     return Declared("quantile", column, where, windows, hop, error, share)
 
 
+def ewm(column: str, *, halflife: str, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+    """The exponentially weighted mean of a column: a value counts half as much as one a half-life later."""
+    return Declared("ewm", column, where, windows, hop, halflife=halflife)
+
+
 def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
     """The aggregate a declaration means on a schema, or the reason it has no meaning there."""
     condition = None if declared.where is None else parse(declared.where, schema, f"{where}: where")
@@ -192,7 +200,19 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
         _require_error(declared.error, where)
     if declared.function == "quantile":
         _require_share(declared.share, where)
-    return Aggregate(declared.function, declared.column, kind, condition, declared.error, declared.share)
+    return Aggregate(
+        declared.function,
+        declared.column,
+        kind,
+        condition,
+        declared.error,
+        declared.share,
+        _halflife_us(declared, where),
+    )
+
+
+def _halflife_us(declared: Declared, where: str) -> int | None:
+    return duration_us(declared.halflife, f"{where}: halflife") if declared.function == "ewm" else None
 
 
 def _require_error(error: object, where: str) -> None:
@@ -218,7 +238,20 @@ def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
             f"{where}: windows={declared.windows!r}. "
             'Write one or several durations, such as windows=["10m", "1h"], or "forever".'
         )
-    return tuple(_window(text, declared.hop, where) for text in written)
+    windows = tuple(_window(text, declared.hop, where) for text in written)
+    for window in windows:
+        _require_halflife(declared, window, where)
+    return windows
+
+
+def _require_halflife(declared: Declared, window: Window, where: str) -> None:
+    halflife_us = _halflife_us(declared, where)
+    if halflife_us is not None and halflife_us < window.hop_us:
+        hop = duration_text(window.hop_us)
+        raise DeclarationError(
+            f"{where}: halflife={declared.halflife!r} is shorter than {hop!r}, the hop of the window {window.text!r}. "
+            f"Write halflife={hop!r} or longer, hop={declared.halflife!r} or shorter, or a shorter window."
+        )
 
 
 def _window(text: object, hop: str | None, where: str) -> Window:

@@ -1,5 +1,7 @@
 """The partial aggregates of a slot as native Spark aggregates, and a tile's value as JSON."""
 
+from collections.abc import Callable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -8,39 +10,37 @@ from headrace.tiles.layout import COLUMNS, SKETCHES, HopLayout, Partial, Slot
 
 LOW_32_BITS = 0xFFFFFFFF
 
+Named = tuple[str, Column]
 
-def partial_columns(slot: Slot, value: Column | None, counts: Column) -> list[tuple[str, Column]]:
+
+def partial_columns(slot: Slot, value: Column | None, counts: Column) -> list[Named]:
     """(suffix, aggregate) of each column of a slot, over the rows for which `counts` is true."""
     if value is None:
         return [("c", F.count(F.when(counts, F.lit(1))))]
     value = F.unix_micros(value) if slot.kind is Kind.TIMESTAMP else value
     taken = F.when(counts, value)
-    return [("c", F.count(taken)), *_folded(slot, taken)]
+    return [("c", F.count(taken)), *_FOLDS[slot.partial](slot, taken)]
 
 
-def _folded(slot: Slot, taken: Column) -> list[tuple[str, Column]]:
-    match slot.partial:
-        case Partial.INT_SUM:
-            low = taken.bitwiseAND(F.lit(LOW_32_BITS))
-            return [("hi", F.sum(F.shiftright(taken, 32))), ("lo", F.sum(low))]
-        case Partial.FLOAT_SUM:
-            return [("s", F.sum(taken))]
-        case Partial.MOMENTS:
-            number = taken.cast("double")
-            return [("mean", F.avg(number)), ("m2", F.var_pop(number) * F.count(number))]
-        case Partial.INT_MIN | Partial.FLOAT_MIN | Partial.TEXT_MIN:
-            return [("v", F.min(taken))]
-        case Partial.INT_MAX | Partial.FLOAT_MAX | Partial.TEXT_MAX:
-            return [("v", F.max(taken))]
-        case Partial.FIRST:
-            return [("v", F.min(_dated(taken)))]
-        case Partial.LAST:
-            return [("v", F.max(_dated(taken)))]
-        case Partial.DISTINCT:
-            return [("v", F.hll_sketch_agg(_hashed(slot, taken), slot.size))]
-        case Partial.QUANTILE:
-            return [("v", F.kll_sketch_agg_double(taken.cast("double"), slot.size))]
-    raise AssertionError(f"no Spark aggregate folds {slot.partial}")
+def _int_sum(_: Slot, taken: Column) -> list[Named]:
+    """Two halves, so that no sum passes 64 bits."""
+    low = taken.bitwiseAND(F.lit(LOW_32_BITS))
+    return [("hi", F.sum(F.shiftright(taken, 32))), ("lo", F.sum(low))]
+
+
+def _moments(_: Slot, taken: Column) -> list[Named]:
+    number = taken.cast("double")
+    return [("mean", F.avg(number)), ("m2", F.var_pop(number) * F.count(number))]
+
+
+def _decayed(slot: Slot, taken: Column) -> list[Named]:
+    weight = F.when(taken.isNotNull(), _decayed_weight(slot.size))
+    return [("wx", F.sum(taken.cast("double") * weight)), ("w", F.sum(weight))]
+
+
+def _decayed_weight(halflife_us: int) -> Column:
+    """Half for each half-life that an event lies before its tile's end."""
+    return F.pow(F.lit(2.0), (F.col("event_us") - F.unix_micros("end")) / F.lit(float(halflife_us)))
 
 
 def _dated(taken: Column) -> Column:
@@ -51,6 +51,24 @@ def _dated(taken: Column) -> Column:
 def _hashed(slot: Slot, taken: Column) -> Column:
     # A sketch passes over the empty string; with a prefix it counts like any other.
     return F.concat(F.lit("="), taken) if slot.kind is Kind.STRING else taken.cast("bigint")
+
+
+_FOLDS: dict[Partial, Callable[[Slot, Column], list[Named]]] = {
+    Partial.INT_SUM: _int_sum,
+    Partial.FLOAT_SUM: lambda _, taken: [("s", F.sum(taken))],
+    Partial.MOMENTS: _moments,
+    Partial.DECAYED: _decayed,
+    Partial.INT_MIN: lambda _, taken: [("v", F.min(taken))],
+    Partial.INT_MAX: lambda _, taken: [("v", F.max(taken))],
+    Partial.FLOAT_MIN: lambda _, taken: [("v", F.min(taken))],
+    Partial.FLOAT_MAX: lambda _, taken: [("v", F.max(taken))],
+    Partial.TEXT_MIN: lambda _, taken: [("v", F.min(taken))],
+    Partial.TEXT_MAX: lambda _, taken: [("v", F.max(taken))],
+    Partial.FIRST: lambda _, taken: [("v", F.min(_dated(taken)))],
+    Partial.LAST: lambda _, taken: [("v", F.max(_dated(taken)))],
+    Partial.DISTINCT: lambda slot, taken: [("v", F.hll_sketch_agg(_hashed(slot, taken), slot.size))],
+    Partial.QUANTILE: lambda slot, taken: [("v", F.kll_sketch_agg_double(taken.cast("double"), slot.size))],
+}
 
 
 def value_json(layout: HopLayout, slots: tuple[Slot, ...]) -> Column:

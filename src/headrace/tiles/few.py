@@ -5,21 +5,14 @@ The same merges as numpy's: minima pass over NaN, maxima let it win, sums go fro
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import add
 from typing import Any
 
+from headrace.tiles.kept import float_sum
 from headrace.tiles.layout import Block
 
 FEW = 16
 
 Column = Sequence[Any]
-
-
-def _float_sum(values: Column) -> float:
-    # Not sum(): from Python 3.12 on it corrects its rounding, and the value would depend on the version.
-    total: float = reduce(add, values)
-    return total
 
 
 def _float_min(values: Column) -> float:
@@ -41,14 +34,7 @@ FEW_MERGES: dict[Block, Callable[[Column], Any]] = {
     Block.INT_ADD: sum,
     Block.INT_MIN: min,
     Block.INT_MAX: max,
-    Block.FLOAT_ADD: _float_sum,
+    Block.FLOAT_ADD: float_sum,
     Block.FLOAT_MIN: _float_min,
     Block.FLOAT_MAX: _float_max,
 }
-
-
-def few_moments(n: int, c: Column, mean: Column, m2: Column) -> tuple[float, float]:
-    """The mean and the sum of squared deviations of n values, from those of parts (Chan et al.)."""
-    overall = _float_sum([count * part for count, part in zip(c, mean, strict=True)]) / n
-    between = [count * (part - overall) * (part - overall) for count, part in zip(c, mean, strict=True)]
-    return overall, _float_sum(m2) + _float_sum(between)

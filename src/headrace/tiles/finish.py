@@ -84,6 +84,10 @@ def _var(c: int, _mean: int, m2: int) -> Finish:
     return lambda merged, _: merged[m2] / (merged[c] - 1) if merged[c] > 1 else None
 
 
+def _decayed_mean(c: int, wx: int, w: int) -> Finish:
+    return lambda merged, _: merged[wx] / merged[w] if merged[c] else None
+
+
 _OF_NUMBERS: dict[tuple[Partial, str], Callable[..., Finish]] = {
     (Partial.COUNT, "count"): _count,
     (Partial.INT_SUM, "sum"): _int_sum,
@@ -92,6 +96,7 @@ _OF_NUMBERS: dict[tuple[Partial, str], Callable[..., Finish]] = {
     (Partial.FLOAT_SUM, "mean"): _float_mean,
     (Partial.MOMENTS, "stddev"): _stddev,
     (Partial.MOMENTS, "var"): _var,
+    (Partial.DECAYED, "ewm"): _decayed_mean,
     (Partial.INT_MIN, "min"): _value,
     (Partial.INT_MAX, "max"): _value,
     (Partial.FLOAT_MIN, "min"): _value,

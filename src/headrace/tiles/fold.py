@@ -162,6 +162,12 @@ def _moments(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any
     return {"mean": mean, "m2": folder.total(deviation * deviation, taken)}
 
 
+def _decayed(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
+    """An event counts half for each half-life it lies before its tile's end."""
+    weights = np.exp2((folder.times - folder.starts - folder.layout.hop_us) / slot.size)
+    return {"wx": folder.total(data * weights, taken), "w": folder.total(weights, taken)}
+
+
 def _extreme(reduction: np.ufunc, identity: float) -> Callable[..., dict[str, Any]]:
     def fold_extreme(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
         return {"v": folder.each(reduction, np.where(taken, data, identity))}
@@ -200,6 +206,7 @@ _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
     Partial.INT_SUM: _int_sum,
     Partial.FLOAT_SUM: _float_sum,
     Partial.MOMENTS: _moments,
+    Partial.DECAYED: _decayed,
     Partial.INT_MIN: _extreme(np.minimum, np.iinfo(np.int64).max),
     Partial.INT_MAX: _extreme(np.maximum, np.iinfo(np.int64).min),
     Partial.FLOAT_MIN: _extreme(np.fmin, np.nan),

@@ -35,6 +35,7 @@ class Partial(Enum):
     INT_SUM = "int_sum"
     FLOAT_SUM = "float_sum"
     MOMENTS = "moments"
+    DECAYED = "decayed"
     INT_MIN = "int_min"
     INT_MAX = "int_max"
     FLOAT_MIN = "float_min"
@@ -69,6 +70,7 @@ COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
     Partial.INT_SUM: (("c", Block.INT_ADD), ("hi", Block.INT_ADD), ("lo", Block.INT_ADD)),
     Partial.FLOAT_SUM: (("c", Block.INT_ADD), ("s", Block.FLOAT_ADD)),
     Partial.MOMENTS: (("c", Block.INT_ADD), ("mean", Block.FLOAT_KEEP), ("m2", Block.FLOAT_KEEP)),
+    Partial.DECAYED: (("c", Block.INT_ADD), ("wx", Block.FLOAT_KEEP), ("w", Block.FLOAT_KEEP)),
     Partial.INT_MIN: (("c", Block.INT_ADD), ("v", Block.INT_MIN)),
     Partial.INT_MAX: (("c", Block.INT_ADD), ("v", Block.INT_MAX)),
     Partial.FLOAT_MIN: (("c", Block.INT_ADD), ("v", Block.FLOAT_MIN)),
@@ -91,7 +93,7 @@ class Slot:
     column: str | None
     kind: Kind | None
     where: Expression | None
-    size: int = 0  # of a sketch: lg k of a HyperLogLog, k of a KLL
+    size: int = 0  # lg k of a HyperLogLog, k of a KLL, half-life in µs of what is decayed
 
     @property
     def described(self) -> list[str | int]:
@@ -107,12 +109,12 @@ class Slot:
 
 def slot_of(aggregate: Aggregate) -> Slot:
     """The partial aggregate from which an aggregate is finished."""
-    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _sketch_size(aggregate))
+    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _size_of(aggregate))
 
 
-def _sketch_size(aggregate: Aggregate) -> int:
+def _size_of(aggregate: Aggregate) -> int:
     if aggregate.error is None:
-        return 0
+        return aggregate.halflife_us or 0
     return sketch_k(aggregate.error) if aggregate.function == "quantile" else sketch_lg_k(aggregate.error)
 
 
@@ -135,6 +137,8 @@ def _partial_of(aggregate: Aggregate) -> Partial:
             return Partial.FLOAT_SUM
         case "stddev" | "var", _:
             return Partial.MOMENTS
+        case "ewm", _:
+            return Partial.DECAYED
         case "min" | "max" as function, kind:
             width = {Kind.DOUBLE: "float", Kind.STRING: "text"}.get(kind, "int") if kind else "int"
             return Partial(f"{width}_{function}")

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.declare.views import Feature, View
-from headrace.tiles.few import FEW, FEW_MERGES, few_moments
+from headrace.tiles.few import FEW, FEW_MERGES
 from headrace.tiles.finish import Finish, Objects, default_of, finisher
+from headrace.tiles.kept import Rows, kept_of
 from headrace.tiles.layout import COLUMNS, HEAD, Block, HopLayout, Partial, layouts_of, slot_of
 from headrace.tiles.rows import TileRows
 
@@ -102,29 +103,20 @@ class _Merge:
         self.place = {name: index for index, name in enumerate(names)}
         self._few = _struct_of(layout, set(names))
         self._merges = [FEW_MERGES[block] for _, block in layout.fixed if block in read and block in FEW_MERGES]
-        self._few_moments = [
-            tuple(self.place[f"{suffix}{number}"] for suffix in ("c", "mean", "m2"))
-            for number, slot in enumerate(layout.slots)
-            if slot.partial is Partial.MOMENTS and Block.FLOAT_KEEP in read
-        ]
-        self._moments = [
-            (self.place[f"c{number}"], *(layout.position[f"{suffix}{number}"] for suffix in ("c", "mean", "m2")))
-            for number, slot in enumerate(layout.slots)
-            if slot.partial is Partial.MOMENTS and Block.FLOAT_KEEP in read
-        ]
+        self._kept = kept_of(layout, self.place) if Block.FLOAT_KEEP in read else []
 
     def columns(self, rows: bytearray) -> list[Any]:
         """Each column of the read blocks, merged to one value."""
         if len(rows) <= FEW * self._row.size:
-            return self._merged_few([*zip(*self._few.iter_unpack(rows), strict=True)])
+            return self._merged_few(*zip(*self._few.iter_unpack(rows), strict=True))
         with np.errstate(all="ignore"):
             return self._reduced(rows)
 
-    def _merged_few(self, columns: list[tuple[Any, ...]]) -> list[Any]:
-        # The columns of moments come last and have no merge of their own.
+    def _merged_few(self, starts: tuple[int, ...], *columns: tuple[Any, ...]) -> list[Any]:
+        # The columns that are merged slot by slot come last.
         merged = [merge(column) for merge, column in zip(self._merges, columns, strict=False)]
-        for c, mean, m2 in self._few_moments:
-            merged += few_moments(merged[c] or 1, columns[c], columns[mean], columns[m2])
+        for kept in self._kept:
+            merged += kept.few(starts, columns)
         return merged
 
     def _reduced(self, rows: bytearray) -> list[Any]:
@@ -133,20 +125,13 @@ class _Merge:
         merged: list[Any] = []
         for reduce, span, is_int in self._reductions:
             merged += reduce((ints if is_int else floats)[:, span], 0).tolist()
-        for total, c, mean, m2 in self._moments:
-            merged += _merged_moments(merged[total] or 1, ints[:, c], floats[:, mean], floats[:, m2])
+        for kept in self._kept:
+            merged += kept.many(Rows(ints, floats))
         return merged
 
 
 def _struct_of(layout: HopLayout, names: set[str]) -> struct.Struct:
-    """Unpacks some columns of a row and passes over the others."""
+    """Unpacks a row's start and some of its columns, and passes over the others."""
     codes = {"int": "q", "float": "d"}
     columns = "".join(codes[block.store] if name in names else "8x" for name, block in layout.fixed)
-    return struct.Struct(f"<{8 * len(HEAD)}x{columns}")
-
-
-def _merged_moments(n: int, c: Ints, mean: Floats, m2: Floats) -> tuple[float, float]:
-    """The mean and the sum of squared deviations of n values, from those of parts (Chan et al.)."""
-    overall = c.dot(mean) / n
-    deviation = mean - overall
-    return float(overall), float(np.add.reduce(m2) + (c * deviation).dot(deviation))
+    return struct.Struct(f"<q{8 * (len(HEAD) - 1)}x{columns}")
