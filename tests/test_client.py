@@ -23,6 +23,8 @@ class CardSpend:
     payments = hr.count(windows="10m")
     spend = hr.sum("amount", windows="10m")
     latest = hr.last("at", windows="10m")
+    recent = hr.ewm("amount", halflife="4m", windows="forever", hop="1m")
+    shops = hr.top("shop", 2, windows="10m")
 
 
 @hr.features(payments, by=["card", "shop"])
@@ -53,10 +55,18 @@ def test_rows_are_served_values_with_the_types_of_python(client: Client) -> None
     one, two, never_seen = client.features(CardSpend, ["c1", "c2", "c3"], at=AT)
     latest = datetime(2026, 1, 1, 0, 4, tzinfo=UTC)
     assert one.entity == {"card": "c1"}
-    assert one.values == {"payments_10m": 2, "spend_10m": 7.5, "latest_10m": latest}
+    assert one.values == {
+        "payments_10m": 2,
+        "spend_10m": 7.5,
+        "latest_10m": latest,
+        "recent_forever": pytest.approx((5.0 * 0.5 + 2.5) / 1.5),
+        "shops_10m": [7],
+    }
     assert (one.event_time, one.age_ms) == (latest, 60_000)
     assert math.isinf(two.spend_10m)
+    assert math.isinf(two.recent_forever)
     assert (never_seen.payments_10m, never_seen.spend_10m, never_seen.event_time) == (0, None, None)
+    assert (never_seen.recent_forever, never_seen.shops_10m) == (None, None)
 
 
 def test_a_client_and_hr_testing_give_the_same(client: Client) -> None:

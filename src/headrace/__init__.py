@@ -13,7 +13,21 @@
 from headrace import log as _room  # noqa: F401
 from headrace import testing
 from headrace.client import Client
-from headrace.declare.aggregates import count, distinct, ewm, first, last, max, mean, min, quantile, stddev, sum, var
+from headrace.declare.aggregates import (
+    count,
+    distinct,
+    ewm,
+    first,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    stddev,
+    sum,
+    top,
+    var,
+)
 from headrace.declare.derived import abs, coalesce, log, request, sqrt, where
 from headrace.declare.stream import Late, Stream
 from headrace.declare.views import View, features
@@ -44,6 +58,7 @@ __all__ = [
     "stddev",
     "sum",
     "testing",
+    "top",
     "var",
     "where",
 ]

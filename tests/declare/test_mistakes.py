@@ -92,6 +92,9 @@ VIEW_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("a half-life below a hop", lambda: view(hr.ewm("n", halflife="1m", windows="7d")), ["'1h'", "'7d'", "hop='1m'"]),
     ("a bad half-life", lambda: view(hr.ewm("n", halflife=60, windows="1h")), ["halflife", "60", '"1h"']),
     ("a weighted mean of text", lambda: view(hr.ewm("card", halflife="1h", windows="1h")), ["ewm of 'card'", "string"]),
+    ("a top of nothing", lambda: view(hr.top("card", 0, windows="1h")), ["top 0", "from 1 to 100"]),
+    ("a top of a text", lambda: view(hr.top("card", "3", windows="1h")), ["top '3'", "from 1 to 100"]),
+    ("a top of doubles", lambda: view(hr.top("amount", 3, windows="1h")), ["top of 'amount'", "takes boolean"]),
     ("a bad window", lambda: view(hr.count(windows="1 hour")), ["windows", "'1 hour'", '"1h"']),
     ("a window of zero", lambda: view(hr.count(windows="0s")), ["'0s'", "from 1ms to 3650d"]),
     ("a window of an age", lambda: view(hr.count(windows="3651d")), ["'3651d'", "3650d"]),
@@ -146,7 +149,8 @@ def assert_refused(declare: Callable[[], Any], said: list[str]) -> None:
 
 def derived(build: Callable[[dict[str, Any]], Any], **attributes: Any) -> hr.View:
     """A view with a count, a text and one derived feature."""
-    body = {"n": hr.count(windows=["10m", "1h"]), "card_seen": hr.last("card", windows="1h")} | attributes
+    body = {"n": hr.count(windows=["10m", "1h"]), "card_seen": hr.last("card", windows="1h")}
+    body |= {"tops": hr.top("card", 3, windows="1h")} | attributes
     return hr.features(stream(), by="card")(type("CardSpend", (), body | {"ratio": build(body)}))
 
 
@@ -154,6 +158,7 @@ DERIVED_MISTAKES: list[tuple[str, Callable[[dict[str, Any]], Any], list[str]]] =
     ("a window that is not there", lambda body: body["n"]["7d"] / 2, ["CardSpend.ratio", "n['7d']", "10m, 1h"]),
     ("a text and a number", lambda body: body["card_seen"]["1h"] + 1, ["'+'", "card_seen_1h is string"]),
     ("an aggregate without a name", lambda _: hr.count(windows="1h")["1h"] / 2, ["no attribute of this view"]),
+    ("a list of values", lambda body: body["tops"]["1h"] == "c1", ["tops_1h is a list", "hr.last"]),
     ("a list", lambda body: body["n"]["1h"] + [1], ["[1]", "Write a number"]),
     ("an aggregate without its window", lambda body: body["n"]["1h"] / body["n"], ["with its window"]),
     ("and", lambda body: (body["n"]["1h"] > 1) and (body["n"]["10m"] > 1), ["Write & | ~"]),

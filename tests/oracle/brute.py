@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,6 +69,8 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
     values = [event[column] for event in events]
     if function == "quantile":
         return _quantile(values, feature.aggregate.share or 0.0, feature.aggregate.error or 0.0)
+    if function == "top":
+        return Expected(_top(values, feature.aggregate.k or 0), 0.0)
     if function == "ewm":
         ages_us = [event[view.stream.time] - events[-1][view.stream.time] for event in events]
         return _ewm(values, [2.0 ** (age_us / (feature.aggregate.halflife_us or 1)) for age_us in ages_us])
@@ -106,6 +109,11 @@ def _quantile(values: list[Any], share: float, error: float) -> Expected:
     ]
     exact, low, high = (ordered[max(1, rank) - 1] for rank in ranks)
     return Expected(exact, 0.0, (low, high))
+
+
+def _top(values: list[Any], k: int) -> list[Any] | None:
+    counts = Counter(values)
+    return sorted(counts, key=lambda value: (-counts[value], value))[:k] or None
 
 
 def _ewm(values: list[Any], weights: list[float]) -> Expected:

@@ -52,5 +52,8 @@ def every_aggregate(name: str, stream: hr.Stream, by: str | Sequence[str]) -> Vi
         labels = hr.distinct("label", windows=WINDOWS)
         numbers = hr.distinct("units", error=0.01, windows=WINDOWS)
         times = hr.distinct("seen", windows=WINDOWS)
+        top_text = hr.top("label", 3, windows=WINDOWS)
+        top_int = hr.top("units", 5, error=0.01, where="amount > 0", windows=WINDOWS)
+        top_flag = hr.top("flag", 2, windows=WINDOWS)
 
     return replace(Everything, name=name)

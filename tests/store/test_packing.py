@@ -17,6 +17,7 @@ class Objects:
     first_at = hr.first("at", windows="10m")
     last_amount = hr.last("amount", windows="10m")
     least = hr.min("card", windows="10m")
+    tops = hr.top("card", 3, windows="10m")
 
 
 def tile(layout: HopLayout, start_us: int, objects: dict[str, Stored]) -> Tile:
@@ -30,7 +31,13 @@ def test_objects_of_every_kind_survive() -> None:
     full = tile(
         layout,
         0,
-        {"distinct": b"\x00sketch\xff", "first": (5, "p1", 7), "last": (9, "p2", 0.1), "text_min": "ein Größeres ☂ "},
+        {
+            "distinct": b"\x00sketch\xff",
+            "first": (5, "p1", 7),
+            "last": (9, "p2", 0.1),
+            "text_min": "ein Größeres ☂ ",
+            "top": b"\xff\x00counts",
+        },
     )
     assert unpack(layout, pack(layout, full)) == full
 

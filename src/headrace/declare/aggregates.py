@@ -15,6 +15,7 @@ from headrace.errors import DeclarationError
 HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"))
 TILES_A_WINDOW = 48
 MOST_TILES_A_WINDOW = 10_000
+LONGEST_TOP = 100
 FOREVER = "forever"
 FOREVER_US = 2**62  # longer than any two event times lie apart, and twice that still fits 64 bits
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
@@ -31,6 +32,7 @@ KINDS_TAKEN = {
     "first": set(Kind),
     "last": set(Kind),
     "distinct": COUNTABLE,
+    "top": COUNTABLE - {Kind.TIMESTAMP},
 }
 
 
@@ -49,6 +51,7 @@ class Declared:
     error: float | None = None
     share: float | None = None
     halflife: str | None = None
+    k: int | None = None
 
     def __getitem__(self, window: str) -> Operand:
         """Its value over one of its windows, to compute with."""
@@ -66,6 +69,11 @@ class Aggregate:
     error: float | None
     share: float | None = None
     halflife_us: int | None = None
+    k: int | None = None
+
+    @property
+    def gives_a_list(self) -> bool:
+        return self.function == "top"
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,19 @@ def ewm(column: str, *, halflife: str, windows: Windows, where: str | None = Non
     return Declared("ewm", column, where, windows, hop, halflife=halflife)
 
 
+def top(
+    column: str,
+    k: int,
+    *,
+    windows: Windows,
+    where: str | None = None,
+    hop: str | None = None,
+    error: float = 0.02,
+) -> Declared:
+    """The k most frequent values, most frequent first, by frequent items whose counts have the stated error."""
+    return Declared("top", column, where, windows, hop, error, k=k)
+
+
 def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
     """The aggregate a declaration means on a schema, or the reason it has no meaning there."""
     condition = None if declared.where is None else parse(declared.where, schema, f"{where}: where")
@@ -200,6 +221,8 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
         _require_error(declared.error, where)
     if declared.function == "quantile":
         _require_share(declared.share, where)
+    if declared.function == "top":
+        _require_k(declared.k, where)
     return Aggregate(
         declared.function,
         declared.column,
@@ -208,6 +231,7 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
         declared.error,
         declared.share,
         _halflife_us(declared, where),
+        declared.k,
     )
 
 
@@ -223,6 +247,11 @@ def _require_error(error: object, where: str) -> None:
 def _require_share(share: object, where: str) -> None:
     if type(share) not in {int, float} or not 0 <= share <= 1:  # type: ignore[operator]  # a number by now
         raise DeclarationError(f"{where}: quantile {share!r}. Write a share from 0 to 1, such as 0.5 for the median.")
+
+
+def _require_k(k: object, where: str) -> None:
+    if type(k) is not int or not 1 <= k <= LONGEST_TOP:
+        raise DeclarationError(f"{where}: top {k!r}. Write how many values to give, from 1 to {LONGEST_TOP}.")
 
 
 def written_windows(declared: Declared) -> Sequence[str]:
@@ -287,6 +316,15 @@ def sketch_lg_k(error: float) -> int:
     12
     """
     return math.ceil(2 * math.log2(1.04 / error))
+
+
+def sketch_lg_map(error: float) -> int:
+    """The size of the frequent items' map, as a power of two, whose error (3.5 / size) is at most this.
+
+    >>> sketch_lg_map(0.02)
+    8
+    """
+    return builtins.max(8, math.ceil(math.log2(3.5 / error)))  # 2^8 holds 192 values, more than any top
 
 
 def sketch_k(error: float) -> int:

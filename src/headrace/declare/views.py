@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of, written_windows
 from headrace.declare.derived import Attribute, Derived, Operand, derived, named
 from headrace.declare.durations import duration_us
+from headrace.declare.expressions import Expression, fields
 from headrace.declare.schema import Column, Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
@@ -135,8 +136,12 @@ def _features_of(attribute: str, value: object, stream: Stream, where: str) -> l
 
 
 def outputs_of(features: Sequence[Feature], requested: Sequence[Column]) -> Schema:
-    """The outputs of a view as columns: what an expression on them can read."""
-    kept = [Column(feature.name, TYPE_OF_KIND[_kind_of(feature.aggregate)]) for feature in features]
+    """The outputs of a view as columns, but for lists: what an expression on them can read."""
+    kept = [
+        Column(feature.name, TYPE_OF_KIND[_kind_of(feature.aggregate)])
+        for feature in features
+        if not feature.aggregate.gives_a_list
+    ]
     return Schema((*kept, *requested))
 
 
@@ -173,8 +178,18 @@ def _derived(body: type, kept: Sequence[Feature], requested: Sequence[Column], n
             if attribute in outputs:
                 raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
             tree = named(value, attributes, where)
+            _require_no_list(tree, kept, where)
             found.append(derived(attribute, tree, outputs, where))
     return tuple(found)
+
+
+def _require_no_list(tree: Expression, kept: Sequence[Feature], where: str) -> None:
+    for feature in kept:
+        if feature.aggregate.gives_a_list and feature.name in fields(tree):
+            raise DeclarationError(
+                f"{where}: {feature.name} is a list, and expressions compute with single values. "
+                "Write another feature there, such as hr.last(…)."
+            )
 
 
 def _requested(body: type) -> tuple[Column, ...]:

@@ -38,7 +38,7 @@ class Features:
         self._keys = KeyReader(view)
         self._deriver = Deriver(view)
         self._clock = Clock()
-        self._floats = [index for index, name in enumerate(view.names) if kinds[name] is Kind.DOUBLE]
+        self._floats = [index for index, name in enumerate(view.names) if kinds.get(name) is Kind.DOUBLE]
 
     async def __call__(self, body: bytes) -> Answer:
         """The answer to one request."""

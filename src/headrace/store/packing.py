@@ -64,7 +64,7 @@ def _packed(stored: Stored | None, slot: Slot) -> bytes:
 
 def _payload(stored: Any, slot: Slot) -> bytes:
     match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE:
+        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
             return bytes(stored)
         case Partial.FIRST | Partial.LAST:
             time_us, event_id, value = stored
@@ -85,7 +85,7 @@ def _unpacked(layout: HopLayout, value: bytes) -> Iterator[Stored | None]:
 
 def _stored(payload: bytes, slot: Slot) -> Stored:
     match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE:
+        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
             return payload
         case Partial.FIRST | Partial.LAST:
             time_us, event_id, value = orjson.loads(payload)

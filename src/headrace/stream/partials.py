@@ -6,6 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.declare.schema import Kind
+from headrace.tiles.frequent import LONGEST_TEXT
 from headrace.tiles.layout import COLUMNS, SKETCHES, HopLayout, Partial, Slot
 
 LOW_32_BITS = 0xFFFFFFFF
@@ -53,6 +54,14 @@ def _hashed(slot: Slot, taken: Column) -> Column:
     return F.concat(F.lit("="), taken) if slot.kind is Kind.STRING else taken.cast("bigint")
 
 
+def _frequent(slot: Slot, taken: Column) -> Column:
+    is_text = slot.kind is Kind.STRING
+    value = F.left(taken, F.lit(LONGEST_TEXT)) if is_text else taken.cast("bigint")
+    # Spark makes the map the next power of two above 4/3 of what it is asked to track.
+    accumulated = F.call_function("approx_top_k_accumulate", value, F.lit(1 << (slot.size - 1)))
+    return accumulated.getField("sketch")
+
+
 _FOLDS: dict[Partial, Callable[[Slot, Column], list[Named]]] = {
     Partial.INT_SUM: _int_sum,
     Partial.FLOAT_SUM: lambda _, taken: [("s", F.sum(taken))],
@@ -68,6 +77,7 @@ _FOLDS: dict[Partial, Callable[[Slot, Column], list[Named]]] = {
     Partial.LAST: lambda _, taken: [("v", F.max(_dated(taken)))],
     Partial.DISTINCT: lambda slot, taken: [("v", F.hll_sketch_agg(_hashed(slot, taken), slot.size))],
     Partial.QUANTILE: lambda slot, taken: [("v", F.kll_sketch_agg_double(taken.cast("double"), slot.size))],
+    Partial.TOP: lambda slot, taken: [("v", _frequent(slot, taken))],
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.declare.aggregates import Aggregate
 from headrace.declare.schema import Kind
+from headrace.tiles.frequent import most_frequent
 from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, Slot, slot_of
 from headrace.tiles.quantiles import quantile_in
 from headrace.tiles.sketches import distinct_in
@@ -115,6 +116,9 @@ def _of_objects(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
         case Partial.QUANTILE:
             share = aggregate.share or 0.0
             return lambda _, objects: quantile_in(_present(objects, column), share)
+        case Partial.TOP:
+            k, kind = aggregate.k or 0, aggregate.kind or Kind.STRING
+            return lambda _, objects: most_frequent(_present(objects, column), k, kind) or None
         case Partial.TEXT_MIN:
             return lambda _, objects: min(_present(objects, column), default=None)
         case _:

@@ -17,6 +17,7 @@ from headrace.declare.views import View
 from headrace.tiles.columns import Data, Mask, Values, values_of
 from headrace.tiles.events import Event
 from headrace.tiles.expressions import holds
+from headrace.tiles.frequent import frequent_sketch_of
 from headrace.tiles.layout import HopLayout, Partial, Slot, layouts_of
 from headrace.tiles.quantiles import quantile_sketch_of
 from headrace.tiles.sketches import sketch_of
@@ -202,6 +203,10 @@ def _quantile(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str,
     return {"v": [quantile_sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
 
 
+def _top(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
+    return {"v": [frequent_sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
+
+
 _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
     Partial.INT_SUM: _int_sum,
     Partial.FLOAT_SUM: _float_sum,
@@ -217,4 +222,5 @@ _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
     Partial.LAST: _occurrence(np.maximum, -1),
     Partial.DISTINCT: _distinct,
     Partial.QUANTILE: _quantile,
+    Partial.TOP: _top,
 }

@@ -18,10 +18,11 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.aggregates import FOREVER_US, Aggregate, sketch_k, sketch_lg_k
+from headrace.declare.aggregates import FOREVER_US, Aggregate, sketch_k, sketch_lg_k, sketch_lg_map
 from headrace.declare.expressions import Expression
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
+from headrace.tiles.frequent import LONGEST_TEXT, map_capacity
 
 START, N, TIME, ARRIVAL = range(4)
 HEAD = ("start", "n", "time", "arrival")
@@ -46,6 +47,7 @@ class Partial(Enum):
     LAST = "last"
     DISTINCT = "distinct"
     QUANTILE = "quantile"
+    TOP = "top"
 
 
 class Block(Enum):
@@ -81,8 +83,10 @@ COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
     Partial.LAST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
     Partial.DISTINCT: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
     Partial.QUANTILE: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+    Partial.TOP: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
 }
-SKETCHES = {Partial.DISTINCT, Partial.QUANTILE}
+SKETCHES = {Partial.DISTINCT, Partial.QUANTILE, Partial.TOP}
+SKETCH_SIZES = {"distinct": sketch_lg_k, "quantile": sketch_k, "top": sketch_lg_map}
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Slot:
     column: str | None
     kind: Kind | None
     where: Expression | None
-    size: int = 0  # lg k of a HyperLogLog, k of a KLL, half-life in µs of what is decayed
+    size: int = 0  # lg k of a HyperLogLog, k of a KLL, lg of a map of frequent items, half-life in µs
 
     @property
     def described(self) -> list[str | int]:
@@ -115,7 +119,7 @@ def slot_of(aggregate: Aggregate) -> Slot:
 def _size_of(aggregate: Aggregate) -> int:
     if aggregate.error is None:
         return aggregate.halflife_us or 0
-    return sketch_k(aggregate.error) if aggregate.function == "quantile" else sketch_lg_k(aggregate.error)
+    return SKETCH_SIZES[aggregate.function](aggregate.error)
 
 
 def sketch_bytes(slot: Slot) -> int:
@@ -125,6 +129,8 @@ def sketch_bytes(slot: Slot) -> int:
             return 40 + (1 << slot.size)
         case Partial.QUANTILE:
             return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, whatever the number of values
+        case Partial.TOP:
+            return 40 + map_capacity(slot.size) * (8 + (4 + 4 * LONGEST_TEXT if slot.kind is Kind.STRING else 8))
         case _:
             return 0
 

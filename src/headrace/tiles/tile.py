@@ -94,7 +94,7 @@ def _decode_object(written: Any, slot: Slot) -> Stored | None:
 
 def _encode_object(stored: Any, slot: Slot) -> Any:
     match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE:
+        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
             return b2a_base64(stored, newline=False).decode()
         case Partial.FIRST | Partial.LAST:
             return {"t": stored[0], "i": stored[1], "v": _written(stored[2])}
@@ -114,4 +114,5 @@ _DECODERS: dict[Partial, Callable[[Any, Slot], Stored]] = {
     Partial.LAST: _decode_occurrence,
     Partial.DISTINCT: lambda written, _: a2b_base64(written),
     Partial.QUANTILE: lambda written, _: a2b_base64(written),
+    Partial.TOP: lambda written, _: a2b_base64(written),
 }

@@ -1,0 +1,62 @@
+"""The most frequent values as Spark's own sketches hold them: read as ours are, exact or within the stated error."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from headrace.declare.aggregates import sketch_lg_map
+from headrace.declare.schema import Kind
+from headrace.stream.partials import partial_columns
+from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
+from headrace.tiles.layout import Partial, Slot, sketch_bytes
+
+LG_MAP = sketch_lg_map(0.02)
+TYPES = {Kind.STRING: "string", Kind.INTEGER: "bigint", Kind.BOOLEAN: "boolean"}
+HOSTILE: dict[Kind, list[Any]] = {
+    Kind.STRING: ["", "a", "é", "日本", "\U0001f600", "\uffff", "x" * 500, "\U0001f600" * 500, None],
+    Kind.INTEGER: [0, -1, 2**63 - 1, -(2**63), 7, None],
+    Kind.BOOLEAN: [True, False, None],
+}
+
+
+def sketches(spark: SparkSession, kind: Kind, parts: list[list[Any]]) -> list[bytes]:
+    """What Spark makes of each part."""
+    slot = Slot(Partial.TOP, "v", kind, None, LG_MAP)
+    rows = [(number, value) for number, part in enumerate(parts) for value in part]
+    events = spark.createDataFrame(rows, f"part int, v {TYPES[kind]}")
+    ((_, _), (_, top)) = partial_columns(slot, F.col("v"), F.lit(True))
+    found = [bytes(row["top"]) for row in events.groupBy("part").agg(top.alias("top")).orderBy("part").collect()]
+    assert max(map(len, found)) <= sketch_bytes(slot)
+    return found
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_values_are_counted_by_spark_as_by_the_fold(spark: SparkSession, kind: Kind) -> None:
+    chance = random.Random(7)
+    parts = [[chance.choice(HOSTILE[kind]) for _ in range(chance.randint(1, 60))] for _ in range(12)] + [[None]]
+    folded = [frequent_sketch_of((value for value in part if value is not None), LG_MAP) for part in parts]
+    found = most_frequent(sketches(spark, kind, parts), 20, kind)
+    assert found == most_frequent(folded, 20, kind)
+    assert len(found) == len(HOSTILE[kind]) - 1
+
+
+def test_as_many_different_values_as_a_map_holds_are_exact(spark: SparkSession) -> None:
+    values = [f"v{number:03}" for number in range(map_capacity(LG_MAP)) for _ in range(1 + number % 3)]
+    assert most_frequent(sketches(spark, Kind.STRING, [values]), 5, Kind.STRING) == most_frequent(
+        [frequent_sketch_of(values, LG_MAP)], 5, Kind.STRING
+    )
+
+
+def test_more_values_than_a_map_holds_are_within_the_stated_error(spark: SparkSession) -> None:
+    chance = random.Random(3)
+    parts = [[f"m{int(chance.paretovariate(0.7))}" for _ in range(4000)] for _ in range(5)]
+    counts = Counter(value for part in parts for value in part)
+    found = most_frequent(sketches(spark, Kind.STRING, parts), 10, Kind.STRING)
+    least_given = min(counts[value] for value in found)
+    most_missed = max(count for value, count in counts.items() if value not in found)
+    assert most_missed - least_given <= 0.02 * counts.total()
+    assert all(len(value) <= LONGEST_TEXT for value in found)

@@ -1,0 +1,69 @@
+"""Most frequent values from the bytes of sketches: exact while a map holds every value, within its error beyond."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.declare.aggregates import sketch_lg_map
+from headrace.declare.schema import Kind
+from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
+
+LG_MAP = sketch_lg_map(0.02)
+
+texts = st.text(max_size=5).filter(lambda text: text.isascii() or text.encode(errors="ignore").decode() == text)
+integers = st.sampled_from([0, -1, 2**63 - 1, -(2**63)]) | st.integers(-5, 5)
+
+
+def by_definition(values: list[int | str], k: int) -> list[int | str]:
+    counts = Counter(values)
+    return sorted(counts, key=lambda value: (-counts[value], value))[:k]
+
+
+@given(parts=st.lists(st.lists(texts, max_size=30), max_size=6), k=st.integers(1, 10))
+def test_few_different_texts_in_any_number_of_tiles_are_exact(parts: list[list[str]], k: int) -> None:
+    found = most_frequent([frequent_sketch_of(part, LG_MAP) for part in parts], k, Kind.STRING)
+    assert found == by_definition([value for part in parts for value in part], k)
+
+
+@given(parts=st.lists(st.lists(integers, max_size=30), max_size=6), k=st.integers(1, 10))
+def test_few_different_numbers_in_any_number_of_tiles_are_exact(parts: list[list[int]], k: int) -> None:
+    found = most_frequent([frequent_sketch_of(part, LG_MAP) for part in parts], k, Kind.INTEGER)
+    assert found == by_definition([value for part in parts for value in part], k)
+
+
+def test_booleans_come_back_as_booleans() -> None:
+    (first, second) = most_frequent([frequent_sketch_of([True, False, True], LG_MAP)], 2, Kind.BOOLEAN)
+    assert (first, second) == (True, False)
+    assert type(first) is bool
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_different_values_are_within_the_stated_error(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = [[f"m{int(chance.paretovariate(0.7))}" for _ in range(chance.randint(500, 5000))] for _ in range(8)]
+    counts = Counter(value for part in parts for value in part)
+    found = most_frequent([frequent_sketch_of(part, LG_MAP) for part in parts], 10, Kind.STRING)
+    least_given = min(counts[value] for value in found)
+    most_missed = max(count for value, count in counts.items() if value not in found)
+    assert most_missed - least_given <= 0.02 * counts.total()
+
+
+def test_a_full_map_keeps_the_most_frequent() -> None:
+    capacity = map_capacity(LG_MAP)
+    values = [f"{number:04}" for number in range(2 * capacity)] + ["9999"] * 2
+    found = most_frequent([frequent_sketch_of(values, LG_MAP)], 2 * capacity, Kind.STRING)
+    assert (found[0], len(found)) == ("9999", capacity)
+
+
+def test_a_long_text_counts_by_its_beginning() -> None:
+    long = ["é" * LONGEST_TEXT + tail for tail in "ab"]
+    assert most_frequent([frequent_sketch_of(long, LG_MAP)], 3, Kind.STRING) == ["é" * LONGEST_TEXT]
+
+
+@pytest.mark.parametrize("error", [0.001, 0.01, 0.02, 0.05, 0.25])
+def test_a_map_is_large_enough_for_its_error_and_any_top(error: float) -> None:
+    assert 3.5 / (1 << sketch_lg_map(error)) <= error
+    assert map_capacity(sketch_lg_map(error)) >= 100
