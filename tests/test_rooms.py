@@ -21,3 +21,7 @@ def test_a_process_that_does_not_compute_never_loads_spark(module):
 @pytest.mark.parametrize("module", ["headrace", "headrace.testing"])
 def test_declaring_and_testing_a_feature_never_load_the_kafka_client(module):
     assert modules_loaded(module, "confluent_kafka") == 0
+
+
+def test_an_app_without_tables_never_loads_arrow():
+    assert modules_loaded("headrace.serve.server", "pyarrow") == 0

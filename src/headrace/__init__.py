@@ -28,8 +28,9 @@ from headrace.declare.aggregates import (
     top,
     var,
 )
-from headrace.declare.derived import abs, coalesce, log, request, sqrt, where
+from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
 from headrace.declare.stream import Late, Stream
+from headrace.declare.table import Table
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
 
@@ -39,6 +40,7 @@ __all__ = [
     "HeadraceError",
     "Late",
     "Stream",
+    "Table",
     "View",
     "abs",
     "coalesce",

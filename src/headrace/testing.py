@@ -30,6 +30,7 @@ from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
+from headrace.tiles.tables import Loaded
 from headrace.tiles.tile import Entity, Scalar
 
 __all__ = [
@@ -188,10 +189,12 @@ class Moment:
 
     def __getitem__(self, key: Any) -> "Row":
         view = self.fed.view
-        rows = self.fed.rows.get(_entity(view, key))
+        entity = _entity(view, key)
+        rows = self.fed.rows.get(entity)
         reader = Reader(view)
         values = reader.default_row if rows is None else reader.values(rows, self.time_us)
-        (derived,) = Deriver(view).rows([values], self.request)
+        # A copy of its own: a test that writes a table's file sees what it wrote.
+        (derived,) = Deriver(view, Loaded).rows([values], self.request, [entity])
         return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from headrace.declare.derived import Operand, Output, call
 from headrace.declare.durations import UNITS_US, duration_text, duration_us
 from headrace.declare.expressions import NUMBERS, Expression, parse
+from headrace.declare.operands import Operand, Output, call
 from headrace.declare.schema import Kind, Schema
 from headrace.errors import DeclarationError
 

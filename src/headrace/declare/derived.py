@@ -1,28 +1,18 @@
-"""Derived features: expressions on a view's own outputs, and on values known only at request time.
+"""Derived features: expressions on a view's own outputs, on tables, and on values known only at request time.
 
-burst = payments["10m"] / payments["1h"]
-ratio = hr.request("amount", "double") / mean["7d"]
-
-Operators build the tree of `declare.expressions`; its leaves get their names when the view is declared.
+What a view's attributes name becomes a tree of plain fields: outputs as they are called, `request.amount`,
+`entity.card`, and each column of a table under a name of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from headrace.declare.expressions import Call, Expression, Field, Literal, Value, kind_of
-from headrace.declare.schema import TYPES, Column, Kind, Schema
+from headrace.declare.expressions import Call, Expression, Field, kind_of
+from headrace.declare.operands import Operand, Output
+from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
+from headrace.declare.table import ENTITY, Looked, Table
 from headrace.errors import DeclarationError
-
-REQUEST = "request."
-
-
-@dataclass(frozen=True, eq=False)
-class Output:
-    """A leaf: the value of an attribute over one of its windows, before the attribute has a name."""
-
-    declared: object
-    window: str
 
 
 class Attribute(NamedTuple):
@@ -41,139 +31,52 @@ class Derived:
     kind: Kind
 
 
-class Operand:
-    """Something to compute with; whatever is computed is one again."""
+@dataclass(frozen=True)
+class Joined:
+    """A table's column in the row of a key, and the name by which expressions know it."""
 
-    def __init__(self, node: "Output | Expression", requested: Iterable[Column] = ()) -> None:
-        self.node = node
-        self.requested = frozenset(requested)
+    name: str
+    table: Table
+    column: str
+    key: Expression
 
-    def __add__(self, other: object) -> "Operand":
-        return call("+", self, other)
-
-    def __radd__(self, other: object) -> "Operand":
-        return call("+", other, self)
-
-    def __sub__(self, other: object) -> "Operand":
-        return call("-", self, other)
-
-    def __rsub__(self, other: object) -> "Operand":
-        return call("-", other, self)
-
-    def __mul__(self, other: object) -> "Operand":
-        return call("*", self, other)
-
-    def __rmul__(self, other: object) -> "Operand":
-        return call("*", other, self)
-
-    def __truediv__(self, other: object) -> "Operand":
-        return call("/", self, other)
-
-    def __rtruediv__(self, other: object) -> "Operand":
-        return call("/", other, self)
-
-    def __neg__(self) -> "Operand":
-        return call("-", 0, self)
-
-    def __lt__(self, other: object) -> "Operand":
-        return call("<", self, other)
-
-    def __le__(self, other: object) -> "Operand":
-        return call("<=", self, other)
-
-    def __gt__(self, other: object) -> "Operand":
-        return call(">", self, other)
-
-    def __ge__(self, other: object) -> "Operand":
-        return call(">=", self, other)
-
-    def __eq__(self, other: object) -> "Operand":  # type: ignore[override]  # an expression, not an answer
-        return call("=", self, other)
-
-    def __ne__(self, other: object) -> "Operand":  # type: ignore[override]
-        return call("<>", self, other)
-
-    def __and__(self, other: object) -> "Operand":
-        return call("and", self, other)
-
-    def __or__(self, other: object) -> "Operand":
-        return call("or", self, other)
-
-    def __invert__(self) -> "Operand":
-        return call("not", self)
-
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> NoReturn:
-        raise DeclarationError("An expression on features is not true or false yet. Write & | ~ for and, or, not.")
+    @property
+    def kind(self) -> Kind:
+        return self.table.schema.column(self.column, self.name).kind
 
 
-def call(op: str, *args: object) -> Operand:
-    """An operator or function applied to operands and plain values."""
-    operands = [arg if isinstance(arg, Operand) else Operand(_literal(op, arg)) for arg in args]
-    requested = frozenset[Column]().union(*(operand.requested for operand in operands))
-    nodes: tuple[Any, ...] = tuple(operand.node for operand in operands)  # outputs among them get their names later
-    return Operand(Call(op, nodes), requested)
+class Named(NamedTuple):
+    """An operand's tree with every leaf under its name, and the columns of tables it reads, inner ones first."""
+
+    tree: Expression
+    joined: tuple[Joined, ...]
+
+    @property
+    def trees(self) -> tuple[Expression, ...]:
+        return (self.tree, *(one.key for one in self.joined))
 
 
-def _literal(op: str, value: object) -> Literal:
-    if not isinstance(value, Value):
-        raise DeclarationError(
-            f"{value!r} beside {op!r} cannot be computed with. Write a number, a text, true or false, or a feature "
-            'with its window, such as payments["1h"].'
-        )
-    return Literal(value)
-
-
-def request(name: str, type: str) -> Operand:
-    """A value that comes with the request; null where it does not."""
-    if not str(name).isidentifier():
-        raise DeclarationError(
-            f"hr.request({name!r}, …): not a name. Write the field of the request, such as 'amount'."
-        )
-    if type not in TYPES or TYPES[type] is Kind.TIMESTAMP:
-        known = ", ".join(known for known, kind in TYPES.items() if kind is not Kind.TIMESTAMP)
-        raise DeclarationError(f"hr.request({name!r}, {type!r}): not a type of a request. Write one of {known}.")
-    return Operand(Field(REQUEST + name), [Column(REQUEST + name, type)])
-
-
-def where(condition: Operand, then: object, otherwise: object) -> Operand:
-    """One value where the condition is true, the other where it is false or null."""
-    return call("if", condition, then, otherwise)
-
-
-def coalesce(*values: object) -> Operand:
-    """The first value that is not null."""
-    return call("coalesce", *values)
-
-
-def abs(value: Operand) -> Operand:
-    """The value without its sign."""
-    return call("abs", value)
-
-
-def log(value: Operand) -> Operand:
-    """The natural logarithm; null of zero and below.
-
-    Conditions have none: Java's and numpy's differ in the last bit, and an event would count here and not there.
-    """
-    return call("ln", value)
-
-
-def sqrt(value: Operand) -> Operand:
-    """The square root; NaN below zero."""
-    return call("sqrt", value)
-
-
-def named(operand: Operand, attributes: Mapping[int, Attribute], where: str) -> Expression:
-    """An operand's tree with every output under its name; the view's attributes are given by their identity."""
+def named(operand: Operand, attributes: Mapping[int, Attribute], where: str) -> Named:
+    """An operand's tree with its names; the view's attributes are given by their identity."""
+    joined: dict[str, Joined] = {}
 
     def visit(node: Any) -> Expression:
-        if isinstance(node, Call):
-            return Call(node.op, tuple(map(visit, node.args)))
-        return Field(_name(node, attributes, where)) if isinstance(node, Output) else node
+        match node:
+            case Call():
+                return Call(node.op, tuple(map(visit, node.args)))
+            case Looked():
+                one = _joined(node, visit(node.key))
+                return Field(joined.setdefault(one.name, one).name)
+            case Output():
+                return Field(_name(node, attributes, where))
+        plain: Expression = node
+        return plain
 
-    return visit(operand.node)
+    return Named(visit(operand.node), tuple(joined.values()))
+
+
+def _joined(looked: Looked, key: Expression) -> Joined:
+    return Joined(f"{looked.table.path}[{looked.column!r}] of {key}", looked.table, looked.column, key)
 
 
 def _name(output: Output, attributes: Mapping[int, Attribute], where: str) -> str:
@@ -187,6 +90,37 @@ def _name(output: Output, attributes: Mapping[int, Attribute], where: str) -> st
     return f"{attribute.name}_{output.window}"
 
 
-def derived(name: str, tree: Expression, outputs: Schema, where: str) -> Derived:
+def derived(name: str, found: Named, outputs: Schema, where: str) -> Derived:
     """A derived feature, once its tree fits the kinds of what it reads."""
-    return Derived(name, tree, kind_of(tree, outputs, where))
+    known = with_joined(outputs, found.joined, where)
+    return Derived(name, found.tree, kind_of(found.tree, known, where))
+
+
+def with_joined(outputs: Schema, joined: Sequence[Joined], where: str) -> Schema:
+    """The outputs and the columns of tables, once each key is of the kind its table is kept by."""
+    for one in joined:
+        _require_entity(one, outputs, where)
+        wanted, found = one.table.key_kind, kind_of(one.key, outputs, where)
+        if found is not wanted:
+            raise DeclarationError(
+                f"{where}: {one.table.path.name!r} is kept by {one.table.key!r}, which is {wanted.value}, and "
+                f"{one.key} is {found.value}. Look it up by a value of that kind, or declare the key's type in schema=."
+            )
+        outputs = Schema((*outputs, Column(one.name, TYPE_OF_KIND[one.kind])))
+    return outputs
+
+
+def _require_entity(one: Joined, outputs: Schema, where: str) -> None:
+    is_entity = isinstance(one.key, Field) and one.key.name.startswith(ENTITY)
+    if is_entity and str(one.key) not in outputs:
+        by = [name.removeprefix(ENTITY) for name in outputs.names if name.startswith(ENTITY)]
+        raise DeclarationError(
+            f"{where}: {one.table.path.name!r} is looked up by {str(one.key).removeprefix(ENTITY)!r}, and the view is "
+            f"kept by {', '.join(by)}. Say what to look it up by with .of(…): a feature and its window, a field of "
+            "the request, or the name of a column of the entity."
+        )
+
+
+def distinct_joins(found: Iterable[Named]) -> tuple[Joined, ...]:
+    """Each column of a table once, those that others are looked up by first."""
+    return tuple({one.name: one for named in found for one in named.joined}.values())

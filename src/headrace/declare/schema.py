@@ -29,6 +29,13 @@ TYPES = {
     "double": Kind.DOUBLE,
     "timestamp": Kind.TIMESTAMP,
 }
+TYPE_OF_KIND = {
+    Kind.STRING: "string",
+    Kind.BOOLEAN: "boolean",
+    Kind.INTEGER: "bigint",
+    Kind.DOUBLE: "double",
+    Kind.TIMESTAMP: "timestamp",
+}
 _OTHER_NAMES = {
     "integer": "int",
     "long": "bigint",

@@ -1,14 +1,16 @@
 """Feature views: a class of aggregates over one stream, by entity."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of, written_windows
-from headrace.declare.derived import Attribute, Derived, Operand, derived, named
+from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
-from headrace.declare.expressions import Expression, fields
-from headrace.declare.schema import Column, Kind, Schema
+from headrace.declare.expressions import fields
+from headrace.declare.operands import Operand
+from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
+from headrace.declare.table import ENTITY
 from headrace.errors import DeclarationError
 
 
@@ -32,6 +34,7 @@ class View:
     features: tuple[Feature, ...]
     derived: tuple[Derived, ...] = ()
     requested: tuple[Column, ...] = ()
+    joined: tuple[Joined, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -74,15 +77,18 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
             raise DeclarationError(
                 f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream."
             )
-        kept, requested = _outputs(body, stream, name), _requested(body)
+        entity = _entity(by, stream, name)
+        kept, requested, computed = _outputs(body, stream, name), _requested(body), _named(body, name)
+        known = Schema((*outputs_of(kept, requested), *_keys(stream, entity)))
         return View(
             name=name,
             stream=stream,
-            by=_entity(by, stream, name),
+            by=entity,
             freshness_us=None if freshness is None else duration_us(freshness, f"{name}: freshness"),
             features=kept,
-            derived=_derived(body, kept, requested, name),
+            derived=_derived(computed, kept, known, name),
             requested=requested,
+            joined=distinct_joins(computed.values()),
         )
 
     return declare
@@ -145,15 +151,6 @@ def outputs_of(features: Sequence[Feature], requested: Sequence[Column]) -> Sche
     return Schema((*kept, *requested))
 
 
-TYPE_OF_KIND = {
-    Kind.STRING: "string",
-    Kind.BOOLEAN: "boolean",
-    Kind.INTEGER: "bigint",
-    Kind.DOUBLE: "double",
-    Kind.TIMESTAMP: "timestamp",
-}
-
-
 def _kind_of(aggregate: Aggregate) -> Kind:
     """The kind of an output in expressions; a sum of integers may pass 64 bits, so it is a double there."""
     match aggregate.function, aggregate.kind:
@@ -164,28 +161,37 @@ def _kind_of(aggregate: Aggregate) -> Kind:
     return Kind.DOUBLE
 
 
-def _derived(body: type, kept: Sequence[Feature], requested: Sequence[Column], name: str) -> tuple[Derived, ...]:
+def _named(body: type, name: str) -> dict[str, Named]:
+    """The attributes that are expressions, with every leaf under its name."""
     attributes = {
         id(value): Attribute(attribute, tuple(written_windows(value)))
         for attribute, value in vars(body).items()
         if isinstance(value, Declared)
     }
-    outputs = outputs_of(kept, requested)
-    found = []
-    for attribute, value in vars(body).items():
-        if isinstance(value, Operand):
-            where = f"{name}.{attribute}"
-            if attribute in outputs:
-                raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
-            tree = named(value, attributes, where)
-            _require_no_list(tree, kept, where)
-            found.append(derived(attribute, tree, outputs, where))
-    return tuple(found)
+    return {
+        attribute: named(value, attributes, f"{name}.{attribute}")
+        for attribute, value in vars(body).items()
+        if isinstance(value, Operand)
+    }
 
 
-def _require_no_list(tree: Expression, kept: Sequence[Feature], where: str) -> None:
+def _keys(stream: Stream, by: Sequence[str]) -> list[Column]:
+    """The entity's columns, as tables are looked up by them."""
+    return [Column(ENTITY + name, stream.schema.column(name, name).type) for name in by]
+
+
+def _derived(computed: Mapping[str, Named], kept: Sequence[Feature], known: Schema, name: str) -> tuple[Derived, ...]:
+    for attribute, found in computed.items():
+        if any(attribute == feature.name for feature in kept):
+            raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
+        _require_no_list(found, kept, f"{name}.{attribute}")
+    return tuple(derived(attribute, found, known, f"{name}.{attribute}") for attribute, found in computed.items())
+
+
+def _require_no_list(found: Named, kept: Sequence[Feature], where: str) -> None:
+    read = set[str]().union(*(fields(tree) for tree in found.trees))
     for feature in kept:
-        if feature.aggregate.gives_a_list and feature.name in fields(tree):
+        if feature.aggregate.gives_a_list and feature.name in read:
             raise DeclarationError(
                 f"{where}: {feature.name} is a list, and expressions compute with single values. "
                 "Write another feature there, such as hr.last(…)."

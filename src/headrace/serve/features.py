@@ -61,11 +61,11 @@ class Features:
     def _written(self, entity: Entity, read: Read, request: dict[str, Any]) -> bytes:
         """A row in JSON, but for its age and what comes after it."""
         row = self._keys.named(entity)
-        (derived,) = self._deriver.rows([read.values], request)
+        (derived,) = self._deriver.rows([read.values], request, [entity])
         row["values"] = dict(zip(self._names, self._finite([*read.values, *derived]), strict=True))
         row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
         written = encode_json(row).removesuffix(b"}")
-        if not self._view.requested:
+        if not self._view.requested and not self._view.joined:
             read.written = written
         return written
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from headrace.declare.derived import REQUEST
+from headrace.declare.operands import REQUEST
 from headrace.declare.schema import Column, Kind
 from headrace.declare.views import View
 from headrace.serve.answers import BadRequest, TooLarge

@@ -1,0 +1,105 @@
+"""Tables: what is known of a merchant, a product, a country, in a file beside the app; joined when features are read.
+
+merchants = hr.Table("merchants.parquet", key="merchant")
+
+category = merchants["category"]                        of the view's own entity column `merchant`
+last_one = merchants["category"].of(latest["7d"])       of a feature, a field of the request, or an expression
+"""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.declare.expressions import Expression, Field
+from headrace.declare.operands import Leaf, Operand
+from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.errors import DeclarationError, HeadraceError
+
+ENTITY = "entity."
+SUFFIXES = (".parquet", ".csv")
+
+
+class TableBroken(HeadraceError):
+    """A table's file is not there, cannot be read, or does not hold what was declared."""
+
+
+@dataclass(frozen=True, init=False)
+class Table:
+    """A file of rows, one a key, whose columns features may read by that key."""
+
+    path: Path
+    key: str
+    schema: Schema
+
+    def __init__(self, path: str, *, key: str, schema: str | None = None) -> None:
+        where, file = f"Table {path!r}", _beside_the_caller(path)
+        if file.suffix not in SUFFIXES:
+            raise DeclarationError(
+                f"{where}: neither Parquet nor CSV. Give a file that ends in {' or '.join(SUFFIXES)}."
+            )
+        columns = _schema_in(file, where) if schema is None else parse_schema(schema, where)
+        if columns.column(key, f"{where}: key").kind is Kind.DOUBLE:
+            raise DeclarationError(
+                f"{where}: key={key!r} is a double. Look rows up by a string, a whole number, a boolean or a timestamp."
+            )
+        object.__setattr__(self, "path", file)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "schema", columns)
+
+    @property
+    def key_kind(self) -> Kind:
+        return self.schema.column(self.key, self.path.name).kind
+
+    def __getitem__(self, column: str) -> "Lookup":
+        """A column's value in the row of the view's own entity; `.of(…)` names another key."""
+        self.schema.column(column, f"Table {self.path.name!r}")
+        return Lookup(self, column)
+
+    def read(self) -> dict[str, list[Any]]:
+        """The columns of the file as it is now: None for null, times in µs."""
+        from headrace.declare.table_files import read_columns  # noqa: PLC0415 - pyarrow, for apps with tables alone
+
+        return read_columns(self.path, self.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Looked(Leaf):
+    """The value of a table's column in the row of a key."""
+
+    table: Table
+    column: str
+    key: Leaf | Expression
+
+
+class Lookup(Operand):
+    """A table's column, to compute with."""
+
+    def __init__(self, table: Table, column: str) -> None:
+        super().__init__(Looked(table, column, Field(ENTITY + table.key)))
+        self._table, self._column = table, column
+
+    def of(self, key: Operand | str) -> Operand:
+        """The same column by another key: a feature, a field of the request, or a column of the view's entity."""
+        if isinstance(key, Operand):
+            return Operand(Looked(self._table, self._column, key.node), key.requested)
+        return Operand(Looked(self._table, self._column, Field(f"{ENTITY}{key}")))
+
+
+def _beside_the_caller(path: str) -> Path:
+    """A path relative to the file that declares the table, or to the working folder where there is none."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    file = frame.f_globals.get("__file__") if frame is not None else None
+    return (Path(file).parent if file else Path()).resolve() / path
+
+
+def _schema_in(file: Path, where: str) -> Schema:
+    from headrace.declare.table_files import schema_in  # noqa: PLC0415 - pyarrow, for apps with tables alone
+
+    if not file.is_file():
+        raise DeclarationError(
+            f'{where}: there is no file {str(file)!r}. Put it there, or give its columns: schema="merchant string, …".'
+        )
+    return schema_in(file, where)
