@@ -1,0 +1,46 @@
+"""Records of the log as rows of a table, each once."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from headrace.lake.landing import OFFSET, PARTITION, Landing
+from headrace.stream.events import event_of, parsed
+
+ORDER = "hr_order"  # the offset in the topic that is read; a copy's hr_offset is that of its original
+
+
+def records(spark: SparkSession, broker: str, topic: str, **options: str) -> DataFrame:
+    """Records of a topic, by default all of them."""
+    return (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", broker)
+        .option("subscribe", topic)
+        .option("includeHeaders", "true")
+        .options(**options)
+        .load()
+    )
+
+
+def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFrame:
+    """The table's rows of those records that have not landed yet; `landed` is the last hr_offset of each partition."""
+    placed = _typed(read, landing)
+    if not landing.may_replay:
+        return placed.drop(ORDER)
+    news = placed.where(F.col(OFFSET) > _last_landed(landed))  # also drops what no gate wrote: it has no offset
+    before = Window.partitionBy(PARTITION).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    ahead = F.coalesce(F.max(OFFSET).over(before), F.lit(-1))
+    return news.withColumn("ahead", ahead).where(F.col(OFFSET) > F.col("ahead")).drop("ahead", ORDER)
+
+
+def _typed(read: DataFrame, landing: Landing) -> DataFrame:
+    if landing.event_of is not None:
+        read = read.withColumn("event", event_of(parsed(F.col("value"), landing.event_of), landing.event_of))
+    values = (F.expr(column.value).cast(column.type).alias(column.name) for column in landing.columns)
+    return read.select(*values, F.col("offset").alias(ORDER))
+
+
+def _last_landed(landed: Mapping[int, int]) -> Column:
+    lasts = [landed.get(partition, -1) for partition in range(max(landed, default=-1) + 1)]
+    return F.coalesce(F.get(F.lit(lasts or [-1]).cast("array<bigint>"), F.col(PARTITION)), F.lit(-1))
