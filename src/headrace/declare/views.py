@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of, written_windows
 from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
-from headrace.declare.expressions import fields
+from headrace.declare.expressions import Expression, fields
 from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
@@ -53,6 +53,11 @@ class View:
     def outputs(self) -> Schema:
         """What derived features may read: the kept ones and the fields of a request, with their types."""
         return outputs_of(self.features, self.requested)
+
+    @property
+    def trees(self) -> tuple[Expression, ...]:
+        """Every expression on outputs: those of derived features, and the keys by which tables are looked up."""
+        return (*(one.tree for one in self.derived), *(one.key for one in self.joined))
 
 
 def view_of(declared: View | type) -> View:

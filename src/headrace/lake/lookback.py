@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from headrace.declare.expressions import Expression, fields
 from headrace.declare.schema import Kind
+from headrace.declare.table import ENTITY
 from headrace.declare.views import Feature, View
 from headrace.tiles.columns import Mask, Values
 from headrace.tiles.derive import Deriver
+from headrace.tiles.frequent import LONGEST_TEXT
 from headrace.tiles.history import History, Pairs
 from headrace.tiles.layout import Partial, Slot, slot_of
 from headrace.tiles.pairs import values_at
@@ -87,6 +89,8 @@ def output_type(feature: Feature, view: View) -> pa.DataType:
         case "sum", Kind.INTEGER:
             column = view.stream.schema.column(str(aggregate.column), view.name)
             return LARGE_SUM if column.type == "bigint" else pa.int64()
+        case "top", Kind() as kind:
+            return pa.list_(ARROW_TYPES[kind])
         case (("min" | "max" | "first" | "last"), Kind() as kind):
             return ARROW_TYPES[kind]
     return pa.float64()
@@ -127,12 +131,22 @@ class _Past:
         if values.data.dtype == object:  # sums beyond 64 bits
             sums = zip(values.data.tolist(), values.valid.tolist(), strict=True)
             return pa.array([Decimal(total) if there else None for total, there in sums], LARGE_SUM)
+        if feature.aggregate.gives_a_list:
+            return self._lists(slot, values, kind)
         places = pa.array(values.data, mask=~values.valid)
         if slot.partial in BY_PLACE:
             return _taken(self._values(slot).take(pa.array(self._order)), places, kind)
         if slot.partial in BY_RANK:
             return _taken(self._ranked(slot)[0], places, kind)
         return places.cast(kind)
+
+    def _lists(self, slot: Slot, values: Values, kind: pa.DataType) -> pa.Array:
+        """A list a pair, null where it would be empty."""
+        sizes = values.valid.sum(axis=1)
+        ends = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        flat = pa.array(values.data[values.valid])
+        items = _taken(self._ranked(slot)[0], flat, kind.value_type) if slot.kind is Kind.STRING else flat
+        return pa.ListArray.from_arrays(pa.array(ends), items.cast(kind.value_type), mask=pa.array(sizes == 0))
 
     def _folded(self, slot: Slot) -> Values:
         counts = np.ones(len(self._events), np.bool_) if slot.where is None else self._holds(slot.where)
@@ -145,12 +159,12 @@ class _Past:
     def _data(self, slot: Slot, column: pa.Array) -> np.ndarray:
         if slot.partial in BY_PLACE:
             return self._places
-        if slot.partial in BY_RANK:
+        if slot.partial in BY_RANK or (slot.partial is Partial.TOP and slot.kind is Kind.STRING):
             return self._ranked(slot)[1]
         if slot.partial is Partial.DISTINCT:
             return _coupons(column)
-        blank = 0.0 if slot.kind is Kind.DOUBLE else 0
-        return np.asarray(pc.fill_null(column, blank).to_numpy(zero_copy_only=False))
+        kind = pa.float64() if slot.kind is Kind.DOUBLE else pa.int64()
+        return np.asarray(pc.fill_null(column.cast(kind), 0).to_numpy(zero_copy_only=False))
 
     def _values(self, slot: Slot) -> pa.Array:
         return self._events[f"v{self._reads.values.index(str(slot.column))}"].combine_chunks()
@@ -176,7 +190,10 @@ class _Past:
 
     def _ranked(self, slot: Slot) -> tuple[pa.Array, Ints]:
         """The different texts in their order, and of each event the place of its own."""
-        encoded = self._values(slot).dictionary_encode()
+        texts = self._values(slot)
+        if slot.partial is Partial.TOP:
+            texts = pc.utf8_slice_codeunits(texts, 0, LONGEST_TEXT)
+        encoded = texts.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary)
         ranks = np.argsort(order.to_numpy())
         codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
@@ -196,10 +213,14 @@ def _coupons(column: pa.Array) -> Ints:
 
 
 def _derived(view: View, kept: Mapping[str, pa.Array], spine: pa.Table) -> dict[str, pa.Array]:
-    read = set[str]().union(*(fields(one.tree) for one in view.derived))
+    if not view.derived:
+        return {}
+    read = set[str]().union(*(fields(tree) for tree in view.trees))
     columns = {name: _as_values(kept[name], view.outputs.column(name, view.name).kind) for name in kept if name in read}
     for number, column in enumerate(view.requested):
         columns[column.name] = _as_values(spine[f"r{number}"].combine_chunks(), column.kind)
+    for number, column in enumerate(view.entity):
+        columns[ENTITY + column.name] = _as_values(spine[f"e{number}"].combine_chunks(), column.kind)
     derived = Deriver(view).columns(columns, len(spine))
     return {one.name: _as_arrow(derived[one.name], one.kind) for one in view.derived}
 

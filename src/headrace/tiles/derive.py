@@ -22,8 +22,7 @@ class Deriver:
     """The derived features of a view, for rows of its other features; `load` says whose copies of tables it reads."""
 
     def __init__(self, view: View, load: Callable[[Table], Loaded] = loaded) -> None:
-        trees = [*(one.tree for one in view.derived), *(one.key for one in view.joined)]
-        read = set[str]().union(*map(fields, trees))
+        read = set[str]().union(*map(fields, view.trees))
         self._derived = view.derived
         self._outputs = [
             (name, index, view.outputs.column(name, view.name).kind)

@@ -18,7 +18,7 @@ from headrace.tiles.spread import SPREAD, Spread
 
 
 def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values]:
-    """Each feature's column, a value a pair; text, first and last as they stand in the history."""
+    """Each feature's column, a value a pair or k of them; text, first and last as they stand in the history."""
     found: dict[str, Values] = {}
     for hop_us in {feature.window.hop_us for feature in view.features}:
         features = [feature for feature in view.features if feature.window.hop_us == hop_us]
@@ -43,7 +43,8 @@ def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us:
 def _nothing(feature: Feature, count: int) -> Values:
     """The column of a feature where nothing ever happened."""
     is_zero = feature.aggregate.function in {"count", "distinct"}
-    return Values(np.zeros(count, np.int64), np.full(count, is_zero))
+    shape = (count, feature.aggregate.k or 0) if feature.aggregate.gives_a_list else (count,)
+    return Values(np.zeros(shape, np.int64), np.full(shape, is_zero))
 
 
 class _Level:
@@ -105,4 +106,5 @@ class _Window:
         merged["m2"] = m2
 
     def _spread(self, slot: Slot) -> Spread:
-        return Spread(self._hop, self._hop.event_ranges(self._pieces), self._history.columns[slot], self._count)
+        history, ranges = self._history, self._hop.event_ranges(self._pieces)
+        return Spread(self._hop, ranges, history.times_us, history.columns[slot], self._count)

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.declare.aggregates import Aggregate, sketch_lg_k
 from headrace.tiles.columns import Data, Mask, Values
-from headrace.tiles.layout import Partial
+from headrace.tiles.layout import INT64_MIN, Partial
 from headrace.tiles.pieces import Hop, Ranges
 from headrace.tiles.sketches import distinct_of, most_coupons
 from headrace.tiles.timeline import Ints
@@ -22,6 +22,7 @@ class Part(NamedTuple):
 
     pairs: Ints
     tiles: Ints
+    times_us: Ints
     data: Data
 
 
@@ -31,6 +32,7 @@ class Spread:
 
     hop: Hop
     ranges: Ranges
+    times_us: Ints
     values: Values
     count: int
 
@@ -40,12 +42,13 @@ class Spread:
 
     def parts(self) -> Iterator[Part]:
         """All of it, so much at a time as fits memory; a pair is never divided."""
-        data, valid = self.values.data[self.hop.order], self.values.valid[self.hop.order]
+        valid = self.values.valid[self.hop.order]
         for some in _at_once(self.ranges):
             pairs, places = some.spread()
             counts = valid[places]
             pairs, places = pairs[counts], places[counts]
-            yield Part(pairs, self.hop.tile_of[places], data[places])
+            events = self.hop.order[places]
+            yield Part(pairs, self.hop.tile_of[places], self.times_us[events], self.values.data[events])
 
     def squared_deviations(self) -> Data:
         """The sum of squared deviations from each window's mean."""
@@ -111,7 +114,43 @@ def _quantile(aggregate: Aggregate, spread: Spread) -> Values:
     return Values(found, there)
 
 
+def _decayed_mean(aggregate: Aggregate, spread: Spread) -> Values:
+    """Weighted as of the newest event: another time would multiply both sums alike."""
+    found, there = np.zeros(spread.count), np.zeros(spread.count, np.bool_)
+    for part in spread.parts():
+        newest_us = np.full(spread.count, INT64_MIN)
+        np.maximum.at(newest_us, part.pairs, part.times_us)
+        weights = np.exp2((part.times_us - newest_us[part.pairs]) / (aggregate.halflife_us or 1))
+        numbers = part.data.astype(np.float64)
+        # An infinity has no weight: of one long ago it would be 0, and the two make NaN.
+        weighted = np.where(np.isfinite(numbers), numbers * weights, numbers)
+        pairs = np.unique(part.pairs)
+        sums, total = (np.bincount(part.pairs, column, spread.count)[pairs] for column in (weighted, weights))
+        found[pairs], there[pairs] = sums / total, True
+    return Values(found, there)
+
+
+def _top(aggregate: Aggregate, spread: Spread) -> Values:
+    """By exact counts, k columns a pair; online those of tiles with very many different values may be short."""
+    most = aggregate.k or 0
+    found, there = np.zeros((spread.count, most), np.int64), np.zeros((spread.count, most), np.bool_)
+    for part in spread.parts():
+        different, codes = np.unique(part.data, return_inverse=True)
+        keys, counts = np.unique(part.pairs * len(different) + codes, return_counts=True)
+        pairs, codes = np.divmod(keys, max(1, len(different)))
+        order = np.lexsort((codes, -counts, pairs))
+        pairs, codes = pairs[order], codes[order]
+        firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        places = np.arange(len(pairs)) - np.repeat(firsts, np.diff(firsts, append=len(pairs)))
+        among = places < most
+        found[pairs[among], places[among]] = different[codes[among]]
+        there[pairs[among], places[among]] = True
+    return Values(found, there)
+
+
 SPREAD: dict[Partial, Callable[[Aggregate, Spread], Values]] = {
     Partial.DISTINCT: _distinct,
     Partial.QUANTILE: _quantile,
+    Partial.DECAYED: _decayed_mean,
+    Partial.TOP: _top,
 }
