@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
 
 from headrace.local.broker import Broker
 from headrace.local.child import Child
+from headrace.local.jars import jar_paths
 from headrace.local.ports import HOST, answers, free_port
+from headrace.stream.session import SparkPlace, start_session
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -40,3 +43,12 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=10)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark session for the whole run."""
+    session = start_session(SparkPlace(None, 2, jar_paths("spark"), tmp_path_factory.mktemp("spark")))
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    yield session
+    session.stop()

@@ -1,6 +1,7 @@
 """The Spark session of a stream process, with the settings that make real-time mode fast and its state safe."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,8 @@ def _quick_checkpoints(jars: Sequence[Path]) -> dict[str, str]:
 
 def start_session(place: SparkPlace) -> SparkSession:
     """Start Spark, quiet on the console: what it says goes to the log file."""
+    if place.on_this_machine:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are the system's Python, without us
     settings = {
         **SETTINGS,
         **(_on_this_machine() if place.on_this_machine else {}),

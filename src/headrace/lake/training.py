@@ -1,0 +1,224 @@
+"""Training sets: for each row of a spine, the features of its entity as they were at its time.
+
+    spine   card  at     label          events of the stream, each id once
+             │     │                          │
+             └──── hashed into buckets of entities ────┘
+                          │ one vectorised call a bucket (`lookback`)
+                          ▼
+            card  at  label  payments_10m  spend_7d …
+
+as_of="arrival"   what had arrived by then: what the server would have said
+as_of="event"     what had happened by then, whenever it became known
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from headrace.declare.operands import REQUEST
+from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
+from headrace.declare.views import View, view_of
+from headrace.errors import HeadraceError
+from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
+from headrace.lake.lookback import ARROW_TYPES, STATUS, Reads, features_at, output_type
+from headrace.lake.tables import log_events, silver_events
+from headrace.stream.expressions import to_column, widest
+
+AsOf = Literal["arrival", "event"]
+Source = str | Path | Mapping[str, DataFrame]
+
+LAKE = ".headrace/lake"
+LOG = "kafka://"
+EVENTS_A_BUCKET = 250_000
+BUCKET = "hr_bucket"
+ANSI = "spark.sql.ansi.enabled"
+
+
+class UnfitSpine(HeadraceError):
+    """A spine, or a question about it, from which no training set can be made."""
+
+
+def training_set(
+    spark: SparkSession,
+    spine: DataFrame,
+    views: Sequence[View | type],
+    *,
+    as_of: AsOf = "arrival",
+    source: Source = LAKE,
+    time: str | None = None,
+) -> DataFrame:
+    """The spine with one column more a feature; `source` is a lake's folder, kafka://HOST:PORT, or frames by stream.
+
+    `time` names the spine's column of times; without it, that of the first view's stream.
+    """
+    return with_status(spark, spine, views, as_of=as_of, source=source, time=time).drop(
+        *(_status_name(view_of(view)) for view in views)
+    )
+
+
+def with_status(
+    spark: SparkSession,
+    spine: DataFrame,
+    views: Sequence[View | type],
+    *,
+    as_of: AsOf = "arrival",
+    source: Source = LAKE,
+    time: str | None = None,
+) -> DataFrame:
+    """A training set in which a column a view says whether there was anything to find."""
+    declared = [view_of(view) for view in views]
+    time = time or (declared[0].stream.time if declared else "")
+    _require_fit(spine, declared, as_of, time)
+    with _plain_arithmetic(spark):
+        frame = spine
+        for stream, its_views in _by_stream(declared).items():
+            events = each_once(events_of(spark, stream, source), stream)
+            for view in its_views:
+                frame = _with_features(frame, events, view, as_of, time)
+    return frame
+
+
+def _status_name(view: View) -> str:
+    return f"{STATUS}_{view.name}"
+
+
+def _by_stream(views: Sequence[View]) -> dict[Stream, list[View]]:
+    found: dict[Stream, list[View]] = {}
+    for view in views:
+        found.setdefault(view.stream, []).append(view)
+    return found
+
+
+def _require_fit(spine: DataFrame, views: Sequence[View], as_of: str, time: str) -> None:
+    if as_of not in get_args(AsOf):
+        raise UnfitSpine(f'as_of={as_of!r}: write "arrival" (what the server would have said then) or "event".')
+    if not views:
+        raise UnfitSpine("No views. Name those whose features you want: [CardSpend].")
+    asked = [column.name.removeprefix(REQUEST) for view in views for column in view.requested]
+    for column in dict.fromkeys([*(name for view in views for name in view.by), time, *asked]):
+        if column not in spine.columns:
+            raise UnfitSpine(
+                f"The spine has no column {column!r}. It has {', '.join(spine.columns)}. Add or rename it."
+            )
+    names = [*spine.columns, *(name for view in views for name in view.names)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UnfitSpine(f"Two columns would be named {name!r}. Rename the spine's, or ask for one view at a time.")
+
+
+@contextmanager
+def _plain_arithmetic(spark: SparkSession) -> Iterator[None]:
+    """Conditions as the stream computes them: overflow wraps, dividing by zero is null. A plan keeps how it began."""
+    before = spark.conf.get(ANSI)
+    spark.conf.set(ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ANSI, before or "true")
+
+
+def events_of(spark: SparkSession, stream: Stream, source: Source) -> DataFrame:
+    """The clean events of a stream, from wherever they are kept."""
+    if isinstance(source, Mapping):
+        return source[stream.name]
+    if str(source).startswith(LOG):
+        return log_events(spark, str(source).removeprefix(LOG), stream)
+    return silver_events(spark, Path(source), stream)
+
+
+def each_once(events: DataFrame, stream: Stream) -> DataFrame:
+    """Of each id the first to arrive. Ids that came twice are looked for first: they are few, the others just pass."""
+    place = F.struct(ARRIVAL, PARTITION, OFFSET)
+    repeated = (
+        events.groupBy(F.col(f"`{stream.id}`").alias("hr_id"))
+        .agg(F.min(place).alias("hr_first"), F.count(F.lit(1)).alias("hr_times"))
+        .where("hr_times > 1")
+        .select("hr_id", "hr_first")
+        .localCheckpoint()
+    )
+    if repeated.isEmpty():
+        return events
+    joined = events.join(F.broadcast(repeated), F.col(f"`{stream.id}`") == F.col("hr_id"), "left")
+    return joined.where(F.col("hr_first").isNull() | (F.col("hr_first") == place)).drop("hr_id", "hr_first")
+
+
+def _with_features(spine: DataFrame, events: DataFrame, view: View, as_of: AsOf, time: str) -> DataFrame:
+    read = _read_events(events, view, as_of)
+    buckets = max(spine.sparkSession.sparkContext.defaultParallelism, -(-read.count() // EVENTS_A_BUCKET))
+    asked = _asked(spine, view, time).withColumn(BUCKET, _bucket(view, buckets)).repartition(buckets, BUCKET)
+    known = read.withColumn(BUCKET, _bucket(view, buckets)).repartition(buckets, BUCKET)
+    found = [StructField(name, from_arrow_type(kind)) for name, kind in _outputs(view)]
+    schema = StructType([*spine.schema.fields, *found])
+    looked_up = asked.groupBy(BUCKET).cogroup(known.groupBy(BUCKET))
+    return looked_up.applyInArrow(_look_back(view, spine.columns), schema)
+
+
+def _outputs(view: View) -> list[tuple[str, pa.DataType]]:
+    kept = [(feature.name, output_type(feature, view)) for feature in view.features]
+    return [*kept, *((one.name, ARROW_TYPES[one.kind]) for one in view.derived), (_status_name(view), pa.int8())]
+
+
+def _look_back(view: View, spine_columns: Sequence[str]) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    types = dict(_outputs(view))
+
+    def look_back(spine: pa.Table, events: pa.Table) -> pa.Table:
+        found = features_at(view, events, spine).rename_columns(list(types))
+        columns = {name: spine[name] for name in spine_columns}
+        return pa.table(columns | {name: found[name].cast(kind) for name, kind in types.items()})
+
+    return look_back
+
+
+def _read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
+    """What the windows of a view read, as `lookback` names it."""
+    reads, schema = Reads(view), view.stream.schema
+    event = F.struct(*(F.col(f"`{column.name}`") for column in schema))
+    whole = reduce(and_, (F.col(f"`{name}`").isNotNull() for name in view.by))
+    time_us = F.unix_micros(F.col(f"`{view.stream.time}`"))
+    known_us = F.unix_micros(ARRIVAL) if as_of == "arrival" else time_us
+    return events.where(whole).select(
+        *_entity(view, {name: F.col(f"`{name}`") for name in view.by}),
+        time_us.alias("hr_time"),
+        known_us.alias("hr_known"),
+        F.col(f"`{view.stream.id}`").alias("hr_id"),
+        *(_value(widest(event, name, schema), view, name).alias(f"v{i}") for i, name in enumerate(reads.values)),
+        *(to_column(condition, schema, event).alias(f"w{i}") for i, condition in enumerate(reads.conditions)),
+    )
+
+
+def _entity(view: View, columns: Mapping[str, Column]) -> list[Column]:
+    """The columns of an entity, each of a type both sides have."""
+    return [
+        _value(columns[column.name].cast(column.type), view, column.name).alias(f"e{number}")
+        for number, column in enumerate(view.entity)
+    ]
+
+
+def _value(value: Column, view: View, name: str) -> Column:
+    is_time = view.stream.schema.column(name, view.name).kind is Kind.TIMESTAMP
+    return F.unix_micros(value) if is_time else value
+
+
+def _asked(spine: DataFrame, view: View, time: str) -> DataFrame:
+    fields = [(column, column.name.removeprefix(REQUEST)) for column in view.requested]
+    return spine.select(
+        "*",
+        *_entity(view, {name: F.col(f"`{name}`") for name in view.by}),
+        F.unix_micros(F.col(f"`{time}`").cast("timestamp")).alias("hr_at"),
+        *(F.col(f"`{name}`").cast(column.type).alias(f"r{i}") for i, (column, name) in enumerate(fields)),
+    )
+
+
+def _bucket(view: View, buckets: int) -> Column:
+    entity: list[Any] = [f"e{number}" for number in range(len(view.by))]
+    return F.pmod(F.xxhash64(*entity), F.lit(buckets)).cast("int")
