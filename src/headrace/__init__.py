@@ -9,6 +9,9 @@
 ...     spend = hr.sum("amount", windows="1h")
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 # The room `headrace.log` is loaded before the function of that name, which would else be hidden when it is loaded.
 from headrace import log as _room  # noqa: F401
 from headrace import testing
@@ -33,6 +36,9 @@ from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.lake.training import training_set
 
 __all__ = [
     "Client",
@@ -61,6 +67,14 @@ __all__ = [
     "sum",
     "testing",
     "top",
+    "training_set",
     "var",
     "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`hr.training_set` brings Spark along, and only for those who ask for it."""
+    if name == "training_set":
+        return import_module("headrace.lake.training").training_set
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

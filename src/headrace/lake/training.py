@@ -62,7 +62,7 @@ def training_set(
     `time` names the spine's column of times; without it, that of the first view's stream.
     """
     return with_status(spark, spine, views, as_of=as_of, source=source, time=time).drop(
-        *(_status_name(view_of(view)) for view in views)
+        *(status_name(view_of(view)) for view in views)
     )
 
 
@@ -88,7 +88,8 @@ def with_status(
     return frame
 
 
-def _status_name(view: View) -> str:
+def status_name(view: View) -> str:
+    """The column that says whether there was anything to find for a view."""
     return f"{STATUS}_{view.name}"
 
 
@@ -165,7 +166,7 @@ def _with_features(spine: DataFrame, events: DataFrame, view: View, as_of: AsOf,
 
 def _outputs(view: View) -> list[tuple[str, pa.DataType]]:
     kept = [(feature.name, output_type(feature, view)) for feature in view.features]
-    return [*kept, *((one.name, ARROW_TYPES[one.kind]) for one in view.derived), (_status_name(view), pa.int8())]
+    return [*kept, *((one.name, ARROW_TYPES[one.kind]) for one in view.derived), (status_name(view), pa.int8())]
 
 
 def _look_back(view: View, spine_columns: Sequence[str]) -> Callable[[pa.Table, pa.Table], pa.Table]:
