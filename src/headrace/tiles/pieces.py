@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from headrace.tiles.columns import Data, Mask
-from headrace.tiles.timeline import Ints, Timeline, latest_so_far
+from headrace.tiles.timeline import Ints, Timeline
 
 BLOCK = 64
 WORTH_BLOCKS = 2 * BLOCK
@@ -104,7 +104,7 @@ class Hop:
     @cached_property
     def _closed(self) -> Timeline:
         known_us = np.maximum.reduceat(self._known_us, self.firsts[:-1])
-        return Timeline(self._tile_owners, latest_so_far(self._tile_owners, known_us))
+        return Timeline.of_latest(self._tile_owners, known_us)
 
     @cached_property
     def _known(self) -> Timeline:

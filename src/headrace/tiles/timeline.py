@@ -1,5 +1,7 @@
 """Many sorted lists of times in one array, searched all at once."""
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +27,18 @@ class Timeline:
             self._width = len(self._ranked) + 1
         self._keys = self._keyed(owners, times_us)
 
+    @classmethod
+    def of_latest(cls, owners: Ints, times_us: Ints) -> Self:
+        """Of each owner the greatest time up to each place, whatever the order they stand in.
+
+        >>> owners, times = np.array([0, 0, 0]), np.array([5, 3, 8])
+        >>> Timeline.of_latest(owners, times).upto(owners, np.array([4, 5, 8])).tolist()
+        [0, 2, 3]
+        """
+        timeline = cls(owners, times_us)
+        timeline._keys = np.maximum.accumulate(timeline._keys)
+        return timeline
+
     def upto(self, owners: Ints, times_us: Ints) -> Ints:
         """Of each owner, the place after its last time that is at most the one given."""
         return np.searchsorted(self._keys, self._keyed(owners, times_us), side="right")
@@ -38,15 +52,3 @@ class Timeline:
         if self._ranked is not None:
             return np.searchsorted(self._ranked, times_us, side="right")
         return np.clip(times_us, self._low - 1, self._high) - (self._low - 1)
-
-
-def latest_so_far(owners: Ints, times_us: Ints) -> Ints:
-    """The greatest of each owner's times up to each place.
-
-    >>> latest_so_far(np.array([0, 0, 1, 1]), np.array([5, 3, 1, 2])).tolist()
-    [5, 5, 1, 2]
-    """
-    different, ranks = np.unique(times_us, return_inverse=True)
-    before = owners * (len(times_us) + 1)
-    latest: Ints = different[np.maximum.accumulate(before + ranks) - before]
-    return latest
