@@ -19,7 +19,7 @@ from headrace.log.records import Record
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
 from headrace.serve.online import MemoryOnline, Online
-from headrace.serve.server import answer_until, http_of
+from headrace.serve.server import Parts, answer_until, http_of
 from headrace.store.memory import MemoryStore
 from headrace.tiles.events import read_event
 from headrace.tiles.fold import events_of, fold
@@ -76,7 +76,7 @@ class Asking:
 def serving(app: App, online: Online, board: ProgressBoard) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    http = http_of(app, online, board, Ledgers("127.0.0.1:1", ()))
+    http = http_of(Parts(app, online, board, Ledgers("127.0.0.1:1", ())))
     answering = answer_until(stop, listening, online, http)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()

@@ -41,6 +41,11 @@ class View:
         return f"{self.name}.tiles"
 
     @property
+    def served(self) -> str:
+        """The topic of a sample of what was served."""
+        return f"{self.name}.served"
+
+    @property
     def entity(self) -> tuple[Column, ...]:
         return tuple(self.stream.schema.column(name, self.name) for name in self.by)
 

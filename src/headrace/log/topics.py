@@ -3,6 +3,7 @@
 payments            raw: kept 7 days, or as long as the longest window and lateness need
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
+CardSpend.served    a sample of what was served, kept 7 days
 """
 
 import time
@@ -34,6 +35,7 @@ RAW_RETENTION_MS = 7 * DAY_MS
 LARGEST_RAW = 1 << 20
 ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
+SERVED: Config = APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
 
 
 class PartitionMismatch(HeadraceError):
@@ -86,13 +88,14 @@ def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] 
 def topics_of(
     stream: Stream, views: Sequence[View], existing: Mapping[str, int], given: Mapping[str, Config]
 ) -> list[Topic]:
-    """The raw topic of a stream, the gate's topics, and the changelogs of its views."""
+    """The raw topic of a stream, the gate's topics, and of each view its changelog and what it served."""
     partitions = existing.get(stream.name, stream.partitions)
     raw = given.get(stream.name) or raw_config(stream, views)
     return [
         Topic(stream.name, stream.name, partitions, raw),
         *(Topic(name, stream.name, partitions, fate_config(raw)) for name in fates_of(stream)),
         *(Topic(view.topic, stream.name, partitions, changelog_config(view)) for view in views),
+        *(Topic(view.served, stream.name, partitions, SERVED) for view in views),
     ]
 
 

@@ -12,6 +12,7 @@ from headrace.serve.answers import Answer, BadRequest, encode_json
 from headrace.serve.clock import Clock
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.online import Online
+from headrace.serve.served import ServedLog
 from headrace.store.reads import Read, TooLongAgo
 from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
@@ -31,9 +32,9 @@ class Asked(NamedTuple):
 class Features:
     """Answers for one view."""
 
-    def __init__(self, view: View, online: Online) -> None:
+    def __init__(self, view: View, online: Online, served: ServedLog | None = None) -> None:
         kinds = {column.name: column.kind for column in view.outputs} | {one.name: one.kind for one in view.derived}
-        self._view, self._online = view, online
+        self._view, self._online, self._served = view, online, served
         self._names = view.names
         self._keys = KeyReader(view)
         self._deriver = Deriver(view)
@@ -50,6 +51,8 @@ class Features:
             raise BadRequest(str(problem)) from problem
         request = self._keys.request(asked.request) if self._view.requested else {}
         rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
+        if self._served is not None and rows and asked.at_us >= self._served.next_us:
+            self._served.note(entities[0], reads[0], rows[0], asked.at_us, request)
         return Answer(200, b'{"as_of":"%b","rows":[%b]}' % (self._clock.iso(asked.at_us), b",".join(rows)))
 
     def _row(self, entity: Entity, read: Read, at_us: int, request: dict[str, Any]) -> bytes:

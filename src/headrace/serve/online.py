@@ -9,7 +9,7 @@ from headrace.log.follow import Follower, State
 from headrace.log.records import Record
 from headrace.serve.answers import Unavailable
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Read
+from headrace.store.reads import Known, Read
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
@@ -20,6 +20,9 @@ class Online(Protocol):
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
+
+    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        """What a read was made of, hop by hop; None where that cannot be told any more."""
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -67,6 +70,9 @@ class MemoryOnline:
             reads += self.store.read(view_name, piece, at_us)
             await asyncio.sleep(0)
         return reads
+
+    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        return self.store.known(view_name, entity, at_us, read)
 
     def _require_filled(self) -> None:
         """A store that has not read all there was would say less than an earlier server: a value would go back."""

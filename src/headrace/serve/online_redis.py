@@ -15,7 +15,7 @@ from headrace.serve.online import in_pieces
 from headrace.store.apply import group_of
 from headrace.store.hashes import StoreUnavailable
 from headrace.store.memory import Table
-from headrace.store.reads import Read
+from headrace.store.reads import Known, Read
 from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
 from headrace.tiles.tile import Entity
@@ -38,6 +38,9 @@ class RedisOnline:
         except StoreUnavailable as problem:
             raise Unavailable(str(problem)) from problem
         return reads
+
+    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        return self.store.known(view_name, entity, at_us, read)
 
     @property
     def tables(self) -> Mapping[str, Table]:

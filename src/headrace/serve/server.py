@@ -3,13 +3,16 @@
 import socket
 import sys
 import threading
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import uvloop
 
 from headrace.declare.app import App
+from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.log.follow import Follower
+from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.serve.features import Features
 from headrace.serve.health import Health
@@ -20,6 +23,7 @@ from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.online_redis import RedisOnline
+from headrace.serve.served import ServedLog
 from headrace.serve.tallies import Tally
 
 # A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
@@ -36,7 +40,8 @@ def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop:
     sys.setswitchinterval(SWITCH_SECONDS)
     online, board, ledgers = online_of(app, broker, store_url), ProgressBoard(), Ledgers(broker, app.streams)
     with bind(*address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
-        uvloop.run(answer_until(stop, listening, online, http_of(app, online, board, ledgers)))
+        parts = Parts(app, online, board, ledgers, Producer(broker))
+        uvloop.run(answer_until(stop, listening, online, http_of(parts)))
 
 
 def online_of(app: App, broker: str, store_url: str) -> Online:
@@ -57,15 +62,31 @@ async def answer_until(stop: threading.Event, listening: socket.socket, online: 
         await online.stop()
 
 
-def http_of(app: App, online: Online, board: ProgressBoard, ledgers: Ledgers) -> Http:
+class Parts(NamedTuple):
+    """What answers are made from, and who keeps a sample of them, if anybody does."""
+
+    app: App
+    online: Online
+    board: ProgressBoard
+    ledgers: Ledgers
+    producer: Producer | None = None
+
+
+def http_of(parts: Parts) -> Http:
     """Everything the server answers."""
+    app, online = parts.app, parts.online
     tallies: dict[str, Tally] = {}
-    health = Health(app, online, board)
+    health = Health(app, online, parts.board)
     routes = [
         get("/", Index(app)),
-        get("/metrics", Metrics(Sources(app, board, ledgers, online.tables, tallies))),
+        get("/metrics", Metrics(Sources(app, parts.board, parts.ledgers, online.tables, tallies))),
         get("/v2/health/live", health.live),
         get("/v2/health/ready", health.ready),
-        *(post(f"/features/{view.name}", Features(view, online)) for view in app.views),
+        *(post(f"/features/{view.name}", _features(view, parts)) for view in app.views),
     ]
     return Http(routes, tallies)
+
+
+def _features(view: View, parts: Parts) -> Features:
+    served = ServedLog(view, parts.online, parts.producer) if parts.producer else None
+    return Features(view, parts.online, served)

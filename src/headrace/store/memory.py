@@ -10,7 +10,7 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
+from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -55,6 +55,10 @@ class MemoryStore:
         """One answer an entity, in their order."""
         table = self.tables[view_name]
         return [table.read(entity, at_us) for entity in entities]
+
+    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        """What a read was made of; None where its tiles have changed since."""
+        return self.tables[view_name].known(entity, at_us, read)
 
 
 class Table:
@@ -109,6 +113,14 @@ class Table:
         if known is not None and known[0] == kept.changes and known[1].holds(at_us):
             return known[1].read
         return self._answer(entity, kept, at_us)
+
+    def known(self, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        kept = self._entities.get(entity)
+        if kept is None or kept.known is None:
+            return None
+        found = known_of(kept.rows_by_hop, at_us)
+        changes, answer = kept.known
+        return found if changes == kept.changes and answer.read is read else None
 
     def _answer(self, entity: Entity, kept: Kept, at_us: int) -> Read:
         changes = kept.changes

@@ -64,6 +64,20 @@ class Unchanged(NamedTuple):
         return self.from_us <= at_us < self.until_us
 
 
+class Known(NamedTuple):
+    """What an answer was made of, in one hop: how many events its tiles hold, and when the last of them arrived."""
+
+    events: int
+    arrival_us: int
+
+
+def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Known]:
+    """Of each hop, what an answer at that time is made of."""
+    return [
+        Known(0, 0) if rows is None else Known(*rows.known(at_us - rows.layout.keep_us, at_us)) for rows in rows_by_hop
+    ]
+
+
 class ViewReader:
     """Reads one view from the rows of an entity, wherever the rows come from."""
 

@@ -13,7 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Read, Unchanged, ViewReader, require_kept
+from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of
@@ -55,6 +55,11 @@ class RedisStore:
         known = [(key, one.changed) for key, one in zip(keys, held, strict=True)]
         hashes = await self._answered(self._hashes.changed(known))
         return [reader.read(*asked, at_us) for asked in zip(keys, held, hashes, strict=True)]
+
+    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
+        """What a read was made of; None where it is not held any more."""
+        held = self._readers[view_name].held(hash_key(view_name, entity))
+        return known_of(held.rows_by_hop, at_us) if held.answer.read is read else None
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""

@@ -71,6 +71,12 @@ class TileRows:
             start_us, _, event_time_us, arrival_us = _HEAD.unpack_from(self.rows, index * self.size)
         return (event_time_us, arrival_us) if start_us > after_us else None
 
+    def known(self, after_us: int, until_us: int) -> tuple[int, int]:
+        """How many events the rows that start in (after, until] were folded from, and when the last of them arrived."""
+        rows, _ = self.between(after_us, until_us)
+        heads = [_HEAD.unpack_from(rows, at) for at in range(0, len(rows), self.size)]
+        return sum(n for _, n, _, _ in heads), max((arrival_us for *_, arrival_us in heads), default=0)
+
     def same_until(self, at_us: int, reaches_us: Sequence[int]) -> int:
         """Until when windows that reach back so far hold the tiles they hold at a time, if no tile comes meanwhile.
 

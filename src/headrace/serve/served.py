@@ -1,0 +1,39 @@
+"""A sample of what was served, kept in the log with what it was made of: so that it can be checked."""
+
+import time
+from typing import Any
+
+import orjson
+
+from headrace.declare.views import View
+from headrace.log.produce import Producer
+from headrace.serve.online import Online
+from headrace.store.reads import Read
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.tile import Entity
+
+EVERY_US = 100_000
+
+
+class ServedLog:
+    """Notes at most ten answers a second of one view."""
+
+    def __init__(self, view: View, online: Online, producer: Producer) -> None:
+        self._view, self._online, self._producer = view, online, producer
+        self._versions = [layout.version for layout in layouts_of(view)]
+        self.next_us = 0
+
+    def note(self, entity: Entity, read: Read, row: bytes, at_us: int, request: dict[str, Any]) -> None:
+        """Keep an answer; one whose tiles have changed meanwhile is passed over, and the next one is kept."""
+        known = self._online.known(self._view.name, entity, at_us, read)
+        if known is None:
+            return
+        self.next_us = time.time_ns() // 1000 + EVERY_US
+        head = {
+            "entity": entity,
+            "at": at_us,
+            "known": [list(hop) for hop in known],
+            "versions": self._versions,
+            "request": request,
+        }
+        self._producer.send(self._view.served, orjson.dumps(head)[:-1] + b',"row":' + row + b"}")
