@@ -1,7 +1,7 @@
 """Features of the past in Arrow: events and a spine of some entities in, one column a feature out.
 
     events   e0 …  the entity │ hr_time, hr_known │ hr_id │ v0 … values that are folded │ w0 … whether a condition holds
-    spine    e0 …  the entity │ hr_at             │ r0 … fields of a request
+    spine    e0 …  the entity │ hr_at             │ r0 … fields of a request │ hr_known_HOP, if not hr_at, by hop in µs
 
 Spark computes what goes in (`training`); nothing here is a Python object an event or a row.
 """
@@ -24,7 +24,7 @@ from headrace.tiles.derive import Deriver
 from headrace.tiles.frequent import LONGEST_TEXT
 from headrace.tiles.history import History, Pairs
 from headrace.tiles.layout import Partial, Slot, slot_of
-from headrace.tiles.pairs import values_at
+from headrace.tiles.pairs import events_at, values_at
 from headrace.tiles.sketches import coupon_of
 from headrace.tiles.timeline import Ints
 
@@ -66,18 +66,29 @@ class Reads:
 
 def features_at(view: View, events: pa.Table, spine: pa.Table) -> pa.Table:
     """The features of each row of the spine, in its order, and whether there was anything to find."""
-    entity = [f"e{index}" for index in range(len(view.by))]
-    owners, asked = _numbered(events, spine, entity)
-    past = _Past(view, events, owners)
-    at_us = _numbers(spine["hr_at"])
-    asked[~_all_valid(spine, [*entity, "hr_at"])] = NOBODY
-    order = np.lexsort((at_us, asked))
-    found = values_at(view, past.history, Pairs(asked[order], at_us[order]))
+    past, pairs = _past_and_pairs(view, events, spine)
+    order = np.lexsort((pairs.at_us, pairs.owners))
+    found = values_at(view, past.history, pairs[order])
     back = np.argsort(order)
     columns = {name: values[back] for name, values in found.items()}
     kept = {feature.name: past.arrow(feature, columns[feature.name]) for feature in view.features}
     derived = _derived(view, kept, spine)
-    return pa.table(kept | derived | {STATUS: _status(past.history, asked, at_us)})
+    return pa.table(kept | derived | {STATUS: _status(past.history, pairs)})
+
+
+def events_in(view: View, events: pa.Table, spine: pa.Table) -> dict[int, Ints]:
+    """How many events the longest window of each hop holds, for each row of the spine."""
+    past, pairs = _past_and_pairs(view, events, spine)
+    return events_at(view, past.history, pairs)
+
+
+def _past_and_pairs(view: View, events: pa.Table, spine: pa.Table) -> tuple["_Past", Pairs]:
+    entity = [f"e{index}" for index in range(len(view.by))]
+    owners, asked = _numbered(events, spine, entity)
+    asked[~_all_valid(spine, [*entity, "hr_at"])] = NOBODY
+    hops = {f"hr_known_{hop_us}": hop_us for hop_us in {feature.window.hop_us for feature in view.features}}
+    known_by_us = {hops[name]: _numbers(spine[name]) for name in spine.column_names if name in hops}
+    return _Past(view, events, owners), Pairs(asked, _numbers(spine["hr_at"]), known_by_us)
 
 
 def output_type(feature: Feature, view: View) -> pa.DataType:
@@ -246,8 +257,9 @@ def _all_valid(table: pa.Table, names: Sequence[str]) -> Mask:
     return valid
 
 
-def _status(history: History, asked: Ints, at_us: Ints) -> pa.Array:
+def _status(history: History, pairs: Pairs) -> pa.Array:
     """Whether a row's entity is known, and was by then."""
+    asked, at_us = pairs.owners, pairs.at_us
     first_us = np.full(int(max(asked.max(initial=0), history.owners.max(initial=0))) + 1, NEVER)
     np.minimum.at(first_us, history.owners, history.known_us)
     known = np.where(first_us[asked] == NEVER, UNKNOWN, np.where(first_us[asked] <= at_us, FOUND, BEFORE))

@@ -1,7 +1,7 @@
 """Events of many entities as columns, prepared for the windows of a view; and the pairs whose features are wanted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.tiles.columns import Values
 from headrace.tiles.layout import Slot
@@ -10,13 +10,21 @@ from headrace.tiles.timeline import Ints
 
 @dataclass(frozen=True)
 class Pairs:
-    """Entities, by number, and the times at which their features are wanted; sorted by both they are read fastest."""
+    """Entities, by number, and the times at which their features are wanted; sorted by both they are read fastest.
+
+    What counts is what was known by then; `known_by_us` names other times for that, by hop.
+    """
 
     owners: Ints
     at_us: Ints
+    known_by_us: Mapping[int, Ints] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.owners)
+
+    def __getitem__(self, rows: Ints) -> "Pairs":
+        known_by_us = {hop_us: times_us[rows] for hop_us, times_us in self.known_by_us.items()}
+        return Pairs(self.owners[rows], self.at_us[rows], known_by_us)
 
 
 @dataclass(frozen=True)

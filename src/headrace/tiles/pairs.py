@@ -12,9 +12,10 @@ from headrace.declare.views import Feature, View
 from headrace.tiles.columns import Data, Values
 from headrace.tiles.folds import FINISHES, Folded, Merged, folds_of
 from headrace.tiles.history import History, Pairs
-from headrace.tiles.layout import Partial, Slot, slot_of
+from headrace.tiles.layout import Partial, Slot, layouts_of, slot_of
 from headrace.tiles.pieces import Hop, Pieces
 from headrace.tiles.spread import SPREAD, Spread
+from headrace.tiles.timeline import Ints
 
 
 def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values]:
@@ -32,11 +33,25 @@ def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us:
         return {feature.name: _nothing(feature, len(pairs)) for feature in features}
     hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
     levels = {slot: _levels(hop, history, slot) for slot in {slot_of(feature.aggregate) for feature in features}}
+    known_by_us = pairs.known_by_us.get(hop_us, pairs.at_us)
     found: dict[str, Values] = {}
     for length_us in {feature.window.length_us for feature in features}:
-        window = _Window(hop, hop.windows(pairs.owners, pairs.at_us, length_us), history, len(pairs))
+        window = _Window(hop, hop.windows(pairs.owners, pairs.at_us, known_by_us, length_us), history, len(pairs))
         mine = [feature for feature in features if feature.window.length_us == length_us]
         found |= {feature.name: window.value(feature, levels[slot_of(feature.aggregate)]) for feature in mine}
+    return found
+
+
+def events_at(view: View, history: History, pairs: Pairs) -> dict[int, Ints]:
+    """How many events the longest window of each hop holds."""
+    found = {}
+    for layout in layouts_of(view):
+        hop_us, known_by_us = layout.hop_us, pairs.known_by_us.get(layout.hop_us, pairs.at_us)
+        found[hop_us] = np.zeros(len(pairs), np.int64)
+        if len(history):
+            hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
+            ranges = hop.event_ranges(hop.windows(pairs.owners, pairs.at_us, known_by_us, layout.keep_us - hop_us))
+            np.add.at(found[hop_us], ranges.pairs, ranges.high - ranges.low)
     return found
 
 

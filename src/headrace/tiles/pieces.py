@@ -125,17 +125,17 @@ class Hop:
         low = self.firsts[tiles] + number * BLOCK
         return Ranges(tiles, low, low + BLOCK)
 
-    def windows(self, owners: Ints, at_us: Ints, length_us: int) -> Pieces:
-        """The windows of that length of some (owner, time) pairs."""
+    def windows(self, owners: Ints, at_us: Ints, known_by_us: Ints, length_us: int) -> Pieces:
+        """The windows of that length of some (owner, time) pairs, of what was known by then."""
         low = self._tile_starts.upto(owners, at_us - length_us - self.hop_us)
         high = self._tile_starts.upto(owners, at_us)
-        closed = np.clip(self._closed.upto(owners, at_us), low, high)
+        closed = np.clip(self._closed.upto(owners, known_by_us), low, high)
         pairs = np.arange(len(owners))
-        return self._pieces(Ranges(pairs, low, closed), Ranges(pairs, closed, high), at_us)
+        return self._pieces(Ranges(pairs, low, closed), Ranges(pairs, closed, high), known_by_us)
 
-    def _pieces(self, closed: Ranges, opened: Ranges, at_us: Ints) -> Pieces:
+    def _pieces(self, closed: Ranges, opened: Ranges, known_by_us: Ints) -> Pieces:
         pairs, tiles = opened.filled().spread()
-        first, end = self.firsts[tiles], self._known.upto(tiles, at_us[pairs])
+        first, end = self.firsts[tiles], self._known.upto(tiles, known_by_us[pairs])
         whole = end == self.firsts[tiles + 1]
         wholes = Ranges(pairs[whole], tiles[whole], tiles[whole] + 1)
         part = Ranges(pairs[~whole], tiles[~whole], tiles[~whole])
