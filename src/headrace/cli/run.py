@@ -44,7 +44,8 @@ def broker_of(settings: Settings) -> str:
 
 
 def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
-    # Imported here: only this part pays for Spark.
+    # Imported here: only this part pays for Spark and the lake.
+    from headrace.cli.lake import lake_of, lake_writers
     from headrace.stream.lanes import Lane
     from headrace.stream.queries import Place
     from headrace.stream.run import SparkOptions, run_queries
@@ -53,7 +54,8 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     place = Place(
         broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
     )
-    run_queries(app, place, SparkOptions(settings.spark, jar_paths("spark"), java.home), stop)
+    options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
+    run_queries(app, place, options, stop, beside=lake_writers(lake_of(app, settings)))
 
 
 def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:

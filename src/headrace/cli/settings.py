@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,9 @@ class Settings:
     rebuild: frozenset[str]
     lane: str
     checkpoint_seconds: int
+    lake: Path | None
+    lake_every_s: float
+    lake_retention: timedelta | None
 
     @property
     def host(self) -> str:
@@ -69,6 +73,9 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         rebuild=frozenset(flags["rebuild"]),
         lane=flags["lane"],
         checkpoint_seconds=_checkpoint_seconds(flags["checkpoint"]),
+        lake=lake_folder(flags["lake"], Path(flags["state"])),
+        lake_every_s=duration_us(flags["lake_every"], "--lake-every") / 1_000_000,
+        lake_retention=_lake_retention(flags["lake_retention"]),
     )
 
 
@@ -78,6 +85,24 @@ def _checkpoint_seconds(text: str) -> int:
         raise BadSetting(f"--checkpoint {text!r} is too short: Spark wants {SHORTEST_CHECKPOINT_SECONDS}s or more.")
     return seconds
 
+
+def lake_folder(text: str | None, state: Path) -> Path | None:
+    """Where the lake is: beside the other state unless told another place; None where it is switched off."""
+    if text == "off":
+        return None
+    return Path(text) if text else state / "lake"
+
+
+def _lake_retention(text: str) -> timedelta | None:
+    if text == "forever":
+        return None
+    kept = timedelta(microseconds=duration_us(text, "--lake-retention"))
+    if kept < timedelta(days=1):
+        raise BadSetting(f"--lake-retention {text!r} is too short: days are kept whole. Write 1d or more, or forever.")
+    return kept
+
+
+LAKE = click.option("--lake", metavar="DIR|off", help="Where the Delta tables are; STATE/lake without it.")
 
 OPTIONS = (
     click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where to serve."),
@@ -105,6 +130,17 @@ OPTIONS = (
         show_default=True,
         metavar="DURATION",
         help="How often a real-time query saves its state: output pauses for a moment, and a crash goes back so far.",
+    ),
+    LAKE,
+    click.option(
+        "--lake-every", default="10s", show_default=True, metavar="DURATION", help="How often topics land in the lake."
+    ),
+    click.option(
+        "--lake-retention",
+        default="forever",
+        show_default=True,
+        metavar="DURATION",
+        help="How many days the lake keeps, such as 90d.",
     ),
 )
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import click
 
+from headrace.cli.lake import lake_of
 from headrace.cli.run import broker_of, stop_on_signals
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
+from headrace.declare.durations import duration_text
+from headrace.lake.lake import require_fitting
 from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
@@ -60,6 +63,9 @@ def _start_broker(supervisor: Supervisor, settings: Settings) -> None:
 
 def _require_plan(app: App, settings: Settings) -> None:
     """Refuse before anything starts what the kept state cannot follow, and write down what now runs."""
+    lake = lake_of(app, settings)
+    if lake is not None:
+        require_fitting(lake)
     found = ensure_topics(broker_of(settings), app.streams, app.views)
     for warning in found.warnings:
         say(warning)
@@ -94,6 +100,9 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         "--state": str(settings.state),
         "--lane": settings.lane,
         "--checkpoint": f"{settings.checkpoint_seconds}s",
+        "--lake": str(settings.lake or "off"),
+        "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
+        "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
         **({"--spark": settings.spark} if settings.spark else {}),
     }
     return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in flags.items() for word in pair)]

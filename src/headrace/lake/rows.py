@@ -11,16 +11,10 @@ from headrace.stream.events import event_of, parsed
 ORDER = "hr_order"  # the offset in the topic that is read; a copy's hr_offset is that of its original
 
 
-def records(spark: SparkSession, broker: str, topic: str, **options: str) -> DataFrame:
-    """Records of a topic, by default all of them."""
-    return (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", broker)
-        .option("subscribe", topic)
-        .option("includeHeaders", "true")
-        .options(**options)
-        .load()
-    )
+def records(spark: SparkSession, broker: str, **which: str) -> DataFrame:
+    """Records of the log; `which` of them in the words of Spark's Kafka source."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("includeHeaders", "true")
+    return reader.options(**which).load()
 
 
 def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFrame:

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
+from headrace.lake.files import spark_path
 from headrace.lake.landing import Landing, silver
 from headrace.lake.rows import records, rows
 
@@ -30,7 +32,7 @@ def silver_events(spark: SparkSession, lake_dir: Path, stream: Stream) -> DataFr
 def log_events(spark: SparkSession, broker: str, stream: Stream) -> DataFrame:
     """The same rows as `silver_events` gives, of everything that is in the clean log now."""
     landing = silver(stream)
-    return rows(records(spark, broker, landing.topic), landing, {})
+    return rows(records(spark, broker, subscribe=landing.topic), landing, {})
 
 
 def table_rows(spark: SparkSession, lake_dir: Path, landing: Landing) -> DataFrame:
@@ -39,13 +41,14 @@ def table_rows(spark: SparkSession, lake_dir: Path, landing: Landing) -> DataFra
     files = files_of(folder)
     if not files:
         return spark.createDataFrame([], landing.ddl)
-    read = spark.read.schema(landing.ddl).option("basePath", folder.as_uri()).parquet(*files)
+    read = spark.read.schema(landing.ddl).option("basePath", spark_path(folder)).parquet(*files)
     return read.select(*(f"`{column.name}`" for column in landing.columns))
 
 
 def files_of(folder: Path) -> list[str]:
     """The files of a table's newest version."""
     try:
-        return [Path(file).absolute().as_uri() for file in DeltaTable(folder).file_uris()]
+        files = pa.table(DeltaTable(folder).get_add_actions())
     except TableNotFoundError:
         raise LakeTableMissing(folder) from None
+    return [spark_path(folder / path) for path in files["path"].to_pylist()]

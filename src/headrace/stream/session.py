@@ -17,7 +17,8 @@ FOR_FEW_CORES = (
     "-XX:CompileThresholdScaling=0.1",
     "-XX:-DontCompileHugeMethods",  # Spark's generated methods are often longer than Java compiles by default
     "-XX:+UseParallelGC",
-    "-XX:ReservedCodeCacheSize=240m",  # with one compiler it is 48 MB, and when it is full nothing is compiled any more
+    # One compiler alone is given 48 MB, which queries and the lake together fill: then nothing more is compiled.
+    "-XX:ReservedCodeCacheSize=240m",
 )
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -1,0 +1,86 @@
+"""The Parquet files of a table: how Spark names them, and what Delta's log says of each."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from headrace.lake.landing import DAY
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000  # the years 1 to 9999
+
+
+def spark_path(path: Path) -> str:
+    """A local path as Spark takes it: with its scheme, and no character written in another way."""
+    return f"file://{path}"
+
+
+def added(file: Path, folder: Path) -> AddAction:
+    """The entry that adds a file to a table."""
+    stat = file.stat()
+    return AddAction(
+        path=file.relative_to(folder).as_posix(),
+        size=stat.st_size,
+        partition_values={DAY: file.parent.name.removeprefix(f"{DAY}=")},
+        modification_time=stat.st_mtime_ns // 1_000_000,
+        data_change=True,
+        stats=json.dumps(statistics(pq.read_metadata(file))),
+    )
+
+
+def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
+    """Rows, nulls, and the bounds of the columns whose bounds are exact."""
+    bounds, nulls = _Bounds(), dict[str, int]()
+    for column in _columns(footer):
+        name = column.path_in_schema
+        if "." in name or column.statistics is None:  # a list's or a struct's, or nothing is known
+            continue
+        nulls[name] = nulls.get(name, 0) + column.statistics.null_count
+        bounds.widen(name, column)
+    return {"numRecords": footer.num_rows, **bounds.written(), "nullCount": nulls}
+
+
+def _columns(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            yield footer.row_group(group).column(number)
+
+
+class _Bounds:
+    """Least and greatest values, of whole numbers and timestamps; those of doubles pass over NaN."""
+
+    def __init__(self) -> None:
+        self._least: dict[str, int] = {}
+        self._greatest: dict[str, int] = {}
+        self._times: set[str] = set()
+
+    def widen(self, name: str, column: pq.ColumnChunkMetaData) -> None:
+        known = column.statistics
+        if column.physical_type not in {"INT32", "INT64"} or not known.has_min_max:
+            return
+        self._least[name] = min(known.min_raw, self._least.get(name, known.min_raw))
+        self._greatest[name] = max(known.max_raw, self._greatest.get(name, known.max_raw))
+        if known.logical_type.type == "TIMESTAMP":
+            self._times.add(name)
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        sayable = [name for name in self._least if self._sayable(name)]
+        return {
+            "minValues": {name: self._text(name, self._least[name], 0) for name in sayable},
+            # Delta keeps milliseconds: a greatest value is the end of its millisecond, so that it still bounds.
+            "maxValues": {name: self._text(name, self._greatest[name], 999) for name in sayable},
+        }
+
+    def _sayable(self, name: str) -> bool:
+        return name not in self._times or FIRST_US <= self._least[name] <= self._greatest[name] <= LAST_US
+
+    def _text(self, name: str, value: int, up_us: int) -> int | str:
+        if name not in self._times:
+            return value
+        moment = EPOCH + timedelta(microseconds=value + up_us)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}".zfill(19) + f".{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,101 @@
+"""One step of a landing: the records that have come since, written by the executors, committed by the driver.
+
+read so far     end of the log now
+├───────────────┼──▶ records ──▶ rows, each once ──▶ one file a day ──▶ one commit: files and positions
+                └─ at most so many records a step
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.lake.delta import LakeTable, Position
+from headrace.lake.files import spark_path
+from headrace.lake.landing import DAY, OFFSET, PARTITION
+from headrace.lake.rows import records, rows
+from headrace.lake.spans import Span, waiting
+from headrace.log.offsets import Offsets
+
+WRITING: Mapping[str, str] = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def writing_session(spark: SparkSession) -> SparkSession:
+    """A session with the settings that tables are written with, and no others' settings changed."""
+    session = spark.newSession()
+    for name, value in WRITING.items():
+        session.conf.set(name, value)
+    return session
+
+
+class Lander:
+    """Lands one topic in its table, a step at a time."""
+
+    def __init__(self, spark: SparkSession, broker: str, table: LakeTable, most: int) -> None:
+        self._spark, self._broker, self.table, self._most = spark, broker, table, most
+        self._offsets = Offsets(broker)
+
+    def land(self) -> int:
+        """Land what has come; how many records that were, 0 where there was nothing."""
+        positions, spans = waiting(self.table, self._offsets, self._most)
+        waits = {number: span for number, span in spans.items() if len(span)}
+        if waits:
+            self._land({number: positions[number] for number in waits}, waits)
+        return sum(map(len, waits.values()))
+
+    def _land(self, positions: Mapping[int, Position], spans: Mapping[int, Span]) -> None:
+        landing = self.table.landing
+        read = records(self._spark, self._broker, **_options(landing.topic, spans))
+        landed = {number: position.landed for number, position in positions.items()}
+        files = written(rows(read, landing, landed), self.table.folder)
+        reached = greatest_offsets(files) if landing.may_replay else {}
+        self.table.commit(
+            files,
+            {
+                number: Position(span.stop - 1, reached.get(number, positions[number].landed))
+                for number, span in spans.items()
+            },
+        )
+
+
+def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:
+    return {
+        "assign": json.dumps({topic: sorted(spans)}),
+        "startingOffsets": json.dumps({topic: {str(number): span.start for number, span in spans.items()}}),
+        "endingOffsets": json.dumps({topic: {str(number): span.stop for number, span in spans.items()}}),
+        "failOnDataLoss": "false",
+    }
+
+
+def written(frame: DataFrame, folder: Path) -> list[Path]:
+    """Write a frame into a table's folder, a file a day, under a name that only this attempt has."""
+    attempt = uuid4().hex
+    (
+        frame.repartition(DAY)
+        .write.mode("append")
+        .partitionBy(DAY)
+        .option("compression", "zstd")
+        .option("mapreduce.output.basename", attempt)
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        .parquet(spark_path(folder))
+    )
+    for checksum in folder.glob(f"{DAY}=*/.{attempt}-*.crc"):
+        checksum.unlink()
+    return sorted(folder.glob(f"{DAY}=*/{attempt}-*.parquet"))
+
+
+def greatest_offsets(files: Sequence[Path]) -> dict[int, int]:
+    """The last hr_offset of each partition in some files."""
+    if not files:
+        return {}
+    places = pa.concat_tables(pq.ParquetFile(file).read([PARTITION, OFFSET]) for file in files)
+    last = places.group_by(PARTITION).aggregate([(OFFSET, "max")])
+    return dict(zip(last[PARTITION].to_pylist(), last[f"{OFFSET}_max"].to_pylist(), strict=True))

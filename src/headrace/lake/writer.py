@@ -1,0 +1,50 @@
+"""Lands the topics of an app beside its real-time queries, in the same Spark session, every few seconds."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from headrace.lake.care import Care, Caretaker
+from headrace.lake.delta import LakeTable
+from headrace.lake.lake import Lake
+from headrace.lake.land import Lander, writing_session
+
+LOGGER = logging.getLogger("headrace.lake")
+RECORDS_A_STEP = 200_000  # bounds the memory and the time of a step; a backlog takes several, without a pause between
+
+
+class LakeWriter(threading.Thread):
+    """Lands topics until stopped. A step that fails is tried again: the real-time queries do not wait for it."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable]) -> None:
+        super().__init__(name="lake", daemon=True)
+        session = writing_session(spark)
+        self._landers = [Lander(session, lake.broker, table, RECORDS_A_STEP) for table in tables]
+        self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
+        self._every_s = lake.every_s
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        self._caretaker.start()
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            most = max((self._land(lander) for lander in self._landers), default=0)
+            if most < RECORDS_A_STEP:
+                self._stopped.wait(max(0.0, began + self._every_s - time.monotonic()))
+
+    def _land(self, lander: Lander) -> int:
+        if self._stopped.is_set():
+            return 0
+        try:
+            return lander.land()
+        except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
+            if not self._stopped.is_set():
+                LOGGER.error("%s has not landed, and is tried again: %s", lander.table.landing.topic, failure)
+            return 0
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._caretaker.stop()
