@@ -36,9 +36,9 @@ class Settings:
     rebuild: frozenset[str]
     lane: str
     checkpoint_seconds: int
-    lake: Path | None
-    lake_every_s: float
-    lake_retention: timedelta | None
+    lake: Path | None = None
+    lake_every_s: float = 10.0
+    lake_retention: timedelta | None = None
 
     @property
     def host(self) -> str:
@@ -163,4 +163,4 @@ def file_defaults() -> dict[str, Any]:
     if "rebuild" in written:
         raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    return dict.fromkeys(("up", "run", "plan", "doctor"), flat)
+    return dict.fromkeys(("up", "run", "plan", "lateness", "doctor"), flat)

@@ -28,6 +28,14 @@ class App:
             f"{self.name}: there is no view {name!r}. It declares {', '.join(v.name for v in self.views)}."
         )
 
+    def stream(self, name: str) -> Stream:
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise DeclarationError(
+            f"{self.name}: there is no stream {name!r}. It declares {', '.join(s.name for s in self.streams)}."
+        )
+
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         return tuple(view for view in self.views if view.stream == stream)
 

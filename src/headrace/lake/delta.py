@@ -18,6 +18,7 @@ from headrace.lake.files import added
 from headrace.lake.landing import DAY, HEADERS, Landing
 
 PRIMITIVES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+UNFINISHED = "_unfinished"  # where executors write; what begins with an underscore is no part of a table
 FORBIDDEN = set(' ,;{}()\n\t="')
 # A commit every few seconds: older log files than this go whenever a checkpoint of the log is written.
 CONFIGURATION: Mapping[str, str | None] = {
@@ -69,7 +70,7 @@ class LakeTable:
         if new:
             table.alter.add_columns(new)
             table.update_incremental()
-        shutil.rmtree(self.folder / "_temporary", ignore_errors=True)
+        shutil.rmtree(self.folder / UNFINISHED, ignore_errors=True)
         self._table = table
 
     def require_fitting(self) -> None:

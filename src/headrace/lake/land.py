@@ -6,6 +6,7 @@ read so far     end of the log now
 """
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.lake.delta import LakeTable, Position
+from headrace.lake.delta import UNFINISHED, LakeTable, Position
 from headrace.lake.files import spark_path
 from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.rows import records, rows
@@ -76,20 +77,22 @@ def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:
 
 
 def written(frame: DataFrame, folder: Path) -> list[Path]:
-    """Write a frame into a table's folder, a file a day, under a name that only this attempt has."""
-    attempt = uuid4().hex
-    (
-        frame.repartition(DAY)
-        .write.mode("append")
-        .partitionBy(DAY)
-        .option("compression", "zstd")
-        .option("mapreduce.output.basename", attempt)
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(spark_path(folder))
-    )
-    for checksum in folder.glob(f"{DAY}=*/.{attempt}-*.crc"):
-        checksum.unlink()
-    return sorted(folder.glob(f"{DAY}=*/{attempt}-*.parquet"))
+    """Write a frame into a table's folder, a file a day, under names that only this attempt has.
+
+    Spark works in a folder of the attempt's own: a job that outlives its killed driver must not meet the next one.
+    """
+    attempt = folder / UNFINISHED / uuid4().hex
+    files = frame.repartition(DAY).write.partitionBy(DAY).option("compression", "zstd")
+    files.parquet(spark_path(attempt))
+    moved = [_moved(file, folder) for file in sorted(attempt.glob(f"{DAY}=*/*.parquet"))]
+    shutil.rmtree(attempt)
+    return moved
+
+
+def _moved(file: Path, folder: Path) -> Path:
+    day = folder / file.parent.name
+    day.mkdir(exist_ok=True)
+    return file.rename(day / file.name)
 
 
 def greatest_offsets(files: Sequence[Path]) -> dict[int, int]:

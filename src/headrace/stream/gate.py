@@ -18,19 +18,23 @@ from headrace.stream.expressions import to_column
 
 def gate(raw: DataFrame, stream: Stream) -> DataFrame:
     """Kafka records of the raw topic → Kafka records for the stream's outputs."""
-    read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
-    timed = read.withColumn(
-        "lateness", F.unix_micros("timestamp") - F.unix_micros(F.col("event").getField(stream.time))
-    )
-    judged = timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
     kept = F.col("fate") != stream.dropped
-    return judged.select(
+    return judged(raw, stream).select(
         F.col("fate").alias("topic"),
         F.when(kept, F.col("key")).alias("key"),
         F.when(kept, F.col("value")).alias("value"),
         F.col("partition"),
         _headers(stream).alias("headers"),
     )
+
+
+def judged(raw: DataFrame, stream: Stream) -> DataFrame:
+    """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
+    read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+    timed = read.withColumn(
+        "lateness", F.unix_micros("timestamp") - F.unix_micros(F.col("event").getField(stream.time))
+    )
+    return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
 
 
 def _reason(stream: Stream) -> Column:

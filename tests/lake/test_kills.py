@@ -1,0 +1,117 @@
+"""kill -9 while tables are written and compacted: no event is lost, none is there twice."""
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from headrace.lake.delta import LakeTable
+from headrace.lake.landing import bronze, silver
+from headrace.lake.tables import silver_events, table_rows
+from headrace.local.broker import Broker
+from headrace.local.child import Child
+from tests.lake.gated import land, new_stream, pass_gate, send
+from tests.lake.test_reading import LANDING, add_file
+from tests.stream.test_gate import written
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def child(module: str, *arguments: str, output: Path) -> Iterator[Child]:
+    """A process that is killed at the end of the block."""
+    running = Child([sys.executable, "-m", module, *arguments], folder=ROOT, output=output)
+    running.start()
+    try:
+        yield running
+    finally:
+        if running.alive():
+            os.kill(running.pid, signal.SIGKILL)
+        assert running.wait(20)
+
+
+def wait_at_random(dice: random.Random, said: Callable[[], str], word: str, seconds: float) -> None:
+    """Wait until the child has said a word, and a random moment more."""
+    wait_until(lambda: word in said(), 120, f"the child to have {word}", said)
+    moment = time.monotonic() + dice.uniform(0, seconds)
+    wait_until(lambda: time.monotonic() > moment, seconds + 10, "a random moment")
+
+
+def endure_landing(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
+    stream, lake, output = new_stream(broker, check=None), folder / "lake", folder / "child.out"
+    events = 150 * (kills + 1)
+    send(broker, stream, [written(id=f"e{number}", n=number) for number in range(events)])
+    pass_gate(spark, broker, stream)
+    pass_gate(spark, broker, stream, start=events // 4)
+    dice = random.Random(kills)
+    for _ in range(kills):
+        with child("tests.lake.child_lands", broker, str(lake), stream.name, output=output):
+            wait_at_random(dice, output.read_text, "landed", 3.0)
+    for landing in (bronze(stream), silver(stream)):
+        land(spark, broker, lake, landing)
+    numbers = sorted(row.n for row in silver_events(spark, lake, stream).select("n").collect())
+    assert numbers == list(range(events))
+    places = [(row.hr_partition, row.hr_offset) for row in table_rows(spark, lake, bronze(stream)).collect()]
+    assert sorted(places) == [(number, offset) for number in (0, 1) for offset in range(events // 2)]
+
+
+def endure_compaction(folder: Path, kills: int) -> None:
+    table, dice, output = LakeTable(folder / "lake", LANDING), random.Random(kills), folder / "child.out"
+    table.prepare()
+    adding = Adding(table)
+    adding.start()
+    for _ in range(kills):
+        with child("tests.lake.child_compacts", str(table.folder), output=output):
+            wait_at_random(dice, output.read_text, "compacted", 0.5)
+    rows = adding.finish()
+    found = DeltaTable(table.folder).to_pyarrow_table(columns=["hr_offset"])["hr_offset"].to_pylist()
+    assert sorted(found) == list(range(rows))
+    assert any(entry["operation"] == "OPTIMIZE" for entry in DeltaTable(table.folder).history())
+
+
+class Adding(threading.Thread):
+    """Commits file after file, as landing does."""
+
+    def __init__(self, table: LakeTable) -> None:
+        super().__init__(daemon=True)
+        self._table, self._rows, self._enough = table, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self._enough.wait(0.05):
+            add_file(self._table, f"2026-01-{8 + self._rows % 3:02d}", range(self._rows, self._rows + 50))
+            self._rows += 50
+
+    def finish(self) -> int:
+        """Stop; how many rows there should be."""
+        self._enough.set()
+        self.join()
+        return self._rows
+
+
+def test_three_kills_while_landing_lose_and_double_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    endure_landing(spark, broker.address, tmp_path, kills=3)
+
+
+def test_three_kills_while_compacting_lose_and_double_nothing(tmp_path: Path) -> None:
+    endure_compaction(tmp_path, kills=3)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+def test_ten_kills_while_landing_lose_and_double_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    endure_landing(spark, broker.address, tmp_path, kills=10)
+
+
+@pytest.mark.faults
+def test_ten_kills_while_compacting_lose_and_double_nothing(tmp_path: Path) -> None:
+    endure_compaction(tmp_path, kills=10)

@@ -1,0 +1,158 @@
+"""Other tools read the tables, and no file is skipped that holds an answer."""
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.lake.care import Care, care_for
+from headrace.lake.delta import LakeTable, Position
+from headrace.lake.files import statistics
+from headrace.lake.landing import DAY, LakeColumn, Landing, as_appended
+
+LANDING = Landing(
+    "taps", "gold/taps", (LakeColumn("id", "string", ""), LakeColumn("amount", "double", ""), *as_appended()), "taps"
+)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("amount", pa.float64()),
+        ("hr_arrival", pa.timestamp("us", "UTC")),
+        ("hr_partition", pa.int32()),
+        ("hr_offset", pa.int64()),
+    ]
+)
+TODAY = datetime(2026, 1, 10, tzinfo=UTC).date()
+
+
+def add_file(table: LakeTable, day: str, offsets: range) -> None:
+    """A file such as Spark writes, committed."""
+    folder = table.folder / f"{DAY}={day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    start = datetime.fromisoformat(f"{day}T00:00:00Z")
+    rows = {
+        "id": [f"e{offset}" for offset in offsets],
+        "amount": [float("nan") if offset % 5 == 0 else float(offset) for offset in offsets],
+        "hr_arrival": [start + timedelta(microseconds=offset) for offset in offsets],
+        "hr_partition": [0 for _ in offsets],
+        "hr_offset": list(offsets),
+    }
+    file = folder / f"{offsets.start}.parquet"
+    pq.write_table(pa.table(rows, SCHEMA), file, compression="zstd")
+    table.commit([file], {0: Position(offsets.stop - 1, offsets.stop - 1)})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> LakeTable:
+    """Three days of five files of ten rows."""
+    made = LakeTable(tmp_path, LANDING)
+    made.prepare()
+    for number in range(15):
+        add_file(made, f"2026-01-{8 + number // 5:02d}", range(number * 10, number * 10 + 10))
+    return made
+
+
+def test_deltalake_polars_and_duckdb_read_the_same(table: LakeTable) -> None:
+    arrow = DeltaTable(table.folder).to_pyarrow_table()
+    assert sorted(arrow["hr_offset"].to_pylist()) == list(range(150))
+    polars = pl.scan_delta(str(table.folder)).filter(pl.col("hr_offset") >= 145).select("id").collect()
+    assert sorted(polars["id"]) == [f"e{offset}" for offset in range(145, 150)]
+    taps = DeltaTable(table.folder).to_pyarrow_dataset()  # noqa: F841  # DuckDB finds it by its name
+    found = duckdb.sql("select hr_day, count(*), max(hr_offset) from taps group by 1 order by 1").fetchall()
+    assert [(str(day), rows, last) for day, rows, last in found] == [
+        ("2026-01-08", 50, 49),
+        ("2026-01-09", 50, 99),
+        ("2026-01-10", 50, 149),
+    ]
+
+
+def test_a_reader_that_skips_files_by_statistics_misses_nothing(table: LakeTable) -> None:
+    last = datetime(2026, 1, 9, tzinfo=UTC) + timedelta(microseconds=99)
+    dataset = DeltaTable(table.folder).to_pyarrow_dataset()
+    for wanted, condition in [
+        (1, pc.field("hr_arrival") == last),
+        (30, pc.is_nan(pc.field("amount"))),
+        (1, pc.field("hr_offset") == 149),
+        (5, (pc.field("hr_offset") > 9) & (pc.field("hr_offset") < 15)),
+    ]:
+        assert dataset.to_table(filter=condition).num_rows == wanted
+    exactly = pl.scan_delta(str(table.folder)).filter(pl.col("hr_arrival") == last).collect()
+    assert exactly["hr_offset"].to_list() == [99]
+
+
+US = st.integers(-100_000_000_000_000_000, 260_000_000_000_000_000)
+
+
+@given(st.lists(st.tuples(US | st.none(), st.integers(-(2**63), 2**63 - 1) | st.none()), min_size=1, max_size=20))
+def test_bounds_enclose_every_value(values: list[tuple[int | None, int | None]]) -> None:
+    columns = {
+        "at": pa.array([at for at, _ in values], pa.timestamp("us", "UTC")),
+        "n": pa.array([n for _, n in values], pa.int64()),
+    }
+    target = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), target, row_group_size=5)
+    said = statistics(pq.ParquetFile(pa.BufferReader(target.getvalue())).metadata)
+    assert said["numRecords"] == len(values)
+    assert said["nullCount"] == {name: column.null_count for name, column in columns.items()}
+    numbers = [n for _, n in values if n is not None]
+    assert said["minValues"].get("n") == min(numbers, default=None)
+    assert said["maxValues"].get("n") == max(numbers, default=None)
+    moments = [at for at, _ in values if at is not None]
+    if "at" in said["minValues"]:
+        assert micros(said["minValues"]["at"]) <= min(moments)
+        assert micros(said["maxValues"]["at"]) >= max(moments)
+
+
+def micros(text: str) -> int:
+    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def test_small_files_become_one_and_every_row_stays(table: LakeTable) -> None:
+    care_for(table.folder, Care(many_files=6), TODAY)
+    assert files_a_day(table) == {"2026-01-08": 1, "2026-01-09": 1, "2026-01-10": 5}
+    care_for(table.folder, Care(many_files=5), TODAY)
+    assert files_a_day(table) == {"2026-01-08": 1, "2026-01-09": 1, "2026-01-10": 1}
+    assert sorted(DeltaTable(table.folder).to_pyarrow_table()["hr_offset"].to_pylist()) == list(range(150))
+    assert table.positions([0]) == {0: Position(149, 149)}
+
+
+def test_care_without_reason_changes_nothing(table: LakeTable) -> None:
+    care_for(table.folder, Care(many_files=5, retention=timedelta(days=30)), TODAY)
+    version = DeltaTable(table.folder).version()
+    care_for(table.folder, Care(many_files=5, retention=timedelta(days=30)), TODAY)
+    assert DeltaTable(table.folder).version() == version
+
+
+def test_days_before_the_retention_are_let_go(table: LakeTable) -> None:
+    care_for(table.folder, Care(retention=timedelta(days=1)), TODAY)
+    assert sorted(files_a_day(table)) == ["2026-01-09", "2026-01-10"]
+    assert table.positions([0]) == {0: Position(149, 149)}
+
+
+def test_files_of_a_crash_are_deleted_a_day_later(table: LakeTable) -> None:
+    old, new = (table.folder / f"{DAY}=2026-01-08" / name for name in ("old.parquet", "new.parquet"))
+    for orphan in (old, new):
+        orphan.write_bytes(b"half a file")
+    two_days_ago = time.time() - 2 * 86_400
+    os.utime(old, (two_days_ago, two_days_ago))
+    care_for(table.folder, Care(), TODAY)
+    assert (old.exists(), new.exists()) == (False, True)
+    assert sorted(DeltaTable(table.folder).to_pyarrow_table()["hr_offset"].to_pylist()) == list(range(150))
+
+
+def files_a_day(table: LakeTable) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for file in DeltaTable(table.folder).file_uris():
+        day = Path(file).parent.name.removeprefix(f"{DAY}=")
+        counts[day] = counts.get(day, 0) + 1
+    return counts
