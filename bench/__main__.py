@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import drain, growth, latency, serve
+from bench import drain, growth, lake, latency, serve
 from bench.chart import draw
 from bench.machine import Machine
 from bench.page import CHART, publish
@@ -24,6 +24,7 @@ KEPT, PASSING = ROOT / "bench" / "results", ROOT / "bench" / "out"
 SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "latency": latency.measure,
     "drain": drain.measure,
+    "lake": lake.measure,
     "serve": serve.measure,
     "growth": growth.measure,
 }

@@ -74,7 +74,7 @@ def tiles(records: DataFrame) -> DataFrame:
 
 def _merchants(layout: HopLayout) -> Column:
     """The sketch of the tiles that have one."""
-    lg_k = next((slot.lg_k for slot in layout.slots if slot.partial is Partial.DISTINCT), None)
+    lg_k = next((slot.size for slot in layout.slots if slot.partial is Partial.DISTINCT), None)
     if lg_k is None:
         return F.lit(None).cast("binary").alias(f"merchants_{layout.hop_us}")
     mine = F.when(F.col("hop") == layout.hop_us, F.col("merchant"))

@@ -7,7 +7,8 @@ raw topic full ▸ stream started ├ gate's first batch ───────�
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,14 +53,14 @@ def measure(run: Run) -> Result:
     """Run the section."""
     count = EVENTS["quick" if run.quick else "full"]
     with Broker(run.folder / "state", port=0) as broker:
-        unique = _produced(run, broker.address, count)
+        unique = produced(run, broker.address, count)
         drained = _drained(run, broker.address, count)
         batch = _batch(run, broker.address)
     _require_same(unique, drained, batch)
     return result(count, drained, batch)
 
 
-def _produced(run: Run, broker: str, count: int) -> int:
+def produced(run: Run, broker: str, count: int) -> int:
     """Fill the raw topic; how many different payments are in it."""
     run.say(f"producing {count:,} payments")
     ensure_topics(broker, [payments], [CardSpend])
@@ -72,22 +73,28 @@ def _produced(run: Run, broker: str, count: int) -> int:
 
 
 def _drained(run: Run, broker: str, count: int) -> Drained:
-    run.say("starting the stream")
-    state = run.folder / "stream"
-    command = [sys.executable, "-m", "headrace", "run", str(APP), "stream"]
-    with running([*command, "--broker", broker, "--state", str(state)], run.folder / "stream.out") as stream:
-        first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
-
-        def began() -> float | None:
-            if not stream.alive():
-                raise BenchFailed(f"The stream ended by itself:\n{(run.folder / 'stream.out').read_text()[-3000:]}")
-            return first_batch.stat().st_mtime if first_batch.exists() else None
-
-        began_at = wait_for(began, LIMIT_SECONDS, "the gate's first batch")
+    with draining(run, broker, "--lake", "off") as began_at:
         run.say("draining")
         _wait_until_drained(broker, count)
     gate_seconds, made = last_append_s(broker, payments.clean) - began_at, tiles(broker)
     return Drained(gate_seconds, made.last_append_s - began_at, len(made), made.events, lanes(broker))
+
+
+@contextmanager
+def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
+    """A stream at work on the backlog; gives the moment its gate began, in epoch seconds."""
+    run.say("starting the stream")
+    state, output = run.folder / "stream", run.folder / "stream.out"
+    command = [sys.executable, "-m", "headrace", "run", str(APP), "stream", "--broker", broker, "--state", str(state)]
+    with running([*command, *flags], output) as stream:
+        first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
+
+        def began() -> float | None:
+            if not stream.alive():
+                raise BenchFailed(f"The stream ended by itself:\n{output.read_text()[-3000:]}")
+            return first_batch.stat().st_mtime if first_batch.exists() else None
+
+        yield wait_for(began, LIMIT_SECONDS, "the gate's first batch")
 
 
 def _wait_until_drained(broker: str, count: int) -> None:

@@ -12,6 +12,7 @@ BUSY = "**The machine was busy when some of these runs began: their figures are 
 TITLES = {
     "latency": "From the producer to an answer",
     "drain": "A backlog",
+    "lake": "The lake beside the gate",
     "serve": "Questions",
     "growth": "Growth",
 }

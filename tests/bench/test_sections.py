@@ -5,12 +5,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import drain, growth, latency, serve
+from bench import drain, growth, lake, latency, serve
 from bench.batch import Batch
 from bench.chart import draw
 from bench.drain import Drained
 from bench.errors import BenchFailed
 from bench.growth import Grown
+from bench.lake import Landed
 from bench.percentiles import Spread
 from bench.results import Result
 from bench.servers import Filled
@@ -41,6 +42,15 @@ def drain_found() -> Result:
         Drained(15.0, 20.0, 250_000, 294_000, {"payments.gate": "draining"}),
         Batch(10.0, 5.0, 250_000, 294_000),
     )
+
+
+def test_the_lake_is_compared_with_the_gate() -> None:
+    rows = {row[0]: row[1:] for row in lake.result(300_000, Landed(15.0, 12.0, 20.0)).table.rows}
+    assert rows == {
+        "gate": ["15.0 s", "20,000", "1.00"],
+        "bronze": ["12.0 s", "25,000", "1.25"],
+        "silver": ["20.0 s", "15,000", "0.75"],
+    }
 
 
 def growth_found() -> Result:

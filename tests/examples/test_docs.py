@@ -1,10 +1,16 @@
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from examples.fraud.app import payments
 from headrace.declare.aggregates import hop_for, sketch_lg_k
 from headrace.declare.durations import duration_text, duration_us
+from headrace.lake.delta import LakeTable, Position
+from headrace.lake.landing import silver
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -24,8 +30,34 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
+def make_lake(lake: Path) -> None:
+    """Two payments, one of them sent twice, as Spark would have landed them."""
+    table = LakeTable(lake, silver(payments))
+    table.prepare()
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {
+            "payment_id": number,
+            "card": "c1",
+            "amount": 5.0,
+            "at": at,
+            "hr_arrival": at,
+            "hr_partition": 0,
+            "hr_offset": place,
+        }
+        for place, number in enumerate(["p1", "p2", "p2"])
+    ]
+    file = table.folder / "hr_day=2026-01-01" / "landed.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    table.commit([file], {0: Position(2, 2)})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_the_examples_of_a_page_run(page):
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    if page.name == "lake.md":
+        monkeypatch.chdir(tmp_path)
+        make_lake(tmp_path / ".headrace" / "lake")
     namespace: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), namespace)

@@ -1,0 +1,80 @@
+"""Section lake: a backlog through the gate, and into the lake, in one run.
+
+raw topic full ▸ stream started ├ gate's first batch ────────── last clean record ┤
+                                └────────── last commit of bronze ─── of silver ──┘
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from bench.app import payments
+from bench.drain import LIMIT_SECONDS, draining, produced
+from bench.results import Result, Table
+from bench.section import Run
+from bench.topics import last_append_s
+from bench.waiting import wait_for
+from headrace.lake.landing import Landing, bronze, silver
+from headrace.local.broker import Broker
+
+EVENTS = {"full": 300_000, "quick": 40_000}
+NOTE = (
+    "Gate, tiles and lake at once in one Spark on all cores, from a new JVM; each is timed from the gate's first batch "
+    "to the last of the {events:,} records. The lake lands every second here, so that its end is not rounded to ten. "
+    "Silver can be done no sooner than the gate that feeds it: 1.00 is a lake that keeps up."
+)
+
+
+@dataclass(frozen=True)
+class Landed:
+    """When each was done with the backlog, in seconds from the gate's first batch."""
+
+    gate_seconds: float
+    bronze_seconds: float
+    silver_seconds: float
+
+
+def measure(run: Run) -> Result:
+    """Run the section."""
+    count = EVENTS["quick" if run.quick else "full"]
+    with Broker(run.folder / "state", port=0) as broker:
+        produced(run, broker.address, count)
+        lake = run.folder / "lake"
+        with draining(run, broker.address, "--lake", str(lake), "--lake-every", "1s") as began_at:
+            run.say("landing")
+            done = [_done_at(lake, landing, count) - began_at for landing in (bronze(payments), silver(payments))]
+        landed = Landed(last_append_s(broker.address, payments.clean) - began_at, *done)
+    return result(count, landed)
+
+
+def _done_at(lake: Path, landing: Landing, count: int) -> float:
+    """When a table had all records, in epoch seconds."""
+    folder = lake / landing.table
+    wait_for(lambda: rows_in(folder) >= count, LIMIT_SECONDS, f"{landing.topic} to land", 0.5)
+    return float(DeltaTable(folder).history(1)[0]["timestamp"]) / 1000
+
+
+def rows_in(folder: Path) -> int:
+    """How many rows a table has, by its log."""
+    files = (
+        pa.table(DeltaTable(folder).get_add_actions(flatten=True)) if DeltaTable.is_deltatable(str(folder)) else None
+    )
+    return pc.sum(files["num_records"]).as_py() or 0 if files else 0
+
+
+def result(count: int, landed: Landed) -> Result:
+    """The section's table and figures."""
+    seconds = {"gate": landed.gate_seconds, "bronze": landed.bronze_seconds, "silver": landed.silver_seconds}
+    rows = [
+        [name, f"{took:.1f} s", f"{count / took:,.0f}", f"{landed.gate_seconds / took:.2f}"]
+        for name, took in seconds.items()
+    ]
+    return Result(
+        section="lake",
+        table=Table([f"{count:,} events", "time", "events/s", "of the gate"], rows),
+        figures={"count": count, **asdict(landed)},
+        notes=[NOTE.format(events=count)],
+    )
