@@ -1,12 +1,14 @@
 """Settings are read from flags, variables and headrace.toml; what cannot be meant is refused in one sentence."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
-from headrace.cli.settings import BadSetting, Settings, file_defaults
+from headrace.cli.settings import BadSetting, Settings, file_defaults, lake_folder
 from headrace.cli.up import command_of
 
 APP = "examples/fraud/app.py"
@@ -34,3 +36,25 @@ def test_a_checkpoint_that_spark_cannot_keep_is_refused(written: str) -> None:
     said = CliRunner().invoke(main, ["up", APP, "--checkpoint", written])
     assert said.exit_code != 0
     assert "--checkpoint" in said.output
+
+
+def test_the_lake_is_beside_the_state_unless_told_another_place_or_off() -> None:
+    assert lake_folder(None, Path("s")) == Path("s/lake")
+    assert lake_folder("/data/lake", Path("s")) == Path("/data/lake")
+    assert lake_folder("off", Path("s")) is None
+
+
+def test_parts_are_told_of_the_lake() -> None:
+    told = replace(settings(), lake=Path("l"), lake_every_s=0.5, lake_retention=timedelta(days=90))
+    command = command_of(APP, "stream", told)
+    flags = {flag: command[command.index(flag) + 1] for flag in ("--lake", "--lake-every", "--lake-retention")}
+    assert flags == {"--lake": "l", "--lake-every": "500ms", "--lake-retention": "90d"}
+    assert command_of(APP, "stream", settings())[-5:] == ["off", "--lake-every", "10s", "--lake-retention", "forever"]
+
+
+@pytest.mark.parametrize("flag", ["--lake-retention", "--lake-every"])
+def test_a_duration_of_the_lake_that_cannot_be_meant_is_refused(flag: str) -> None:
+    said = CliRunner().invoke(main, ["up", APP, flag, "0h"])
+    assert said.exit_code == 1
+    assert flag in said.output
+    assert "5h" in CliRunner().invoke(main, ["up", APP, "--lake-retention", "5h"]).output

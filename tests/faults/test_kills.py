@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from headrace.declare.app import load_app
 from headrace.declare.views import View
@@ -68,6 +69,17 @@ def check_everything(running: Running, load: Load) -> None:
     events = running.events("taps")
     assert events["in"] == events["clean"] == load.sent
     assert events["late"] == events["dead"] == 0
+    for table in ("bronze/taps", "silver/taps"):
+        folder = running.state / "lake" / table
+        wait_until(lambda folder=folder: len(places_in(folder)) >= load.sent, SETTLE_LIMIT_S, f"{table} to land")
+        places = places_in(folder)
+        assert len(places) == len(set(places)) == load.sent
+
+
+def places_in(table: Path) -> list[tuple[int, int]]:
+    """The place in the raw log of each row of a table."""
+    rows = DeltaTable(table).to_pyarrow_table(columns=["hr_partition", "hr_offset"])
+    return list(zip(rows["hr_partition"].to_pylist(), rows["hr_offset"].to_pylist(), strict=True))
 
 
 def wrong_values(running: Running, view: View, keys: Sequence[str], load: Load, at_us: int) -> list[Any]:

@@ -27,7 +27,7 @@ def main(broker: str, lake: Path, name: str) -> None:
         spark = writing_session(start_session(SparkPlace(None, 2, jar_paths("spark"), Path(scratch))))
         landers = [Lander(spark, broker, table, RECORDS_A_STEP) for table in tables]
         threading.Thread(target=compact, args=(tables,), daemon=True).start()
-        while sum(lander.land() for lander in landers):
+        while sum(lander.land().taken for lander in landers):
             sys.stdout.write("landed\n")
             sys.stdout.flush()
         threading.Event().wait()  # all has landed: only compaction is left to be killed

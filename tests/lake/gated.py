@@ -57,7 +57,7 @@ def land(spark: SparkSession, broker: str, lake: Path, landing: Landing, most: i
     table = LakeTable(lake, landing)
     table.prepare()
     lander = Lander(writing_session(spark), broker, table, most)
-    while lander.land():
+    while lander.land().taken:
         pass
     return table
 

@@ -39,5 +39,5 @@ def prepared(lake: Lake) -> Sequence[LakeTable]:
     offsets = Offsets(lake.broker)
     for table in lake.tables:
         table.prepare()
-        waiting(table, offsets, most=1)  # refuses a log that is not the one that landed
+        waiting(table, offsets)  # refuses a log that is not the one that landed
     return lake.tables

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from headrace.lake.delta import UNFINISHED, LakeTable, Position
 from headrace.lake.files import spark_path
 from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.rows import records, rows
-from headrace.lake.spans import Span, waiting
+from headrace.lake.spans import Span, cut, waiting
 from headrace.log.offsets import Offsets
 
 WRITING: Mapping[str, str] = {
@@ -37,6 +38,13 @@ def writing_session(spark: SparkSession) -> SparkSession:
     return session
 
 
+class Step(NamedTuple):
+    """How many records a step has taken, and how many it has left for the next."""
+
+    taken: int
+    left: int
+
+
 class Lander:
     """Lands one topic in its table, a step at a time."""
 
@@ -44,13 +52,13 @@ class Lander:
         self._spark, self._broker, self.table, self._most = spark, broker, table, most
         self._offsets = Offsets(broker)
 
-    def land(self) -> int:
-        """Land what has come; how many records that were, 0 where there was nothing."""
-        positions, spans = waiting(self.table, self._offsets, self._most)
-        waits = {number: span for number, span in spans.items() if len(span)}
-        if waits:
-            self._land({number: positions[number] for number in waits}, waits)
-        return sum(map(len, waits.values()))
+    def land(self) -> Step:
+        """Land what has come, as much of it as a step takes."""
+        positions, spans = waiting(self.table, self._offsets)
+        taken = cut(spans, self._most)
+        if taken:
+            self._land({number: positions[number] for number in taken}, taken)
+        return Step(_records(taken), _records(spans) - _records(taken))
 
     def _land(self, positions: Mapping[int, Position], spans: Mapping[int, Span]) -> None:
         landing = self.table.landing
@@ -65,6 +73,10 @@ class Lander:
                 for number, span in spans.items()
             },
         )
+
+
+def _records(spans: Mapping[int, Span]) -> int:
+    return sum(map(len, spans.values()))
 
 
 def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:

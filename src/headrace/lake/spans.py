@@ -32,16 +32,17 @@ class Span:
         return self.stop - self.start
 
 
-def waiting(table: LakeTable, offsets: Offsets, most: int) -> tuple[dict[int, Position], dict[int, Span]]:
-    """How far each partition has landed, and what of it a step reads next."""
+def waiting(table: LakeTable, offsets: Offsets) -> tuple[dict[int, Position], dict[int, Span]]:
+    """How far each partition has landed, and what of those with news has not."""
     landing = table.landing
     begins = {at.number: offset for at, offset in offsets.begin([landing.topic]).items()}
     ends = {at.number: offset for at, offset in offsets.end([landing.topic]).items()}
     positions = table.positions(sorted(ends))
-    starts = {
-        number: _start(table, number, position, begins[number], ends[number]) for number, position in positions.items()
+    spans = {
+        number: Span(_start(table, number, position, begins[number], ends[number]), ends[number])
+        for number, position in positions.items()
     }
-    return positions, _shared({number: Span(start, ends[number]) for number, start in starts.items()}, most)
+    return positions, {number: span for number, span in spans.items() if len(span)}
 
 
 def _start(table: LakeTable, number: int, position: Position, begin: int, end: int) -> int:
@@ -55,8 +56,11 @@ def _start(table: LakeTable, number: int, position: Position, begin: int, end: i
     return max(start, begin)
 
 
-def _shared(spans: Mapping[int, Span], most: int) -> dict[int, Span]:
-    """The spans cut so that together they are at most so long, partitions moving evenly."""
-    busy = sum(1 for span in spans.values() if len(span)) or 1
-    each = max(1, most // busy)
+def cut(spans: Mapping[int, Span], most: int) -> dict[int, Span]:
+    """The spans cut so that together they are about so long at most, partitions moving evenly.
+
+    >>> cut({0: Span(0, 1000), 1: Span(5, 10)}, 200)
+    {0: Span(start=0, stop=100), 1: Span(start=5, stop=10)}
+    """
+    each = max(1, most // len(spans)) if spans else 0
     return {number: Span(span.start, min(span.stop, span.start + each)) for number, span in spans.items()}

@@ -29,17 +29,18 @@ class LakeWriter(threading.Thread):
 
     def run(self) -> None:
         self._caretaker.start()
-        while not self._stopped.is_set():
+        pause_s = self._every_s
+        while not self._stopped.wait(pause_s):
             began = time.monotonic()
-            most = max((self._land(lander) for lander in self._landers), default=0)
-            if most < RECORDS_A_STEP:
-                self._stopped.wait(max(0.0, began + self._every_s - time.monotonic()))
+            left = sum(self._land(lander) for lander in self._landers)
+            pause_s = 0 if left else max(0.0, began + self._every_s - time.monotonic())
 
     def _land(self, lander: Lander) -> int:
+        """Take a step; how many records it has left."""
         if self._stopped.is_set():
             return 0
         try:
-            return lander.land()
+            return lander.land().left
         except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
             if not self._stopped.is_set():
                 LOGGER.error("%s has not landed, and is tried again: %s", lander.table.landing.topic, failure)
