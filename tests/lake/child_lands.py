@@ -1,7 +1,6 @@
 """Lands a stream and compacts its tables over and over, until it is killed: python -m … BROKER LAKE STREAM."""
 
 import sys
-import tempfile
 import threading
 from datetime import date
 from pathlib import Path
@@ -23,14 +22,13 @@ def main(broker: str, lake: Path, name: str) -> None:
     tables = [LakeTable(lake, landing) for landing in (bronze(stream), silver(stream))]
     for table in tables:
         table.prepare()
-    with tempfile.TemporaryDirectory() as scratch:
-        spark = writing_session(start_session(SparkPlace(None, 2, jar_paths("spark"), Path(scratch))))
-        landers = [Lander(spark, broker, table, RECORDS_A_STEP) for table in tables]
-        threading.Thread(target=compact, args=(tables,), daemon=True).start()
-        while sum(lander.land().taken for lander in landers):
-            sys.stdout.write("landed\n")
-            sys.stdout.flush()
-        threading.Event().wait()  # all has landed: only compaction is left to be killed
+    spark = writing_session(start_session(SparkPlace(None, 2, jar_paths("spark"), lake.with_name("scratch"))))
+    landers = [Lander(spark, broker, table, RECORDS_A_STEP) for table in tables]
+    threading.Thread(target=compact, args=(tables,), daemon=True).start()
+    while sum(lander.land().taken for lander in landers):
+        sys.stdout.write("landed\n")
+        sys.stdout.flush()
+    threading.Event().wait()  # all has landed: only compaction is left to be killed
 
 
 def compact(tables: list[LakeTable]) -> None:

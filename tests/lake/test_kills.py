@@ -40,9 +40,10 @@ def child(module: str, *arguments: str, output: Path) -> Iterator[Child]:
         assert running.wait(20)
 
 
-def wait_at_random(dice: random.Random, said: Callable[[], str], word: str, seconds: float) -> None:
+def wait_at_random(dice: random.Random, running: Child, said: Callable[[], str], word: str, seconds: float) -> None:
     """Wait until the child has said a word, and a random moment more."""
-    wait_until(lambda: word in said(), 120, f"the child to have {word}", said)
+    wait_until(lambda: word in said() or not running.alive(), 120, f"the child to have {word}", said)
+    assert running.alive(), said()
     moment = time.monotonic() + dice.uniform(0, seconds)
     wait_until(lambda: time.monotonic() > moment, seconds + 10, "a random moment")
 
@@ -55,8 +56,8 @@ def endure_landing(spark: SparkSession, broker: str, folder: Path, kills: int) -
     pass_gate(spark, broker, stream, start=events // 4)
     dice = random.Random(kills)
     for _ in range(kills):
-        with child("tests.lake.child_lands", broker, str(lake), stream.name, output=output):
-            wait_at_random(dice, output.read_text, "landed", 3.0)
+        with child("tests.lake.child_lands", broker, str(lake), stream.name, output=output) as running:
+            wait_at_random(dice, running, output.read_text, "landed", 3.0)
     for landing in (bronze(stream), silver(stream)):
         land(spark, broker, lake, landing)
     numbers = sorted(row.n for row in silver_events(spark, lake, stream).select("n").collect())
@@ -71,8 +72,8 @@ def endure_compaction(folder: Path, kills: int) -> None:
     adding = Adding(table)
     adding.start()
     for _ in range(kills):
-        with child("tests.lake.child_compacts", str(table.folder), output=output):
-            wait_at_random(dice, output.read_text, "compacted", 0.5)
+        with child("tests.lake.child_compacts", str(table.folder), output=output) as running:
+            wait_at_random(dice, running, output.read_text, "compacted", 0.5)
     rows = adding.finish()
     found = DeltaTable(table.folder).to_pyarrow_table(columns=["hr_offset"])["hr_offset"].to_pylist()
     assert sorted(found) == list(range(rows))
