@@ -26,6 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.tiles.admission import Record, Verdict, admit
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
+from headrace.tiles.finish import moment
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.read import Reader
@@ -54,7 +55,10 @@ class UnfitQuestion(HeadraceError):
 
 @dataclass(frozen=True)
 class Arrival:
-    """An event that does not arrive at its own event time, but so much later; earlier if below zero."""
+    """An event that does not arrive at its own time, but so much later; earlier if below zero.
+
+    Its own time is its event time or, on a stream with `arrival=`, what that column says.
+    """
 
     event: Any
     delay_us: int = 0
@@ -72,12 +76,12 @@ Given = Mapping[str, Any] | bytes | Arrival
 
 
 def late(event: Given, *, by: str) -> Arrival:
-    """The event, arriving so long after its event time."""
+    """The event, arriving so long after its own time."""
     return _delayed(event, duration_us(by, "late: by"))
 
 
 def early(event: Given, *, by: str) -> Arrival:
-    """The event, arriving so long before its event time: its producer's clock is ahead."""
+    """The event, arriving so long before its own time: its producer's clock is ahead."""
     return _delayed(event, -duration_us(by, "early: by"))
 
 
@@ -102,7 +106,7 @@ def _arrival(event: Given) -> Arrival:
 
 
 def feed(view: View | type, events: Iterable[Given]) -> "Fed":
-    """A view after these events: each arrives at its event time unless `late`, `early` or `shuffled` says otherwise."""
+    """A view after these events: each arrives at its own time unless `late`, `early` or `shuffled` says otherwise."""
     view = view_of(view)
     given = [_arrival(event) for event in events]
     records = [_record(view.stream, arrival) for arrival in given]
@@ -135,10 +139,15 @@ def _record(stream: Stream, arrival: Arrival) -> Record:
     event = arrival.event
     value = event if isinstance(event, bytes) else json.dumps(event, default=_iso).encode()
     try:
-        event_us = read_event(stream.schema, value)[stream.time] or 0
+        own_us = read_event(stream.schema, value)[stream.arrival or stream.time]
     except Unreadable:
-        event_us = 0  # a dead letter, whenever it arrives
-    return Record(value, event_us + arrival.delay_us)
+        own_us = None
+    if own_us is None:
+        return Record(value, arrival.delay_us)  # a dead letter, whenever it arrives
+    arrival_us = own_us + arrival.delay_us
+    if stream.arrival is not None and arrival.delay_us:
+        value = json.dumps(json.loads(value) | {stream.arrival: _iso(moment(arrival_us))}).encode()
+    return Record(value, arrival_us)
 
 
 def _once(stream: Stream, judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:

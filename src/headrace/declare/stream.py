@@ -47,13 +47,21 @@ class Late:
 
 @dataclass(frozen=True, init=False)
 class Stream:
-    """A topic of events: its schema, identity, order, time, and what to do with late and wrong ones."""
+    """A topic of events: its schema, identity, order, time, and what to do with late and wrong ones.
+
+    Without `arrival` an event arrives when the log takes it; with it, when that column says: recorded history keeps
+    the lateness it had.
+
+    event 2013-01-01 10:17 ── recorded 10:19 ─────────── years ──────────▶ replayed into the log
+    arrival="recorded"        └ 2 m late                    no arrival=    └ years late
+    """
 
     name: str
     schema: Schema
     id: str
     key: str
     time: str
+    arrival: str | None
     late: Late
     check: Expression | None
     ahead_us: int
@@ -67,6 +75,7 @@ class Stream:
         id: str,
         key: str,
         time: str,
+        arrival: str | None = None,
         late: Late | None = None,
         check: str | None = None,
         ahead: str = "1m",
@@ -74,12 +83,12 @@ class Stream:
     ) -> None:
         _require_topic_name(name)
         columns = parse_schema(schema, f"Stream {name!r}")
-        for setting, column in (("id", id), ("key", key), ("time", time)):
-            columns.column(column, f"Stream {name!r}: {setting}")
-        if columns.column(time, "").kind is not Kind.TIMESTAMP:
-            raise DeclarationError(
-                f"Stream {name!r}: time={time!r} is not a timestamp. Declare that column as timestamp."
-            )
+        for setting, column in _needed(id, key, time, arrival).items():
+            found = columns.column(column, f"Stream {name!r}: {setting}")
+            if setting in ("time", "arrival") and found.kind is not Kind.TIMESTAMP:
+                raise DeclarationError(
+                    f"Stream {name!r}: {setting}={column!r} is not a timestamp. Declare that column as timestamp."
+                )
         for setting, column in (("id", id), ("key", key)):
             if columns.column(column, "").kind is Kind.DOUBLE:
                 raise DeclarationError(
@@ -97,6 +106,7 @@ class Stream:
             "id": id,
             "key": key,
             "time": time,
+            "arrival": arrival,
             "late": late or Late("1h"),
             "check": None if check is None else parse(check, columns, f"Stream {name!r}: check"),
             "ahead_us": duration_us(ahead, f"Stream {name!r}: ahead"),
@@ -104,6 +114,11 @@ class Stream:
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    @property
+    def needed(self) -> dict[str, str]:
+        """The columns no event may leave null, by the part they play."""
+        return _needed(self.id, self.key, self.time, self.arrival)
 
     @property
     def clean(self) -> str:
@@ -120,6 +135,11 @@ class Stream:
     @property
     def dropped(self) -> str:
         return f"{self.name}.dropped"
+
+
+def _needed(id: str, key: str, time: str, arrival: str | None) -> dict[str, str]:
+    always = {"id": id, "key": key, "time": time}
+    return always if arrival is None else always | {"arrival": arrival}
 
 
 def _require_topic_name(name: object) -> None:

@@ -31,10 +31,19 @@ def gate(raw: DataFrame, stream: Stream) -> DataFrame:
 def judged(raw: DataFrame, stream: Stream) -> DataFrame:
     """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
     read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
-    timed = read.withColumn(
-        "lateness", F.unix_micros("timestamp") - F.unix_micros(F.col("event").getField(stream.time))
+    timed = read.withColumn("arrival", _arrival_us(stream)).withColumn(
+        "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
     )
     return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
+
+
+def _arrival_us(stream: Stream) -> Column:
+    """When the log took the record, or when the stream's own column says it arrived."""
+    appended_us = F.unix_micros("timestamp")
+    if stream.arrival is None:
+        return appended_us
+    # A dead letter without that column still arrived at some time.
+    return F.coalesce(F.unix_micros(F.col("event").getField(stream.arrival)), appended_us)
 
 
 def _reason(stream: Stream) -> Column:
@@ -62,7 +71,7 @@ def _incomplete(stream: Stream) -> Column:
     return F.coalesce(
         *(
             F.when(event.getField(column).isNull(), F.lit(f"missing-{part}: column {column} is absent or null"))
-            for part, column in (("id", stream.id), ("key", stream.key), ("time", stream.time))
+            for part, column in stream.needed.items()
         )
     )
 
@@ -75,8 +84,14 @@ def _failed_check(stream: Stream) -> Column:
 
 
 def _too_far_ahead(stream: Stream) -> Column:
-    sentence = f"too-far-ahead: column {stream.time} is more than {duration_text(stream.ahead_us)} after its arrival"
-    return F.when(F.col("lateness") < -stream.ahead_us, F.lit(sentence))
+    ahead = duration_text(stream.ahead_us)
+    sentence = f"too-far-ahead: column {stream.time} is more than {ahead} after its arrival"
+    of_event = F.when(F.col("lateness") < -stream.ahead_us, F.lit(sentence))
+    if stream.arrival is None:
+        return of_event
+    sentence = f"too-far-ahead: column {stream.arrival} is more than {ahead} after the log took it"
+    ahead_us = F.col("arrival") - F.unix_micros("timestamp")
+    return F.coalesce(of_event, F.when(ahead_us > stream.ahead_us, F.lit(sentence)))
 
 
 def _fate(stream: Stream) -> Column:
@@ -89,7 +104,7 @@ def _fate(stream: Stream) -> Column:
 
 
 def _headers(stream: Stream) -> Column:
-    place = [_header("offset", F.col("offset")), _header("arrival", F.unix_micros("timestamp"))]
+    place = [_header("offset", F.col("offset")), _header("arrival", F.col("arrival"))]
     why = [
         _header("reason", F.col("reason")),
         _header("topic", F.col("topic")),

@@ -22,7 +22,7 @@ Fate = Literal["clean", "late", "dropped", "dead"]
 
 
 class Record(NamedTuple):
-    """A raw record: its bytes, and when the log took it."""
+    """A raw record: its bytes, and when the log took it, which a stream with `arrival=` does not go by."""
 
     value: bytes | None
     arrival_us: int
@@ -68,19 +68,25 @@ def _failed_check(stream: Stream, events: Sequence[Event]) -> Mask | list[bool]:
     return passed.valid & ~passed.data
 
 
-def _judged(stream: Stream, event: Event, failed_check: bool, arrival_us: int) -> Verdict:
-    for part, column in (("id", stream.id), ("key", stream.key), ("time", stream.time)):
+def _judged(stream: Stream, event: Event, failed_check: bool, appended_us: int) -> Verdict:
+    for part, column in stream.needed.items():
         if event[column] is None:
             return Verdict("dead", event, f"missing-{part}: column {column} is absent or null")
     if failed_check:
         return Verdict("dead", event, f"failed-check: {stream.check}")
-    return _timed(stream, event, arrival_us - event[stream.time])
+    return _timed(stream, event, appended_us)
 
 
-def _timed(stream: Stream, event: dict[str, Any], lateness_us: int) -> Verdict:
+def _timed(stream: Stream, event: dict[str, Any], appended_us: int) -> Verdict:
+    arrival_us = appended_us if stream.arrival is None else event[stream.arrival]
+    lateness_us = arrival_us - event[stream.time]
+    ahead = duration_text(stream.ahead_us)
     if lateness_us < -stream.ahead_us:
-        ahead = duration_text(stream.ahead_us)
         return Verdict("dead", event, f"too-far-ahead: column {stream.time} is more than {ahead} after its arrival")
+    if arrival_us - appended_us > stream.ahead_us:
+        return Verdict(
+            "dead", event, f"too-far-ahead: column {stream.arrival} is more than {ahead} after the log took it"
+        )
     if lateness_us > stream.late.until_us:
         return Verdict("dropped" if stream.late.then == "drop" else "late", event)
     return Verdict("clean", event)
