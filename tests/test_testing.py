@@ -1,5 +1,6 @@
 """hr.testing: unit tests of features, and the words that say how events arrive."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -149,6 +150,47 @@ def test_events_out_of_order_give_the_same_features() -> None:
     assert hr.testing.feed(view(), shuffled).clean != events
     assert hr.testing.feed(view(), shuffled).at(AT)["c1"] == hr.testing.feed(view(), events).at(AT)["c1"]
     assert shuffled == hr.testing.shuffled(events, within="10m", seed=1)
+
+
+def recorded_view() -> View:
+    flights = Stream(
+        "flights", schema="id string, tail string, at timestamp, seen timestamp", id="id", key="tail", time="at",
+        arrival="seen", late=hr.Late("1h"),
+    )  # fmt: skip
+
+    @hr.features(flights, by="tail")
+    class Tail:
+        flights = hr.count(windows="1d")
+        first = hr.first("id", windows="1d")
+
+    return Tail
+
+
+def flight(number: int, seen: str | None) -> dict[str, Any]:
+    return {"id": f"f{number}", "tail": "N1", "at": "2013-01-01T10:00:00Z", "seen": seen}
+
+
+def test_a_stream_with_an_arrival_column_goes_by_it() -> None:
+    events = [flight(1, "2013-01-01T11:00:00Z"), flight(2, "2013-01-01T11:00:00.000001Z"), flight(3, None)]
+    app = hr.testing.feed(recorded_view(), events)
+    assert (app.clean, app.late) == ([events[0]], [events[1]])
+    assert app.dead == [Dead(events[2], "missing-arrival: column seen is absent or null")]
+    assert app.at("2013-01-01T12:00:00Z")["N1"].flights_1d == 1
+
+
+def test_an_event_of_such_a_stream_may_arrive_later_than_its_column_says() -> None:
+    on_time, slow = flight(1, "2013-01-01T10:30:00Z"), flight(2, "2013-01-01T10:30:00Z")
+    slow_bytes = json.dumps(slow).encode()
+    app = hr.testing.feed(
+        recorded_view(), [on_time, hr.testing.late(slow, by="31m"), hr.testing.late(slow_bytes, by="30m")]
+    )
+    assert (app.clean, app.late) == ([on_time, slow_bytes], [slow])
+
+
+def test_of_one_id_the_first_to_arrive_by_its_column_counts() -> None:
+    second, first = flight(1, "2013-01-01T10:20:00Z"), flight(1, "2013-01-01T10:10:00Z")
+    app = hr.testing.feed(recorded_view(), [second, first, *hr.testing.duplicated([first], by="1m")])
+    assert (app.clean, app.duplicates) == ([first], [first, first, second])
 
 
 def test_delays_add_up() -> None:

@@ -13,7 +13,12 @@ from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 names = [str(page.relative_to(ROOT)) for page in PAGES]
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
-from headrace.declare.stream import Stream
+from headrace.declare.stream import LatePolicy, Stream
 from headrace.stream.gate import gate
 from headrace.tiles.admission import Record, admit
 
@@ -128,6 +128,56 @@ def test_every_record_has_the_fate_and_reason_plain_python_gives_it(spark: Spark
         "taps.dead",
         f"taps.{'dropped' if late.then == 'drop' else 'late'}",
     }
+
+
+RECORDED: list[bytes | None] = [
+    *HOSTILE,
+    *(
+        written(at=at, seen=seen)
+        for at in ("2013-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:01:10.000001Z", None)
+        for seen in (
+            "2013-01-01T00:00:00Z",
+            "2012-12-31T23:59:00Z",
+            "2012-12-31T23:58:59.999999Z",
+            "2013-01-01T00:02:00Z",
+            "2013-01-01T00:02:00.000001Z",
+            "2026-01-01T00:01:10Z",
+            "2026-01-01T00:01:10.000001Z",
+            "9999-12-31T23:59:59Z",
+            "0001-01-01T00:00:00Z",
+            1_356_998_400_000,
+            "soon",
+            True,
+            None,
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("then", ["side_output", "drop"])
+def test_with_an_arrival_of_its_own_a_record_has_the_fate_plain_python_gives_it(
+    spark: SparkSession, then: LatePolicy
+) -> None:
+    declared = hr.Stream(
+        "taps", schema=f"{SCHEMA}, seen timestamp", id="id", key="card", time="at", arrival="seen",
+        late=hr.Late("2m", then=then), check="amount >= 0",
+    )  # fmt: skip
+    verdicts = admit(declared, [Record(value, ARRIVAL_US) for value in RECORDED])
+    rows = judged(spark, declared, RECORDED)
+    assert [(row.topic, header(row, "reason")) for row in rows] == [
+        (f"taps.{verdict.fate}", verdict.reason or "") for verdict in verdicts
+    ]
+    arrivals = [verdict.event["seen"] if verdict.event else None for verdict in verdicts]
+    assert [int(header(row, "arrival")) for row in rows] == [
+        ARRIVAL_US if arrival_us is None else arrival_us for arrival_us in arrivals
+    ]
+    reasons = {(verdict.reason or verdict.fate).split(" is ")[0] for verdict in verdicts}
+    assert {
+        "clean",
+        "missing-arrival: column seen",
+        "too-far-ahead: column at",
+        "too-far-ahead: column seen",
+    } <= reasons
 
 
 def test_outputs_keep_bytes_key_and_place_and_dropped_ones_only_their_place(spark: SparkSession) -> None:

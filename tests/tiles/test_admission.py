@@ -156,3 +156,22 @@ def test_judgement_stops_at_the_first_objection() -> None:
     assert "wrong-type" in str(verdict({"n": "5", "x": -1}, checked, 10**12).reason)
     assert "missing-id" in str(verdict({"x": -1}, checked, 10**12).reason)
     assert "failed-check" in str(verdict(EVENT | {"x": -1}, checked, 10**12).reason)
+
+
+@pytest.mark.parametrize("appended_us", [1, 60 * SECOND_US, 10**9 * SECOND_US])
+def test_a_declared_arrival_is_what_lateness_is_judged_by_whenever_the_log_took_the_record(appended_us: int) -> None:
+    recorded = Stream(
+        "payments", schema=SCHEMA, id="id", key="card", time="at", arrival="seen", late=hr.Late("1m", then="drop")
+    )
+    seen = ["2025-12-31T23:59:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:00.000001Z"]
+    fates = [verdict(EVENT | {"seen": time}, recorded, appended_us).fate for time in seen]
+    assert fates == ["clean", "clean", "dropped"]
+
+
+def test_a_declared_arrival_must_be_there_and_neither_before_the_event_nor_after_the_log() -> None:
+    recorded = Stream("payments", schema=SCHEMA, id="id", key="card", time="at", arrival="seen")
+    assert verdict(EVENT, recorded).reason == "missing-arrival: column seen is absent or null"
+    before = verdict(EVENT | {"seen": "2025-12-31T23:58:59.999999Z"}, recorded)
+    assert before.reason == "too-far-ahead: column at is more than 1m after its arrival"
+    after = verdict(EVENT | {"seen": "2026-01-01T00:01:00.000001Z"}, recorded)
+    assert after.reason == "too-far-ahead: column seen is more than 1m after the log took it"

@@ -40,12 +40,14 @@ class Tally:
 
     def __init__(self, recording: Recording) -> None:
         self._stream, self._of = recording.stream.name, len(recording)
-        self._sent, self._until_us = 0, 0
+        self._sent = 0
+        self._until: str | None = None
         self._started = self._told = time.monotonic()
 
     def add(self, event: Recorded) -> None:
         self._sent += 1
-        self._until_us = self._until_us if event.due_us is None else event.due_us
+        if event.due_us is not None:
+            self._until = moment(event.due_us).isoformat()
 
     def tell_now_and_then(self) -> None:
         """Say how far it is, once in a while."""
@@ -54,15 +56,23 @@ class Tally:
             say(str(self))
 
     def __str__(self) -> str:
-        until, seconds = moment(self._until_us).isoformat(), time.monotonic() - self._started
-        return f"{self._sent:,} of {self._of:,} events to {self._stream}, recorded until {until}, in {seconds:.1f} s"
+        until = f", recorded until {self._until}" if self._until else ""
+        return f"{self._sent:,} of {self._of:,} events to {self._stream}{until}, in {self._seconds:.1f} s"
 
     def as_json(self) -> str:
-        seconds = round(time.monotonic() - self._started, 3)
-        until = moment(self._until_us).isoformat()
         return json.dumps(
-            {"stream": self._stream, "sent": self._sent, "of": self._of, "until": until, "seconds": seconds}
+            {
+                "stream": self._stream,
+                "sent": self._sent,
+                "of": self._of,
+                "until": self._until,
+                "seconds": round(self._seconds, 3),
+            }
         )
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
 
 
 @click.command()

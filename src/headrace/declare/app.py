@@ -20,14 +20,6 @@ class App:
     streams: tuple[Stream, ...]
     views: tuple[View, ...]
 
-    def stream(self, name: str) -> Stream:
-        for stream in self.streams:
-            if stream.name == name:
-                return stream
-        raise DeclarationError(
-            f"{self.name}: there is no stream {name!r}. It declares {', '.join(s.name for s in self.streams)}."
-        )
-
     def view(self, name: str) -> View:
         for view in self.views:
             if view.name == name:
