@@ -80,13 +80,15 @@ def _judged(stream: Stream, event: Event, failed_check: bool, appended_us: int) 
 def _timed(stream: Stream, event: dict[str, Any], appended_us: int) -> Verdict:
     arrival_us = appended_us if stream.arrival is None else event[stream.arrival]
     lateness_us = arrival_us - event[stream.time]
-    ahead = duration_text(stream.ahead_us)
     if lateness_us < -stream.ahead_us:
-        return Verdict("dead", event, f"too-far-ahead: column {stream.time} is more than {ahead} after its arrival")
+        return _too_far_ahead(stream, event, f"column {stream.time}", "its arrival")
     if arrival_us - appended_us > stream.ahead_us:
-        return Verdict(
-            "dead", event, f"too-far-ahead: column {stream.arrival} is more than {ahead} after the log took it"
-        )
+        return _too_far_ahead(stream, event, f"column {stream.arrival}", "the log took it")
     if lateness_us > stream.late.until_us:
         return Verdict("dropped" if stream.late.then == "drop" else "late", event)
     return Verdict("clean", event)
+
+
+def _too_far_ahead(stream: Stream, event: Event, what: str, than: str) -> Verdict:
+    ahead = duration_text(stream.ahead_us)
+    return Verdict("dead", event, f"too-far-ahead: {what} is more than {ahead} after {than}")
