@@ -12,6 +12,7 @@ departures = hr.Stream(
     time="at",
     arrival="reported_at",
     late=hr.Late("30m", then="side_output"),
+    partitions=1,  # read in the order of the recording, however quick it is replayed
 )
 arrivals = hr.Stream(
     "arrivals",
@@ -21,6 +22,7 @@ arrivals = hr.Stream(
     time="at",
     arrival="reported_at",
     late=hr.Late("30m", then="update", until="6h"),
+    partitions=1,
 )
 
 
