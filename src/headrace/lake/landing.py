@@ -5,6 +5,7 @@
     payments.late       ──▶ silver/payments_late     typed events, by day of arrival
     payments.dead       ──▶ silver/payments_dead     the bytes, and why
     CardSpend.tiles     ──▶ gold/CardSpend_tiles     the changelog of a view
+    CardSpend.served    ──▶ gold/CardSpend_served    a sample of what was served
 
 A landing is a plain value: Spark is needed to carry it out, not to speak of it.
 """
@@ -85,6 +86,7 @@ def _header(number: int, spark_type: str) -> str:
 
 
 KEY, VALUE = LakeColumn("key", "binary", "key"), LakeColumn("value", "binary", "value")
+_TEXT_KEY, _TEXT_VALUE = (LakeColumn(name, "string", f"cast({name} as string)") for name in ("key", "value"))
 
 
 def bronze(stream: Stream) -> Landing:
@@ -114,14 +116,18 @@ def dead(stream: Stream) -> Landing:
 
 def tiles(view: View) -> Landing:
     """The changelog of a view: of several values of a tile, the one with the greatest n is the newest."""
-    text = tuple(LakeColumn(name, "string", f"cast({name} as string)") for name in ("key", "value"))
-    return Landing(view.topic, f"gold/{view.name}_tiles", (*text, *as_appended()), view.topic)
+    return Landing(view.topic, f"gold/{view.name}_tiles", (_TEXT_KEY, _TEXT_VALUE, *as_appended()), view.topic)
+
+
+def served(view: View) -> Landing:
+    """A sample of what was served, with what it was made of."""
+    return Landing(view.served, f"gold/{view.name}_served", (_TEXT_VALUE, *as_appended()), view.served)
 
 
 def landings_of(app: App) -> tuple[Landing, ...]:
     """Every landing of an app."""
     streams = [landing(stream) for stream in app.streams for landing in (bronze, silver, late, dead)]
-    return (*streams, *(tiles(view) for view in app.views))
+    return (*streams, *(landing(view) for view in app.views for landing in (tiles, served)))
 
 
 def _fields(stream: Stream) -> Iterable[LakeColumn]:

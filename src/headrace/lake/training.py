@@ -79,7 +79,7 @@ def with_status(
     declared = [view_of(view) for view in views]
     time = time or (declared[0].stream.time if declared else "")
     _require_fit(spine, declared, as_of, time)
-    with _plain_arithmetic(spark):
+    with plain_arithmetic(spark):
         frame = spine
         for stream, its_views in _by_stream(declared).items():
             events = each_once(events_of(spark, stream, source), stream)
@@ -118,7 +118,7 @@ def _require_fit(spine: DataFrame, views: Sequence[View], as_of: str, time: str)
 
 
 @contextmanager
-def _plain_arithmetic(spark: SparkSession) -> Iterator[None]:
+def plain_arithmetic(spark: SparkSession) -> Iterator[None]:
     """Conditions as the stream computes them: overflow wraps, dividing by zero is null. A plan keeps how it began."""
     before = spark.conf.get(ANSI)
     spark.conf.set(ANSI, "false")
@@ -154,10 +154,10 @@ def each_once(events: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _with_features(spine: DataFrame, events: DataFrame, view: View, as_of: AsOf, time: str) -> DataFrame:
-    read = _read_events(events, view, as_of)
+    read = read_events(events, view, as_of)
     buckets = max(spine.sparkSession.sparkContext.defaultParallelism, -(-read.count() // EVENTS_A_BUCKET))
-    asked = _asked(spine, view, time).withColumn(BUCKET, _bucket(view, buckets)).repartition(buckets, BUCKET)
-    known = read.withColumn(BUCKET, _bucket(view, buckets)).repartition(buckets, BUCKET)
+    asked = _asked(spine, view, time).withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
+    known = read.withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     found = [StructField(name, from_arrow_type(kind)) for name, kind in _outputs(view)]
     schema = StructType([*spine.schema.fields, *found])
     looked_up = asked.groupBy(BUCKET).cogroup(known.groupBy(BUCKET))
@@ -180,7 +180,7 @@ def _look_back(view: View, spine_columns: Sequence[str]) -> Callable[[pa.Table, 
     return look_back
 
 
-def _read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
+def read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
     """What the windows of a view read, as `lookback` names it."""
     reads, schema = Reads(view), view.stream.schema
     event = F.struct(*(F.col(f"`{column.name}`") for column in schema))
@@ -188,7 +188,7 @@ def _read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
     time_us = F.unix_micros(F.col(f"`{view.stream.time}`"))
     known_us = F.unix_micros(ARRIVAL) if as_of == "arrival" else time_us
     return events.where(whole).select(
-        *_entity(view, {name: F.col(f"`{name}`") for name in view.by}),
+        *entity_columns(view, {name: F.col(f"`{name}`") for name in view.by}),
         time_us.alias("hr_time"),
         known_us.alias("hr_known"),
         F.col(f"`{view.stream.id}`").alias("hr_id"),
@@ -197,7 +197,7 @@ def _read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
     )
 
 
-def _entity(view: View, columns: Mapping[str, Column]) -> list[Column]:
+def entity_columns(view: View, columns: Mapping[str, Column]) -> list[Column]:
     """The columns of an entity, each of a type both sides have."""
     return [
         _value(columns[column.name].cast(column.type), view, column.name).alias(f"e{number}")
@@ -214,12 +214,13 @@ def _asked(spine: DataFrame, view: View, time: str) -> DataFrame:
     fields = [(column, column.name.removeprefix(REQUEST)) for column in view.requested]
     return spine.select(
         "*",
-        *_entity(view, {name: F.col(f"`{name}`") for name in view.by}),
+        *entity_columns(view, {name: F.col(f"`{name}`") for name in view.by}),
         F.unix_micros(F.col(f"`{time}`").cast("timestamp")).alias("hr_at"),
         *(F.col(f"`{name}`").cast(column.type).alias(f"r{i}") for i, (column, name) in enumerate(fields)),
     )
 
 
-def _bucket(view: View, buckets: int) -> Column:
+def bucket(view: View, buckets: int) -> Column:
+    """The bucket an entity is in."""
     entity: list[Any] = [f"e{number}" for number in range(len(view.by))]
     return F.pmod(F.xxhash64(*entity), F.lit(buckets)).cast("int")

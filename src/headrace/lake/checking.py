@@ -1,0 +1,191 @@
+"""Served values against recomputed ones, one by one: the pure part of `headrace check`.
+
+    served       what the server said, and what that was made of: of each hop, how many events, and the last arrival
+    by arrival   recomputed from the events that had arrived by then
+    by event     recomputed from the events that had happened by the time asked
+
+Where the recomputation finds another number of events than the answer was made of, some were on their way through the
+stream just then: in flight, and not compared by arrival.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.declare.schema import Kind
+from headrace.declare.views import View
+from headrace.lake.lookback import Reads, events_in, features_at
+from headrace.tiles.columns import Mask
+from headrace.tiles.layout import SKETCHES, Partial, slot_of
+
+CLOSE = 1e-9
+ROUNDING = 1e-14  # of the sum of absolute values: a hundred times the precision of a double
+ADDED_UP = {Partial.FLOAT_SUM, Partial.MOMENTS, Partial.DECAYED}
+WORST = 5
+EXPLAINING = 8
+
+
+@dataclass
+class Compared:
+    """How often one feature's served values were what was recomputed."""
+
+    exact: int = 0
+    rounded: int = 0  # doubles added up in another order
+    estimated: int = 0  # sketches, within what they state
+    in_flight: int = 0
+    wrong: int = 0
+    largest: float = 0.0
+
+    def add(self, other: "Compared") -> None:
+        for name in ("exact", "rounded", "estimated", "in_flight", "wrong"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.largest = max(self.largest, other.largest)
+
+
+@dataclass
+class Findings:
+    """What a check found: by feature, compared by arrival and by event, and the worst rows."""
+
+    rows: int = 0
+    by_arrival: dict[str, Compared] = field(default_factory=dict)
+    by_event: dict[str, Compared] = field(default_factory=dict)
+    worst: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, other: "Findings") -> None:
+        self.rows += other.rows
+        for mine, theirs in ((self.by_arrival, other.by_arrival), (self.by_event, other.by_event)):
+            for name, compared in theirs.items():
+                mine.setdefault(name, Compared()).add(compared)
+        self.worst = sorted([*self.worst, *other.worst], key=lambda row: -row["difference"])[:WORST]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def wrong(self) -> int:
+        """How many values were neither what had arrived says, nor in flight."""
+        return sum(compared.wrong for compared in self.by_arrival.values())
+
+
+def check(view: View, events: pa.Table, served: pa.Table) -> Findings:
+    """Compare served rows with what their entities' events say.
+
+    `events` are as `lookback` takes them, known by arrival; `served` has its spine, and the answers' JSON in `hr_row`
+    and `hr_events_HOP`, of how many events each hop held.
+    """
+    by_arrival = features_at(view, events, served).to_pylist()
+    as_happened = events.set_column(events.column_names.index("hr_known"), "hr_known", events["hr_time"])
+    by_event = features_at(view, as_happened, _as_asked(served)).to_pylist()
+    in_flight, slack = _in_flight(view, events, served), _slack(view, events)
+    findings = Findings(len(served))
+    for number, row in enumerate(served["hr_row"].to_pylist()):
+        values = json.loads(row)["values"]
+        for name in values.keys() & by_arrival[number].keys():
+            compared = (
+                Compared(in_flight=1)
+                if in_flight[name][number]
+                else _compared(values[name], by_arrival[number][name], slack[name])
+            )
+            findings.by_arrival.setdefault(name, Compared()).add(compared)
+            findings.by_event.setdefault(name, Compared()).add(
+                _compared(values[name], by_event[number][name], slack[name])
+            )
+            if compared.wrong:
+                told = _told(view, events, served, number)
+                findings.add(
+                    Findings(
+                        worst=[
+                            {"feature": name, "served": values[name], **told}
+                            | {"recomputed": _plain(by_arrival[number][name]), "difference": compared.largest}
+                        ]
+                    )
+                )
+    return findings
+
+
+def _as_asked(served: pa.Table) -> pa.Table:
+    """The spine without what was known when: everything that had happened by the time asked."""
+    return served.select([name for name in served.column_names if not name.startswith("hr_known_")])
+
+
+def _in_flight(view: View, events: pa.Table, served: pa.Table) -> dict[str, Mask]:
+    """Of each feature, the rows whose hop held another number of events than is found."""
+    held = {hop_us: served[f"hr_events_{hop_us}"].to_numpy() for hop_us in {f.window.hop_us for f in view.features}}
+    found = events_in(view, events, served)
+    differs = {hop_us: found[hop_us] != held[hop_us] for hop_us in held}
+    anywhere: Mask = np.logical_or.reduce(list(differs.values()))
+    kept = {feature.name: differs[feature.window.hop_us] for feature in view.features}
+    return kept | {one.name: anywhere for one in view.derived}
+
+
+def _slack(view: View, events: pa.Table) -> dict[str, float]:
+    """How far doubles added up in another order may lie apart; nothing bounds what a sketch may say."""
+    reads = Reads(view)
+    slack = dict.fromkeys(view.names, 0.0)
+    for feature in view.features:
+        slot = slot_of(feature.aggregate)
+        if slot.partial in SKETCHES:
+            slack[feature.name] = math.inf
+        elif slot.kind is Kind.DOUBLE and slot.partial in ADDED_UP:
+            numbers = np.abs(events[f"v{reads.values.index(str(slot.column))}"].to_numpy())
+            sizes = numbers[np.isfinite(numbers)]
+            slack[feature.name] = ROUNDING * float(
+                (sizes * sizes if feature.aggregate.function == "var" else sizes).sum()
+            )
+    return slack
+
+
+def _compared(served: Any, found: Any, slack: float) -> Compared:
+    found = _plain(found)
+    served = _read(served, found)
+    if served == found or _both_nan(served, found):
+        return Compared(exact=1)
+    difference = _difference(served, found)
+    if slack == math.inf:
+        return Compared(estimated=1, largest=difference)
+    if isinstance(found, float) and difference <= max(slack, CLOSE * max(1.0, abs(found))):
+        return Compared(rounded=1, largest=difference)
+    return Compared(wrong=1, largest=difference)
+
+
+def _plain(found: Any) -> Any:
+    return int(found) if isinstance(found, Decimal) else found
+
+
+def _read(served: Any, found: Any) -> Any:
+    """A value of an answer's JSON as the type it stands for."""
+    if isinstance(found, datetime) and isinstance(served, str):
+        return datetime.fromisoformat(served)
+    return float(served) if isinstance(found, float) and isinstance(served, str | int) else served
+
+
+def _both_nan(one: Any, other: Any) -> bool:
+    return isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
+
+
+def _difference(served: Any, found: Any) -> float:
+    if isinstance(served, int | float) and isinstance(found, int | float):
+        apart = abs(served - found)
+        return apart if math.isfinite(apart) else math.inf
+    return math.inf
+
+
+def _told(view: View, events: pa.Table, served: pa.Table, number: int) -> dict[str, Any]:
+    """Whose row it is, when, and the entity's last events by then."""
+    row = served.slice(number, 1).to_pylist()[0]
+    entity = {name: row[f"e{index}"] for index, name in enumerate(view.by)}
+    mine = events
+    for index in range(len(view.by)):
+        mine = mine.filter(pc.equal(mine[f"e{index}"], row[f"e{index}"]))
+    mine = mine.filter(pc.less_equal(mine["hr_known"], row["hr_at"])).sort_by([("hr_known", "descending")])
+    columns: Mapping[str, str] = {"hr_id": view.stream.id, "hr_time": "time_us", "hr_known": "arrival_us"}
+    last = mine.select(list(columns)).slice(0, EXPLAINING).rename_columns(list(columns.values())).to_pylist()
+    return {"entity": entity, "at_us": row["hr_at"], "last_events": last}

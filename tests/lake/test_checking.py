@@ -1,0 +1,95 @@
+"""What was served is compared with what its events say: right answers pass, wrong ones are found and explained."""
+
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.lake.checking import check
+from headrace.serve.answers import encode_json
+from headrace.serve.features import Features
+from headrace.serve.online import MemoryOnline
+from headrace.store.memory import MemoryStore
+from headrace.store.reads import known_of
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.read import Reader
+from headrace.tiles.rows import TileRows
+from tests.lake.test_lookback import events_table, first_of_each_id
+from tests.oracle.streams import SECOND_US, Sent, hostile
+from tests.oracle.test_kernel_is_brute_force import VIEWS
+
+VIEW = VIEWS[0]
+
+
+def rows_after(clean: list[Sent], entity: tuple[Any, ...]) -> list[TileRows]:
+    """The tiles of an entity once these events are folded."""
+    layouts = layouts_of(VIEW)
+    hops = [layout.hop_us for layout in layouts]
+    rows = [TileRows(layout) for layout in layouts]
+    events = events_of(VIEW.stream.schema, [one.values for one in clean], [one.arrival_us for one in clean])
+    for key, tile in fold(VIEW, events):
+        if key.entity == entity:
+            rows[hops.index(key.hop_us)].apply(tile)
+    return rows
+
+
+def served_table(clean: list[Sent], asked: list[tuple[tuple[Any, ...], int]]) -> pa.Table:
+    """Answers as a server that knew these events would have written them down."""
+    answers = []
+    features = Features(VIEW, MemoryOnline(MemoryStore([VIEW]), None))
+    for entity, at_us in asked:
+        known_then = [one for one in clean if one.arrival_us <= at_us]
+        rows = rows_after(known_then, entity)
+        values = features._finite(Reader(VIEW).values(rows, at_us))
+        known = known_of(rows, at_us)
+        row = {"values": dict(zip(VIEW.names, values, strict=True))}
+        answers.append(
+            {"e0": entity[0], "hr_at": at_us, "hr_row": encode_json(row).decode()}
+            | {
+                f"hr_{name}_{layout.hop_us}": part
+                for layout, hop in zip(layouts_of(VIEW), known, strict=True)
+                for name, part in (("events", hop.events), ("known", hop.arrival_us))
+            }
+        )
+    return pa.Table.from_pylist(answers)
+
+
+def questions(clean: list[Sent], count: int) -> list[tuple[tuple[Any, ...], int]]:
+    chance = random.Random(3)
+    entities = sorted({(one.values["card"],) for one in clean}, key=str)
+    return [(chance.choice(entities), chance.choice(clean).arrival_us) for _ in range(count)]
+
+
+CLEAN = first_of_each_id(VIEW, hostile(8, 400, 1_767_225_600 * SECOND_US, 1_800 * SECOND_US))
+
+
+def test_right_answers_are_found_right() -> None:
+    findings = check(VIEW, events_table(VIEW, CLEAN, "arrival"), served_table(CLEAN, questions(CLEAN, 60)))
+    assert findings.rows == 60
+    assert findings.wrong == 0
+    assert set(findings.by_arrival) == set(VIEW.names)
+    assert sum(one.exact for one in findings.by_arrival.values()) > 0.9 * 60 * len(VIEW.names)
+    assert all(one.in_flight == 0 for one in findings.by_arrival.values())
+
+
+def test_a_wrong_value_is_found_with_the_events_that_explain_it() -> None:
+    served = served_table(CLEAN, questions(CLEAN, 5))
+    rows = [json.loads(row) for row in served["hr_row"].to_pylist()]
+    rows[2]["values"]["number_7d"] += 3
+    spoilt = served.set_column(2, "hr_row", pa.array([json.dumps(row) for row in rows]))
+    findings = check(VIEW, events_table(VIEW, CLEAN, "arrival"), spoilt)
+    assert findings.wrong == 1
+    assert findings.by_arrival["number_7d"].largest == 3
+    (worst,) = findings.worst
+    assert (worst["feature"], worst["served"] - worst["recomputed"]) == ("number_7d", 3)
+    assert worst["last_events"]
+
+
+def test_an_event_still_on_its_way_is_no_mistake_of_the_server() -> None:
+    asked = questions(CLEAN, 20)
+    behind = served_table([one for one in CLEAN if one is not CLEAN[-40]], asked)
+    findings = check(VIEW, events_table(VIEW, CLEAN, "arrival"), behind)
+    assert findings.wrong == 0
+    assert sum(one.exact for one in findings.by_event.values()) > 0
