@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import drain, growth, lake, latency, serve
+from bench import drain, growth, lake, latency, serve, training
 from bench.chart import draw
 from bench.machine import Machine
 from bench.page import CHART, publish
@@ -27,6 +27,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "lake": lake.measure,
     "serve": serve.measure,
     "growth": growth.measure,
+    "training": training.measure,
 }
 
 

@@ -1,18 +1,23 @@
 """Through broker, Spark, store and HTTP: every served value is what loops over the raw events say."""
 
+import itertools
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.declare.app import App, load_app
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
+from headrace.lake.check import check_served
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.oracle import brute
 from tests.oracle.streams import DAY_US, SECOND_US, Sent
@@ -34,14 +39,35 @@ def app() -> App:
 @pytest.fixture(scope="module")
 def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, list[Sent]]]]:
     """A running Headrace that has taken in more than 20,000 hostile events, and what arrived."""
-    with Running(APP, tmp_path_factory.mktemp("everything")) as running:
+    with Running(APP, tmp_path_factory.mktemp("everything")) as running, ExitStack() as stack:
         running.wait_until_ready()
+        stack.enter_context(asking(running, "CorrectingByCard", ["hot", "c1", "é", ""]))
         sent = {name: sent_now(seed, COUNT, span_us) for seed, (name, span_us) in enumerate(SPANS_US.items())}
         for name, records in sent.items():
             send(running.broker, name, records)
         log = {name: arrived(running.broker, name, records) for name, records in sent.items()}
         assert sum(map(len, log.values())) > 20_000
         yield running, log
+
+
+@contextmanager
+def asking(running: Running, view: str, keys: list[str]) -> Iterator[None]:
+    """Somebody who asks all the while, so that answers are given with events in flight."""
+    stop = threading.Event()
+
+    def ask_on() -> None:
+        for key in itertools.cycle(keys):
+            running.features(view, [key])
+            if stop.wait(0.05):
+                return
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.mark.timeout(900)
@@ -80,6 +106,19 @@ def test_every_served_value_is_what_loops_over_the_events_say(
     )
     for at_us in (last_us, last_us - 50 * SECOND_US):
         assert differences(running, view, counted, entities, at_us) == []
+
+
+@pytest.mark.timeout(900)
+def test_what_was_served_all_the_while_is_what_had_arrived(
+    app: App, served: tuple[Running, dict[str, list[Sent]]], spark: SparkSession
+) -> None:
+    running, _ = served
+    view = app.view("CorrectingByCard")
+    findings = check_served(spark, view, f"kafka://{running.broker}")
+    assert findings.wrong == 0, findings.worst
+    assert findings.rows > 100
+    assert set(findings.by_arrival) == set(view.names)
+    assert sum(one.exact + one.rounded for one in findings.by_arrival.values()) > 0
 
 
 def folded(running: Running, view: View, entities: list[tuple[Any, ...]], at_us: int) -> int:

@@ -18,7 +18,8 @@ def batch_session(master: str | None) -> Iterator[Any]:
 
     os.environ["JAVA_HOME"] = str(find_java().home)
     with tempfile.TemporaryDirectory() as scratch:
-        spark = start_session(SparkPlace(master, os.cpu_count() or 1, jar_paths("spark"), Path(scratch)))
+        place = SparkPlace(master, os.cpu_count() or 1, jar_paths("spark"), Path(scratch), streams=False)
+        spark = start_session(place)
         try:
             yield spark
         finally:

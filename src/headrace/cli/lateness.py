@@ -1,17 +1,14 @@
 """`headrace lateness APP STREAM`: how late events come, and the `late=` that asks for."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 import click
 
+from headrace.cli.batch import batch_session
 from headrace.cli.settings import LAKE, BadSetting, lake_folder
 from headrace.declare.app import load_app
 from headrace.lake.measured import as_json, as_text
-from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
 
 
 @click.command()
@@ -24,17 +21,11 @@ from headrace.local.java import find_java
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:
     """Measure how late the events of STREAM come, and what each choice of late= would lose."""
     from headrace.lake.lateness import lateness_of
-    from headrace.stream.session import SparkPlace, start_session
 
     declared, folder = load_app(app), lake_folder(lake, Path(state))
     if folder is None:
         raise BadSetting("--lake off: lateness is measured in the lake. Give the folder it is in with --lake DIR.")
     measured = declared.stream(stream)
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    with tempfile.TemporaryDirectory() as scratch:
-        session = start_session(SparkPlace(spark, os.cpu_count() or 1, jar_paths("spark"), Path(scratch)))
-        try:
-            found = lateness_of(session, folder, measured, declared.views_of(measured))
-        finally:
-            session.stop()
+    with batch_session(spark) as session:
+        found = lateness_of(session, folder, measured, declared.views_of(measured))
     click.echo(json.dumps(as_json(found), indent=2) if in_json else as_text(found))

@@ -137,9 +137,8 @@ def _slack(view: View, events: pa.Table) -> dict[str, float]:
         elif slot.kind is Kind.DOUBLE and slot.partial in ADDED_UP:
             numbers = np.abs(events[f"v{reads.values.index(str(slot.column))}"].to_numpy())
             sizes = numbers[np.isfinite(numbers)]
-            slack[feature.name] = ROUNDING * float(
-                (sizes * sizes if feature.aggregate.function == "var" else sizes).sum()
-            )
+            power = 2 if feature.aggregate.function == "var" else 1
+            slack[feature.name] = ROUNDING * float((sizes**power).sum())
     return slack
 
 

@@ -52,6 +52,7 @@ class SparkPlace:
     slots: int
     jars: Sequence[Path]
     scratch: Path
+    streams: bool = True  # and so wants its code compiled early rather than well
 
     @property
     def on_this_machine(self) -> bool:
@@ -59,10 +60,10 @@ class SparkPlace:
         return self.master is None or (urlsplit(self.master).hostname or "") in LOOPBACK
 
 
-def _java_options() -> str:
-    """On few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
+def _java_options(place: SparkPlace) -> str:
+    """For streams on few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
     few = (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS
-    return " ".join(FOR_FEW_CORES) if few else ""
+    return " ".join(FOR_FEW_CORES) if few and place.streams else ""
 
 
 def _on_this_machine() -> dict[str, str]:
@@ -92,7 +93,7 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_java_options()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_java_options(place)}",
     }
     builder = SparkSession.builder
     for name, value in settings.items():
