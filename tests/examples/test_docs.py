@@ -59,10 +59,12 @@ def make_lake(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_examples_of_a_page_run(request, page, tmp_path, monkeypatch):
     if page.name == "lake.md":
         monkeypatch.chdir(tmp_path)
         make_lake(tmp_path / ".headrace" / "lake")
+    if "SparkSession" in page.read_text():
+        request.getfixturevalue("spark")  # the session of the whole run is the one a page gets
     namespace: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), namespace)
