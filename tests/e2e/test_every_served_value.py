@@ -121,6 +121,18 @@ def test_what_was_served_all_the_while_is_what_had_arrived(
     assert sum(one.exact + one.rounded for one in findings.by_arrival.values()) > 0
 
 
+@pytest.mark.timeout(900)
+def test_the_check_that_never_stops_tells_the_same(served: tuple[Running, dict[str, list[Sent]]]) -> None:
+    running, _ = served
+
+    def values(outcome: str) -> float:
+        labels = f'view="CorrectingByCard",outcome="{outcome}"'
+        return running.metrics().get(("headrace_checked_values_total", labels), 0.0)
+
+    wait_until(lambda: values("exact") > 1_000, SETTLE_LIMIT_S, "values to be checked")
+    assert values("wrong") == 0
+
+
 def folded(running: Running, view: View, entities: list[tuple[Any, ...]], at_us: int) -> int:
     return sum(row["values"]["number_7d"] for row in ask(running, view, entities, at_us))
 

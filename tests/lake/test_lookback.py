@@ -7,22 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.declare.schema import Kind
 from headrace.declare.views import View
-from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN, Reads, features_at
-from headrace.tiles.expressions import holds
-from headrace.tiles.fold import events_of
+from headrace.lake import plain
+from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN, features_at
 from tests.oracle import brute
 from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.oracle.test_kernel_is_brute_force import VIEWS, agrees
-
-ARROW = {
-    Kind.STRING: pa.string(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.TIMESTAMP: pa.int64(),
-}
 
 
 def first_of_each_id(view: View, sent: list[Sent]) -> list[Sent]:
@@ -31,31 +21,13 @@ def first_of_each_id(view: View, sent: list[Sent]) -> list[Sent]:
 
 
 def events_table(view: View, clean: list[Sent], as_of: str) -> pa.Table:
-    """What Spark hands over: the folded columns of the view's events, and whether each condition holds."""
-    reads, schema = Reads(view), view.stream.schema
-    own = [one for one in clean if None not in [one.values[name] for name in view.by]]
-    events = events_of(schema, [one.values for one in own], [one.arrival_us for one in own])
-    times = [one.values["at"] for one in own]
-
-    def column(name: str) -> pa.Array:
-        kind = ARROW[schema.column(name, "test").kind]
-        return pa.array([one.values[name] for one in own], kind, from_pandas=False)
-
-    return pa.table(
-        {f"e{index}": column(name) for index, name in enumerate(view.by)}
-        | {"hr_time": pa.array(times, pa.int64())}
-        | {"hr_known": pa.array([one.arrival_us for one in own] if as_of == "arrival" else times, pa.int64())}
-        | {"hr_id": column("id")}
-        | {f"v{index}": column(name) for index, name in enumerate(reads.values)}
-        | {
-            f"w{index}": pa.array(holds(condition, events.columns, len(own)))
-            for index, condition in enumerate(reads.conditions)
-        }
-    )
+    """The events as Spark hands them over."""
+    known_us = [one.arrival_us if as_of == "arrival" else one.values["at"] for one in clean]
+    return plain.events_table(view, [one.values for one in clean], known_us)
 
 
 def spine_table(view: View, rows: list[tuple[tuple[Any, ...], int | None]]) -> pa.Table:
-    kinds = [ARROW[column.kind] for column in view.entity]
+    kinds = [plain.ARROW_TYPES[column.kind] for column in view.entity]
     columns = {f"e{i}": pa.array([entity[i] for entity, _ in rows], kind) for i, kind in enumerate(kinds)}
     return pa.table(columns | {"hr_at": pa.array([at_us for _, at_us in rows], pa.int64())})
 
@@ -66,7 +38,7 @@ def known_by(view: View, clean: list[Sent], at_us: int, as_of: str) -> list[dict
     ]
 
 
-def plain(value: Any) -> Any:
+def whole(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
@@ -84,7 +56,7 @@ def test_features_of_pairs_are_what_loops_over_the_events_known_then_say(seed: i
         own = [] if None in entity else known_by(view, clean, at_us, as_of)
         expected = brute.features(view, own, entity, at_us)
         for feature in view.features:
-            assert agrees(feature, plain(row[feature.name]), *expected[feature.name]), (feature.name, entity, at_us)
+            assert agrees(feature, whole(row[feature.name]), *expected[feature.name]), (feature.name, entity, at_us)
 
 
 def test_rows_without_anything_to_find_get_defaults_and_say_why() -> None:
@@ -115,4 +87,4 @@ def test_a_busy_tile_is_read_in_blocks_up_to_the_last_event_known() -> None:
         for (entity, at_us), row in zip(rows, found, strict=True):
             expected = brute.features(view, known_by(view, clean, at_us, as_of), entity, at_us)
             for feature in view.features:
-                assert agrees(feature, plain(row[feature.name]), *expected[feature.name]), (feature.name, at_us)
+                assert agrees(feature, whole(row[feature.name]), *expected[feature.name]), (feature.name, at_us)

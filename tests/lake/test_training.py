@@ -12,7 +12,7 @@ import headrace as hr
 from headrace.declare.views import View
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN
 from headrace.lake.training import UnfitSpine, training_set, with_status
-from tests.lake.test_lookback import first_of_each_id, known_by, plain
+from tests.lake.test_lookback import first_of_each_id, known_by, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
 from tests.oracle.streams import SECOND_US, Sent, hostile
@@ -60,7 +60,7 @@ def test_a_training_set_is_what_loops_over_events_say(spark: SparkSession, as_of
         own = [] if region is None else known_by(VIEW, clean, at_us, as_of)
         expected = brute.features(VIEW, own, (card, region), at_us)
         for feature in VIEW.features:
-            value = plain(row[feature.name])
+            value = whole(row[feature.name])
             value = value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
             assert agrees(feature, value, *expected[feature.name]), (feature.name, card, region, at_us)
 

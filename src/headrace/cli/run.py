@@ -12,7 +12,7 @@ from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
-PARTS = ("stream", "serve", "apply")
+PARTS = ("stream", "serve", "apply", "check")
 
 
 @click.command()
@@ -20,14 +20,15 @@ PARTS = ("stream", "serve", "apply")
 @click.argument("part", type=click.Choice(PARTS))
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: its Spark queries, its server, or a worker that feeds the store."""
+    """Run one part of APP alone: its Spark queries, its server, a worker that feeds the store, or the steady check."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
-    {"stream": run_stream, "serve": run_serve, "apply": run_apply}[part](load_app(app), settings, stop)
+    run_part = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check}[part]
+    run_part(load_app(app), settings, stop)
 
 
 def stop_on_signals() -> threading.Event:
@@ -68,3 +69,9 @@ def run_apply(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.store.apply import apply_until
 
     apply_until(app, broker_of(settings), settings.store, stop)
+
+
+def run_check(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.lake.watch import watch_until
+
+    watch_until(app, broker_of(settings), stop)

@@ -89,7 +89,8 @@ def _start_parts(supervisor: Supervisor, app: str, settings: Settings) -> None:
 
 def parts_of(settings: Settings) -> tuple[str, ...]:
     """The processes of a running app: a store of its own needs a worker that feeds it."""
-    return ("serve", "stream") if settings.store == "memory" else ("apply", "serve", "stream")
+    always = ("serve", "stream", "check")
+    return always if settings.store == "memory" else ("apply", *always)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

@@ -26,6 +26,7 @@ from headrace.lake.lookback import Reads, events_in, features_at
 from headrace.tiles.columns import Mask
 from headrace.tiles.layout import SKETCHES, Partial, slot_of
 
+OUTCOMES = ("exact", "rounded", "estimated", "in_flight", "wrong")
 CLOSE = 1e-9
 ROUNDING = 1e-14  # of the sum of absolute values: a hundred times the precision of a double
 ADDED_UP = {Partial.FLOAT_SUM, Partial.MOMENTS, Partial.DECAYED}
@@ -45,7 +46,7 @@ class Compared:
     largest: float = 0.0
 
     def add(self, other: "Compared") -> None:
-        for name in ("exact", "rounded", "estimated", "in_flight", "wrong"):
+        for name in OUTCOMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.largest = max(self.largest, other.largest)
 
@@ -68,6 +69,12 @@ class Findings:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many values were what, by arrival."""
+        found = self.by_arrival.values()
+        return {name: sum(getattr(compared, name) for compared in found) for name in OUTCOMES}
 
     @property
     def wrong(self) -> int:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import orjson
 from confluent_kafka import KafkaException
@@ -35,6 +36,16 @@ class QueryProgress:
     checkpoint_ms: int | None = None
 
 
+@dataclass(frozen=True)
+class CheckProgress:
+    """How many answers of a view were compared with what its events say, and how many values were what."""
+
+    checked: str
+    at_us: int
+    answers: int
+    outcomes: dict[str, int]
+
+
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
     topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
@@ -51,17 +62,28 @@ def report(producer: Producer, progress: QueryProgress) -> None:
     producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.query)
 
 
+def report_check(producer: Producer, progress: CheckProgress) -> None:
+    """Send what the check of one view has found so far."""
+    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"check {progress.checked}")
+
+
 class ProgressBoard:
-    """The latest word of each query."""
+    """The latest word of each query, and of each view's check."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
+        self.checks: dict[str, CheckProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
             if record.value is not None:
-                said = orjson.loads(record.value)
-                self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+                self._hear(orjson.loads(record.value))
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "checked" in said:
+            self.checks[said["checked"]] = CheckProgress(**said)
+        else:
+            self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
 
     def missing(self, streams: Sequence[Stream], views: Sequence[View], now_us: int | None = None) -> list[str]:
         """What does not run yet, or has fallen silent, a sentence each."""

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.log.ledger import Account
-from headrace.log.progress import SILENT_AFTER_US, ProgressBoard, QueryProgress
+from headrace.log.progress import SILENT_AFTER_US, CheckProgress, ProgressBoard, QueryProgress
 from headrace.serve.answers import Answer
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.tallies import Tally
@@ -55,6 +55,7 @@ class Metrics(Collector):
         yield from tables(sources.tables)
         yield from requests(sources.tallies)
         yield from queries(sources.board.latest.copy().values())
+        yield from checks(sources.board.checks.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -112,6 +113,15 @@ def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     yield counter("requests", "Requests by path and status", ["path", "status"], ends)
     delays = [([path], tally.delays) for path, tally in tallies.items()]
     yield histogram("request_seconds", "From a request's head to its answer's end", ["path"], delays)
+
+
+def checks(latest: Iterable[CheckProgress]) -> Iterator[Metric]:
+    """What the check that never stops has found of what was served."""
+    said = list(latest)
+    outcomes = [([one.checked, name], float(count)) for one in said for name, count in one.outcomes.items()]
+    yield counter("checked_values", "Served values compared, by outcome", ["view", "outcome"], outcomes)
+    answers = [([one.checked], float(one.answers)) for one in said]
+    yield counter("checked_answers", "Answers compared with what their events say", ["view"], answers)
 
 
 def queries(latest: Iterable[QueryProgress]) -> Iterator[Metric]:

@@ -1,0 +1,38 @@
+"""Events that were read one by one, as the Arrow table `lookback` takes: without Spark."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headrace.declare.schema import Kind
+from headrace.declare.views import View
+from headrace.lake.lookback import Reads
+from headrace.tiles.events import Event
+from headrace.tiles.expressions import holds
+from headrace.tiles.fold import events_of
+
+ARROW_TYPES = {
+    Kind.STRING: pa.string(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.TIMESTAMP: pa.int64(),
+}
+
+
+def events_table(view: View, events: Sequence[Event], known_us: Sequence[int]) -> pa.Table:
+    """The columns a view's windows read, of events that have their whole entity."""
+    whole = [index for index, event in enumerate(events) if None not in [event[name] for name in view.by]]
+    own, known_us = [events[index] for index in whole], [known_us[index] for index in whole]
+    reads, schema, time = Reads(view), view.stream.schema, view.stream.time
+    columns = events_of(schema, own, known_us).columns
+
+    def column(name: str) -> pa.Array:
+        return pa.array([event[name] for event in own], ARROW_TYPES[schema.column(name, view.name).kind])
+
+    return pa.table(
+        {f"e{index}": column(name) for index, name in enumerate(view.by)}
+        | {"hr_time": column(time), "hr_known": pa.array(known_us, pa.int64()), "hr_id": column(view.stream.id)}
+        | {f"v{index}": column(name) for index, name in enumerate(reads.values)}
+        | {f"w{i}": pa.array(holds(tree, columns, len(own))) for i, tree in enumerate(reads.conditions)}
+    )

@@ -1,0 +1,148 @@
+"""The check that never stops: a sample of entities is recomputed beside the stream, and what was served compared.
+
+    payments.clean    ──▶ events of some entities, each id once ─┐
+    CardSpend.served  ──▶ answers about them, a few seconds old ─┴─▶ checked, counted, told to the server's /metrics
+
+Which entities is a matter of their key's hash: at first all of them; each time there are too many events, half as many.
+"""
+
+import threading
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from headrace.declare.app import App
+from headrace.declare.operands import REQUEST
+from headrace.declare.schema import Kind
+from headrace.declare.views import View
+from headrace.lake.checking import Findings, check
+from headrace.lake.plain import ARROW_TYPES, events_table
+from headrace.log.follow import Follower
+from headrace.log.ledger import OFFSET
+from headrace.log.produce import Producer
+from headrace.log.progress import CheckProgress, report_check
+from headrace.log.records import Record
+from headrace.tiles.events import Event, read_event
+from headrace.tiles.layout import layouts_of
+
+ARRIVAL = "headrace.arrival"
+EVENTS_AT_MOST = 100_000
+SETTLED_US = 3_000_000
+CHECK_SECONDS = 10.0
+KEY_IS_ITS_TEXT = {Kind.STRING, Kind.INTEGER}
+
+
+class Sample:
+    """Events of some entities of a view, and what was served about them and is not compared yet."""
+
+    def __init__(self, view: View) -> None:
+        self.view, self.findings = view, Findings()
+        self._mask = 0
+        self._events: dict[Any, _Kept] = {}
+        self._offsets: dict[int, int] = {}
+        self._served: list[dict[str, Any]] = []
+        self._versions = [layout.version for layout in layouts_of(view)]
+
+    def take(self, record: Record) -> None:
+        """An event, unless it is a replay, a duplicate, or not of the sample."""
+        offset, key = int(record.header(OFFSET) or -1), record.key or b""
+        if offset <= self._offsets.get(record.partition, -1):
+            return
+        self._offsets[record.partition] = offset
+        if self._holds(key):
+            event = read_event(self.view.stream.schema, record.value)
+            self._events.setdefault(event[self.view.stream.id], _Kept(key, event, int(record.header(ARRIVAL) or 0)))
+        while len(self._events) > EVENTS_AT_MOST:
+            self._mask = self._mask << 1 | 1
+            self._events = {name: kept for name, kept in self._events.items() if self._holds(kept.key)}
+
+    def was_served(self, record: Record) -> None:
+        """An answer, to be compared once what it was made of must have come by here."""
+        answer = orjson.loads(record.value or b"{}")
+        if answer.get("versions") == self._versions:
+            self._served.append(answer | {"row": orjson.dumps(answer["row"]).decode()})
+
+    def compare(self, until_us: int) -> None:
+        """Compare what was served by a time."""
+        due = [answer for answer in self._served if answer["at"] <= until_us]
+        self._served = [answer for answer in self._served if answer["at"] > until_us]
+        mine = [answer for answer in due if self._holds(str(answer["entity"][0]).encode())]
+        if mine:
+            self.findings.add(
+                check(self.view, self._table({answer["entity"][0] for answer in mine}), self._asked(mine))
+            )
+
+    def _holds(self, key: bytes) -> bool:
+        return zlib.crc32(key) & self._mask == 0
+
+    def _table(self, entities: set[Any]) -> pa.Table:
+        (by,) = self.view.by
+        kept = [one for one in self._events.values() if one.event[by] in entities]
+        return events_table(self.view, [one.event for one in kept], [one.arrival_us for one in kept])
+
+    def _asked(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:
+        (entity,), layouts = self.view.entity, layouts_of(self.view)
+        columns = {"e0": pa.array([answer["entity"][0] for answer in answers], ARROW_TYPES[entity.kind])}
+        columns |= {"hr_at": pa.array([answer["at"] for answer in answers], pa.int64())}
+        columns |= {"hr_row": pa.array([answer["row"] for answer in answers])}
+        for hop, layout in enumerate(layouts):
+            for part, name in enumerate(("events", "known")):
+                known = [answer["known"][hop][part] for answer in answers]
+                columns[f"hr_{name}_{layout.hop_us}"] = pa.array(known, pa.int64())
+        for number, column in enumerate(self.view.requested):
+            asked = [answer["request"].get(column.name.removeprefix(REQUEST)) for answer in answers]
+            columns[f"r{number}"] = pa.array(asked, ARROW_TYPES[column.kind])
+        return pa.table(columns)
+
+
+class _Kept(NamedTuple):
+    key: bytes
+    event: Event
+    arrival_us: int
+
+
+def watched(app: App) -> list[View]:
+    """The views that are checked all the while: those by their stream's key, of which records tell without reading."""
+    return [view for view in app.views if view.by == (view.stream.key,) and view.entity[0].kind in KEY_IS_ITS_TEXT]
+
+
+def watch_until(app: App, broker: str, stop: threading.Event) -> None:
+    """Compare what is served, until `stop` is set."""
+    samples = [Sample(view) for view in watched(app)]
+    if not samples:
+        stop.wait()
+        return
+    began_us = time.time_ns() // 1000
+    lock = threading.Lock()
+
+    def take(records: list[Record]) -> None:
+        with lock:
+            for record in records:
+                _hand(samples, record, began_us)
+
+    topics = [topic for sample in samples for topic in (sample.view.stream.clean, sample.view.served)]
+    with Follower(broker, list(dict.fromkeys(topics)), take, patient=True) as follower, Producer(broker) as producer:
+        while not stop.wait(CHECK_SECONDS):
+            follower.raise_failure()
+            if follower.caught_up:
+                with lock:
+                    _compare(samples, producer)
+
+
+def _hand(samples: Sequence[Sample], record: Record, began_us: int) -> None:
+    for sample in samples:
+        if record.topic == sample.view.stream.clean:
+            sample.take(record)
+        elif record.topic == sample.view.served and record.appended_us >= began_us:
+            sample.was_served(record)
+
+
+def _compare(samples: Sequence[Sample], producer: Producer) -> None:
+    now_us = time.time_ns() // 1000
+    for sample in samples:
+        sample.compare(now_us - SETTLED_US)
+        report_check(producer, CheckProgress(sample.view.name, now_us, sample.findings.rows, sample.findings.outcomes))

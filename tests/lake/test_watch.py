@@ -1,0 +1,86 @@
+"""The sample of the check that never stops: replays and duplicates are not in it, and it stays small."""
+
+import json
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.declare.views import View
+from headrace.lake import watch
+from headrace.lake.watch import Sample
+from headrace.log.records import Record
+from headrace.store.reads import known_of
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import layouts_of
+from headrace.tiles.rows import TileRows
+
+T0_US = 1_767_225_600_000_000
+payments = hr.Stream(
+    "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
+)
+
+
+@hr.features(payments, by="card")
+class Spend:
+    payments = hr.count(windows="10m")
+    spend = hr.sum("amount", windows="10m")
+
+
+def clean(offset: int, card: str, event_id: str, amount: float = 5.0) -> Record:
+    value = {"id": event_id, "card": card, "amount": amount, "at": T0_US // 1000}
+    headers = [("headrace.offset", str(offset).encode()), ("headrace.arrival", str(T0_US).encode())]
+    return Record("payments.clean", 0, offset, T0_US, card.encode(), json.dumps(value).encode(), headers)
+
+
+def answer(view: View, card: str, values: dict[str, Any], events: int) -> Record:
+    row = {"card": card, "values": values}
+    said = {"entity": [card], "at": T0_US + 1, "request": {}, "row": row, "known": [[events, T0_US]]}
+    said["versions"] = [layout.version for layout in layouts_of(view)]
+    return Record("Spend.served", 0, 0, T0_US, None, json.dumps(said).encode(), None)
+
+
+def test_replays_and_duplicates_are_counted_once() -> None:
+    sample = Sample(Spend)
+    for record in (clean(0, "c1", "a"), clean(1, "c1", "b"), clean(1, "c1", "b"), clean(2, "c1", "a")):
+        sample.take(record)
+    sample.was_served(answer(Spend, "c1", {"payments_10m": 2, "spend_10m": 10.0}, events=2))
+    sample.compare(T0_US + 1)
+    assert (sample.findings.rows, sample.findings.outcomes["exact"], sample.findings.wrong) == (1, 2, 0)
+
+
+def test_a_wrong_answer_and_one_with_events_in_flight_are_told_apart() -> None:
+    sample = Sample(Spend)
+    sample.take(clean(0, "c1", "a"))
+    sample.was_served(answer(Spend, "c1", {"payments_10m": 3, "spend_10m": 5.0}, events=1))
+    sample.was_served(answer(Spend, "c1", {"payments_10m": 0, "spend_10m": None}, events=0))
+    sample.compare(T0_US + 1)
+    assert sample.findings.outcomes == {"exact": 1, "rounded": 0, "estimated": 0, "in_flight": 2, "wrong": 1}
+
+
+def test_an_answer_is_compared_only_once_it_is_due() -> None:
+    sample = Sample(Spend)
+    sample.was_served(answer(Spend, "c1", {"payments_10m": 0, "spend_10m": None}, events=0))
+    sample.compare(T0_US)
+    assert sample.findings.rows == 0
+    sample.compare(T0_US + 1)
+    assert sample.findings.rows == 1
+
+
+def test_with_too_many_events_half_of_the_entities_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EVENTS_AT_MOST", 100)
+    sample = Sample(Spend)
+    for number in range(1_000):
+        sample.take(clean(number, f"c{number % 50}", f"p{number}"))
+    assert 0 < len(sample._events) <= 100
+    cards = {kept.event["card"] for kept in sample._events.values()}
+    assert all(sum(kept.event["card"] == card for kept in sample._events.values()) == 20 for card in cards)
+
+
+def test_the_sample_knows_what_the_store_knows() -> None:
+    (layout,) = layouts_of(Spend)
+    events = [{"id": "a", "card": "c1", "amount": 1.0, "at": T0_US}]
+    rows = TileRows(layout)
+    for _, tile in fold(Spend, events_of(payments.schema, events, [T0_US + 7])):
+        rows.apply(tile)
+    assert [tuple(known) for known in known_of([rows], T0_US)] == [(1, T0_US + 7)]
