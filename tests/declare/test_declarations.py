@@ -5,10 +5,11 @@ from importlib import import_module
 import pytest
 
 import headrace as hr
-from headrace.declare.aggregates import HOPS_US, hop_for, sketch_lg_k
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import Call, Field, Literal, fields, parse
 from headrace.declare.schema import Kind, parse_schema
+from headrace.declare.sketch_sizes import sketch_lg_k
+from headrace.declare.windows import HOPS_US, hop_for
 from headrace.tiles.layout import layouts_of
 
 SCHEMA = "id string, card string, amount double, n bigint, flag boolean, at timestamp"

@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.fraud.app import payments
-from headrace.declare.aggregates import hop_for, sketch_lg_k
 from headrace.declare.durations import duration_text, duration_us
+from headrace.declare.sketch_sizes import sketch_lg_k
+from headrace.declare.windows import hop_for
 from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headrace.declare.aggregates import sketch_lg_map
 from headrace.declare.schema import Kind
+from headrace.declare.sketch_sizes import sketch_lg_map
 from headrace.stream.partials import partial_columns
 from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
 from headrace.tiles.layout import Partial, Slot, sketch_bytes

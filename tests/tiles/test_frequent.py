@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.declare.aggregates import sketch_lg_map
 from headrace.declare.schema import Kind
+from headrace.declare.sketch_sizes import sketch_lg_map
 from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
 
 LG_MAP = sketch_lg_map(0.02)

@@ -8,7 +8,7 @@ from datasketches import kll_doubles_sketch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.declare.aggregates import sketch_k
+from headrace.declare.sketch_sizes import sketch_k
 from headrace.tiles.quantiles import quantile_in, quantile_sketch_of
 
 SHARES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)

@@ -3,7 +3,7 @@ import random
 import pytest
 from datasketches import hll_sketch, hll_union, tgt_hll_type
 
-from headrace.declare.aggregates import sketch_lg_k
+from headrace.declare.sketch_sizes import sketch_lg_k
 from headrace.tiles.sketches import distinct_in, sketch_of
 
 

@@ -1,23 +1,17 @@
 """The aggregates a feature view is made of."""
 
-import builtins
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
-from headrace.declare.durations import UNITS_US, duration_text, duration_us
+from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import NUMBERS, Expression, parse
 from headrace.declare.operands import Operand, Output, call
 from headrace.declare.schema import Kind, Schema
+from headrace.declare.windows import Window, Windows, window_of
 from headrace.errors import DeclarationError
 
-HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "1h", "6h", "1d"))
-TILES_A_WINDOW = 48
-MOST_TILES_A_WINDOW = 10_000
 LONGEST_TOP = 100
-FOREVER = "forever"
-FOREVER_US = 2**62  # longer than any two event times lie apart, and twice that still fits 64 bits
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIMESTAMP}
 COUNTABLE = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
 KINDS_TAKEN = {
@@ -34,9 +28,6 @@ KINDS_TAKEN = {
     "distinct": COUNTABLE,
     "top": COUNTABLE - {Kind.TIMESTAMP},
 }
-
-
-Windows = str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -74,21 +65,6 @@ class Aggregate:
     @property
     def gives_a_list(self) -> bool:
         return self.function == "top"
-
-
-@dataclass(frozen=True)
-class Window:
-    """A length of event time, and the hop of the tiles it is merged from; "forever" is a length that nothing exceeds.
-
-    hop ├──┤
-        t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
-             ├─────── length ───┤ never short, at most one hop too long
-                                at
-    """
-
-    length_us: int
-    hop_us: int
-    text: str = field(compare=False)
 
 
 def count(*, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
@@ -267,7 +243,7 @@ def windows_of(declared: Declared, where: str) -> tuple[Window, ...]:
             f"{where}: windows={declared.windows!r}. "
             'Write one or several durations, such as windows=["10m", "1h"], or "forever".'
         )
-    windows = tuple(_window(text, declared.hop, where) for text in written)
+    windows = tuple(window_of(text, declared.hop, where) for text in written)
     for window in windows:
         _require_halflife(declared, window, where)
     return windows
@@ -281,57 +257,3 @@ def _require_halflife(declared: Declared, window: Window, where: str) -> None:
             f"{where}: halflife={declared.halflife!r} is shorter than {hop!r}, the hop of the window {window.text!r}. "
             f"Write halflife={hop!r} or longer, hop={declared.halflife!r} or shorter, or a shorter window."
         )
-
-
-def _window(text: object, hop: str | None, where: str) -> Window:
-    length_us = FOREVER_US if text == FOREVER else duration_us(text, f"{where}: windows")
-    hop_us = hop_for(length_us) if hop is None else duration_us(hop, f"{where}: hop")
-    if length_us < hop_us:
-        shown = hop or duration_text(hop_us)
-        raise DeclarationError(
-            f"{where}: window {text!r} is shorter than its hop {shown!r}. Write a longer window or a shorter hop."
-        )
-    if text != FOREVER and length_us // hop_us > MOST_TILES_A_WINDOW:
-        raise DeclarationError(
-            f"{where}: window {text!r} with hop {hop!r} is {length_us // hop_us:,} tiles an entity. "
-            f"Write a longer hop: at most {MOST_TILES_A_WINDOW:,} are merged for an answer."
-        )
-    return Window(length_us, hop_us, str(text))
-
-
-def hop_for(length_us: int) -> int:
-    """The largest hop that is at most 1/48 of a window; one second where none is.
-
-    >>> duration_text(hop_for(duration_us("7d", "window")))
-    '1h'
-    """
-    fitting = [hop_us for hop_us in HOPS_US if hop_us * TILES_A_WINDOW <= length_us]
-    return fitting[-1] if fitting else UNITS_US["s"]
-
-
-def sketch_lg_k(error: float) -> int:
-    """The size of the HyperLogLog, as a power of two, whose standard error (1.04 / √k) is at most this.
-
-    >>> sketch_lg_k(0.02)
-    12
-    """
-    return math.ceil(2 * math.log2(1.04 / error))
-
-
-def sketch_lg_map(error: float) -> int:
-    """The size of the frequent items' map, as a power of two, whose error (3.5 / size) is at most this.
-
-    >>> sketch_lg_map(0.02)
-    8
-    """
-    return builtins.max(8, math.ceil(math.log2(3.5 / error)))  # 2^8 holds 192 values, more than any top
-
-
-def sketch_k(error: float) -> int:
-    """The size of the KLL whose error of rank (2.296 / k^0.9021, as datasketches states it) is at most this.
-
-    >>> sketch_k(0.02)
-    193
-    """
-    k: float = (2.296 / error) ** (1 / 0.9021)
-    return builtins.max(8, math.ceil(k))

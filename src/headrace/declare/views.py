@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.declare.aggregates import Aggregate, Declared, Window, bind, windows_of, written_windows
+from headrace.declare.aggregates import Aggregate, Declared, bind, windows_of, written_windows
 from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, fields
@@ -11,6 +11,7 @@ from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.declare.table import ENTITY
+from headrace.declare.windows import Window
 from headrace.errors import DeclarationError
 
 

@@ -18,10 +18,12 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.aggregates import FOREVER_US, Aggregate, sketch_k, sketch_lg_k, sketch_lg_map
+from headrace.declare.aggregates import Aggregate
 from headrace.declare.expressions import Expression
 from headrace.declare.schema import Kind
+from headrace.declare.sketch_sizes import sketch_k, sketch_lg_k, sketch_lg_map
 from headrace.declare.views import View
+from headrace.declare.windows import FOREVER_US
 from headrace.tiles.frequent import LONGEST_TEXT, map_capacity
 
 START, N, TIME, ARRIVAL = range(4)

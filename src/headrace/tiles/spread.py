@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.declare.aggregates import Aggregate, sketch_lg_k
+from headrace.declare.aggregates import Aggregate
+from headrace.declare.sketch_sizes import sketch_lg_k
 from headrace.tiles.columns import Data, Mask, Values
 from headrace.tiles.layout import INT64_MIN, Partial
 from headrace.tiles.pieces import Hop, Ranges
