@@ -12,6 +12,7 @@ is 0. Beyond, each count may be short by the offset, which is at most 3.5 / size
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 
 from headrace.declare.schema import Kind
 
@@ -51,18 +52,26 @@ def shortened(value: Value) -> Value:
 
 def most_frequent(sketches: Sequence[bytes], k: int, kind: Kind) -> list[Value]:
     """The k values with most occurrences in all sketches, most frequent first, of equals the smaller."""
-    counts: Counter[Value] = Counter()
+    counts: dict[bytes | int, int] = {}
     for sketch in sketches:
         for value, count in _items(sketch, kind):
-            counts[value] += count
-    return [bool(value) if kind is Kind.BOOLEAN else value for value, _ in _ordered(counts)[:k]]
+            counts[value] = counts.get(value, 0) + count
+    # Texts are compared as they are written: the order of UTF-8 is that of its characters.
+    first = nsmallest(k, counts.items(), key=lambda item: (-item[1], item[0]))
+    return [_read(value, kind) for value, _ in first]
+
+
+def _read(value: bytes | int, kind: Kind) -> Value:
+    if isinstance(value, bytes):
+        return value.decode()
+    return bool(value) if kind is Kind.BOOLEAN else value
 
 
 def _ordered(counts: Counter[Value]) -> list[tuple[Value, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _items(sketch: bytes, kind: Kind) -> Iterable[tuple[Value, int]]:
+def _items(sketch: bytes, kind: Kind) -> Iterable[tuple[bytes | int, int]]:
     if sketch[0] == _EMPTY_PREAMBLE:
         return ()
     held: int = _HEAD.unpack_from(sketch)[4]
@@ -72,13 +81,12 @@ def _items(sketch: bytes, kind: Kind) -> Iterable[tuple[Value, int]]:
     return zip(values, counts, strict=True)
 
 
-def _texts(sketch: bytes, at: int, held: int) -> list[str]:
+def _texts(sketch: bytes, at: int, held: int) -> list[bytes]:
     found = []
     for _ in range(held):
-        (length,) = _LENGTH.unpack_from(sketch, at)
-        at += _LENGTH.size
-        found.append(sketch[at : at + length].decode())
-        at += length
+        begin = at + _LENGTH.size
+        at = begin + int.from_bytes(sketch[at:begin], "little")
+        found.append(sketch[begin:at])
     return found
 
 
