@@ -33,6 +33,14 @@ def test_state_of_a_first_batch_that_never_committed_is_removed(tmp_path: Path) 
     assert (tmp_path / "offsets" / "0").exists()
 
 
+def test_the_draft_of_a_first_commit_is_removed(tmp_path: Path) -> None:
+    checkpoint(tmp_path, committed=0, planned=0)
+    for log in ("offsets", "commits"):
+        (tmp_path / log / ".0.5e51a800.tmp").touch()
+    discard_unfinished_state(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_committed_state_stays(tmp_path: Path) -> None:
     discard_unfinished_state(checkpoint(tmp_path, committed=1, planned=2))
     assert (tmp_path / "state").exists()

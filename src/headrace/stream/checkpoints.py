@@ -17,9 +17,15 @@ def committed_offsets(checkpoint: Path) -> dict[int, int]:
 
 
 def discard_unfinished_state(checkpoint: Path) -> None:
-    """Remove the state of a first batch that never committed: Spark refuses to begin where a killed query left some."""
+    """Remove what a first batch left that never committed: Spark refuses to begin where a killed query left some.
+
+    A batch is a file named by its number; a kill may leave the draft of one beside none.
+    """
     if not _batches(checkpoint / "commits"):
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
+        for log in (checkpoint / "commits", checkpoint / "offsets"):
+            if not _batches(log):
+                shutil.rmtree(log, ignore_errors=True)
 
 
 def _batches(folder: Path) -> list[int]:
