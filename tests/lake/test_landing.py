@@ -13,6 +13,7 @@ import headrace as hr
 from headrace.lake.delta import LakeTable, Position, UnfitForTheLake
 from headrace.lake.land import Lander, writing_session
 from headrace.lake.landing import bronze, dead, late, silver, tiles
+from headrace.lake.lateness import lateness_of
 from headrace.lake.spans import LogStartedAnew
 from headrace.lake.tables import LakeTableMissing, log_events, silver_events, table_rows
 from headrace.local.broker import Broker
@@ -70,6 +71,8 @@ def test_the_lake_is_the_log_after_replays_and_restarts(spark: SparkSession, bro
     assert lates
     check_dead(table_rows(spark, tmp_path, dead(stream)), broker.address, stream)
     check_bronze(table_rows(spark, tmp_path, bronze(stream)), broker.address, stream)
+    ids = {event["id"] for event in (*clean.values(), *lates.values())}
+    assert lateness_of(spark, tmp_path, stream, []).delays.events == len(ids)
 
 
 def check_dead(frame: DataFrame, broker: str, stream: hr.Stream) -> None:

@@ -52,7 +52,7 @@ def arrived(raw: DataFrame, stream: Stream) -> DataFrame:
     alive = judged(records, stream).where("reason is null")
     same = Window.partitionBy(F.col("event").getField(stream.id)).orderBy("timestamp", "partition", "offset")
     first = alive.withColumn("turn", F.row_number().over(same)).where("turn = 1")
-    return first.select("event", "lateness", F.col("timestamp").alias("arrival"))
+    return first.select("event", "lateness", F.timestamp_micros("arrival").alias("arrival"))
 
 
 def _measured(events: DataFrame, stream: Stream, views: Sequence[View]) -> Lateness:
