@@ -126,7 +126,7 @@ def test_the_check_that_never_stops_tells_the_same(served: tuple[Running, dict[s
     running, _ = served
 
     def values(outcome: str) -> float:
-        labels = f'view="CorrectingByCard",outcome="{outcome}"'
+        labels = f'outcome="{outcome}",view="CorrectingByCard"'
         return running.metrics().get(("headrace_checked_values_total", labels), 0.0)
 
     wait_until(lambda: values("exact") > 1_000, SETTLE_LIMIT_S, "values to be checked")

@@ -18,8 +18,7 @@ class Timeline:
     """
 
     def __init__(self, owners: Ints, times_us: Ints) -> None:
-        self._low = int(times_us.min(initial=0))
-        self._high = int(times_us.max(initial=0))
+        self._low, self._high = (int(times_us.min()), int(times_us.max())) if len(times_us) else (0, 0)
         self._width = self._high - self._low + 2
         self._ranked: Ints | None = None
         if (int(owners[-1]) + 1 if len(owners) else 1) * self._width > LARGEST_KEY:
