@@ -36,7 +36,7 @@ FINDINGS = pa.schema([("findings", pa.binary())])
 def check_served(spark: SparkSession, view: View, source: str) -> Findings:
     """Everything that was served of a view and kept, against the events of the lake or of the log."""
     with plain_arithmetic(spark):
-        events = read_events(each_once(events_of(spark, view.stream, source), view.stream), view, "arrival")
+        events = read_events(each_once(events_of(spark, view.stream, source), view.stream).events, view, "arrival")
         asked = _spine(_served_rows(spark, served(view), source), view)
         buckets = spark.sparkContext.defaultParallelism
         by_bucket = [frame.withColumn(BUCKET, bucket(view, buckets)).groupBy(BUCKET) for frame in (asked, events)]

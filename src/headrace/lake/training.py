@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -39,7 +39,8 @@ Source = str | Path | Mapping[str, DataFrame]
 
 LAKE = ".headrace/lake"
 LOG = "kafka://"
-EVENTS_A_BUCKET = 250_000
+EVENTS_A_BUCKET = 100_000
+BUCKETS_A_CORE = 2
 BUCKET = "hr_bucket"
 ANSI = "spark.sql.ansi.enabled"
 
@@ -82,9 +83,9 @@ def with_status(
     with plain_arithmetic(spark):
         frame = spine
         for stream, its_views in _by_stream(declared).items():
-            events = each_once(events_of(spark, stream, source), stream)
+            once = each_once(events_of(spark, stream, source), stream)
             for view in its_views:
-                frame = _with_features(frame, events, view, as_of, time)
+                frame = _with_features(frame, once, view, as_of, time)
     return frame
 
 
@@ -137,25 +138,43 @@ def events_of(spark: SparkSession, stream: Stream, source: Source) -> DataFrame:
     return silver_events(spark, Path(source), stream)
 
 
-def each_once(events: DataFrame, stream: Stream) -> DataFrame:
-    """Of each id the first to arrive. Ids that came twice are looked for first: they are few, the others just pass."""
-    place = F.struct(ARRIVAL, PARTITION, OFFSET)
-    repeated = (
-        events.groupBy(F.col(f"`{stream.id}`").alias("hr_id"))
-        .agg(F.min(place).alias("hr_first"), F.count(F.lit(1)).alias("hr_times"))
-        .where("hr_times > 1")
-        .select("hr_id", "hr_first")
+class Once(NamedTuple):
+    """Events, each id once, and how many there were before."""
+
+    events: DataFrame
+    total: int
+
+
+def each_once(events: DataFrame, stream: Stream) -> Once:
+    """Of each id the first to arrive.
+
+    Ids whose hash came twice are looked for first: they are few, and all the other events just pass.
+    """
+    hashed, counted = F.xxhash64(F.col(f"`{stream.id}`")), Observation()
+    twice = (
+        events.observe(counted, F.count(F.lit(1)).alias("events"))
+        .groupBy(hashed.alias("hr_hash"))
+        .count()
+        .where("count > 1")
+        .select("hr_hash")
         .localCheckpoint()
     )
-    if repeated.isEmpty():
-        return events
-    joined = events.join(F.broadcast(repeated), F.col(f"`{stream.id}`") == F.col("hr_id"), "left")
+    if twice.isEmpty():
+        return Once(events, counted.get["events"])
+    suspects = events.join(F.broadcast(twice), hashed == F.col("hr_hash"), "left_semi")
+    return Once(_without_repeats(events, suspects, stream), counted.get["events"])
+
+
+def _without_repeats(events: DataFrame, suspects: DataFrame, stream: Stream) -> DataFrame:
+    place = F.struct(ARRIVAL, PARTITION, OFFSET)
+    firsts = suspects.groupBy(F.col(f"`{stream.id}`").alias("hr_id")).agg(F.min(place).alias("hr_first"))
+    joined = events.join(F.broadcast(firsts), F.col(f"`{stream.id}`") == F.col("hr_id"), "left")
     return joined.where(F.col("hr_first").isNull() | (F.col("hr_first") == place)).drop("hr_id", "hr_first")
 
 
-def _with_features(spine: DataFrame, events: DataFrame, view: View, as_of: AsOf, time: str) -> DataFrame:
-    read = read_events(events, view, as_of)
-    buckets = max(spine.sparkSession.sparkContext.defaultParallelism, -(-read.count() // EVENTS_A_BUCKET))
+def _with_features(spine: DataFrame, once: Once, view: View, as_of: AsOf, time: str) -> DataFrame:
+    read = read_events(once.events, view, as_of)
+    buckets = max(BUCKETS_A_CORE * spine.sparkSession.sparkContext.defaultParallelism, once.total // EVENTS_A_BUCKET)
     asked = _asked(spine, view, time).withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     known = read.withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     found = [StructField(name, from_arrow_type(kind)) for name, kind in _outputs(view)]
