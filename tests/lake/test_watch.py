@@ -17,7 +17,11 @@ from headrace.tiles.rows import TileRows
 
 T0_US = 1_767_225_600_000_000
 payments = hr.Stream(
-    "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
+    "payments",
+    schema="id string, card string, amount double, units bigint, at timestamp",
+    id="id",
+    key="card",
+    time="at",
 )
 
 
@@ -27,8 +31,13 @@ class Spend:
     spend = hr.sum("amount", windows="10m")
 
 
-def clean(offset: int, card: str, event_id: str, amount: float = 5.0) -> Record:
-    value = {"id": event_id, "card": card, "amount": amount, "at": T0_US // 1000}
+@hr.features(payments, by="card")
+class Units:
+    units = hr.sum("units", windows="10m")
+
+
+def clean(offset: int, card: str, event_id: str, units: int = 1) -> Record:
+    value = {"id": event_id, "card": card, "amount": 5.0, "units": units, "at": T0_US // 1000}
     headers = [("headrace.offset", str(offset).encode()), ("headrace.arrival", str(T0_US).encode())]
     return Record("payments.clean", 0, offset, T0_US, card.encode(), json.dumps(value).encode(), headers)
 
@@ -58,6 +67,16 @@ def test_a_wrong_answer_and_one_with_events_in_flight_are_told_apart() -> None:
     assert sample.findings.outcomes == {"exact": 1, "rounded": 0, "estimated": 0, "in_flight": 2, "wrong": 1}
 
 
+def test_sums_beyond_64_bits_are_compared_as_they_are() -> None:
+    sample = Sample(Units)
+    for offset in range(3):
+        sample.take(clean(offset, "c1", f"p{offset}", units=2**63 - 1))
+    sample.was_served(answer(Units, "c1", {"units_10m": 3 * (2**63 - 1)}, events=3))
+    sample.was_served(answer(Units, "c1", {"units_10m": 3 * (2**63 - 1) + 1}, events=3))
+    sample.compare(T0_US + 1)
+    assert (sample.findings.outcomes["exact"], sample.findings.wrong) == (1, 1)
+
+
 def test_an_answer_is_compared_only_once_it_is_due() -> None:
     sample = Sample(Spend)
     sample.was_served(answer(Spend, "c1", {"payments_10m": 0, "spend_10m": None}, events=0))
@@ -79,7 +98,7 @@ def test_with_too_many_events_half_of_the_entities_are_let_go_of(monkeypatch: py
 
 def test_the_sample_knows_what_the_store_knows() -> None:
     (layout,) = layouts_of(Spend)
-    events = [{"id": "a", "card": "c1", "amount": 1.0, "at": T0_US}]
+    events = [{"id": "a", "card": "c1", "amount": 1.0, "units": 1, "at": T0_US}]
     rows = TileRows(layout)
     for _, tile in fold(Spend, events_of(payments.schema, events, [T0_US + 7])):
         rows.apply(tile)
