@@ -159,9 +159,24 @@ def _growth(axes: Axes, figures: Figures) -> None:
     axes.legend(loc="lower left")
 
 
+def _training(axes: Axes, figures: Figures) -> None:
+    """The largest dense case: rows a second of each way."""
+    (case,) = [one for one in figures["cases"] if one["sql_seconds"]][-1:]
+    ways = {"Headrace": "headrace_seconds", "Spark SQL\nrange join": "sql_seconds", "DuckDB": "duckdb_seconds"}
+    rates = [case["rows"] / case[seconds] for seconds in ways.values()]
+    _bars(axes, list(ways), rates, [BLUE, GREY, GREY])
+    for place, rate in enumerate(rates):
+        axes.annotate(_number(rate), (rate, place), (5, -4), textcoords="offset points")
+    axes.set_xlim(0, max(rates) * 1.2)
+    axes.xaxis.set_major_formatter(NUMBERS)
+    axes.set_xlabel("rows/s")
+    axes.set_title(f"Training set from {case['case']['events']:,} events")
+
+
 PANELS: Mapping[str, Callable[[Axes, Figures], None]] = {
     "latency": _latency,
     "drain": _drain,
     "serve": _serve,
     "growth": _growth,
+    "training": _training,
 }

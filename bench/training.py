@@ -22,14 +22,18 @@ NOTE = (
 
 def measure(run: Run) -> Result:
     """Run the section."""
-    found = [_taken(run, *case) for case in _cases(run)]
+    return result([_taken(run, *case) for case in _cases(run)], run.quick)
+
+
+def result(found: list[dict[str, Any]], quick: bool) -> Result:
+    """The section's table and figures."""
     return Result(
         section="training",
         table=Table(
             ["", "rows", "Headrace", "rows/s", "Spark SQL", "faster", "DuckDB", "faster"], [_row(one) for one in found]
         ),
         figures={"cases": found},
-        goals=_goals(found) if not run.quick else (),
+        goals=() if quick else _goals(found),
         notes=[NOTE],
     )
 

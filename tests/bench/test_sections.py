@@ -1,11 +1,12 @@
 """The sections' arithmetic, on figures made up."""
 
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import drain, growth, lake, latency, serve
+from bench import drain, growth, lake, latency, serve, training
 from bench.batch import Batch
 from bench.chart import draw
 from bench.drain import Drained
@@ -79,6 +80,26 @@ def test_a_backlog_is_compared_with_the_batch() -> None:
     assert rows["stream, gate and tiles"] == ["20.0 s", "15,000", "0.50"]
 
 
+def training_found(sql_seconds: float) -> Result:
+    sizes = [(200_000, 1.0), (1_000_000, 2.0), (5_000_000, 10.0)]
+    cases = [(events, per_card, False, seconds) for events, seconds in sizes for per_card in (50, 10_000)]
+    return training.result(
+        [_case(*case, sql_seconds) for case in [*cases, (5_000_000, 10_000, True, 15.0)]], quick=False
+    )
+
+
+def _case(events: int, per_card: int, hot: bool, seconds: float, sql_seconds: float) -> dict[str, Any]:
+    case = {"events": events, "per_card": per_card, "hot": hot}
+    beside = {"sql_seconds": None if hot else sql_seconds, "duckdb_seconds": None if hot else 4.0}
+    return {"case": case, "rows": events // 20, "headrace_seconds": seconds, **beside}
+
+
+def test_the_goals_of_training_sets_are_those_of_the_largest_case() -> None:
+    assert [goal.met for goal in training_found(60.0).goals] == [True, True, True, True]
+    assert [goal.met for goal in training_found(40.0).goals] == [False, True, True, True]
+    assert [goal.met for goal in training_found(9.0).goals] == [False, False, True, True]
+
+
 def test_what_was_left_out_is_said() -> None:
     assert "Redis was left out." in growth_found().notes
 
@@ -91,10 +112,15 @@ def test_a_failed_request_makes_the_figure_worthless() -> None:
 
 
 def test_every_section_has_a_panel_that_follows_the_page() -> None:
-    found = [latency_found(9.0), drain_found(), serve_found(), growth_found()]
+    found = [latency_found(9.0), drain_found(), serve_found(), growth_found(), training_found(60.0)]
     svg = draw({one.section: replace(kept(one.section), result=one) for one in found})
     ET.fromstring(svg)
     assert "prefers-color-scheme: dark" in svg
     assert "fill: #1d2733" not in svg
-    for title in ("Producer to HTTP answer", "A backlog of 300,000 events", "As the store grows"):
+    for title in (
+        "Producer to HTTP answer",
+        "A backlog of 300,000 events",
+        "As the store grows",
+        "Training set from 5,000,000 events",
+    ):
         assert title in svg

@@ -49,7 +49,7 @@ def test_parts_are_told_of_the_lake() -> None:
     command = command_of(APP, "stream", told)
     flags = {flag: command[command.index(flag) + 1] for flag in ("--lake", "--lake-every", "--lake-retention")}
     assert flags == {"--lake": "l", "--lake-every": "500ms", "--lake-retention": "90d"}
-    assert command_of(APP, "stream", settings())[-5:] == ["off", "--lake-every", "10s", "--lake-retention", "forever"]
+    assert command_of(APP, "stream", settings())[-5:] == ["off", "--lake-every", "1m", "--lake-retention", "forever"]
 
 
 @pytest.mark.parametrize("flag", ["--lake-retention", "--lake-every"])

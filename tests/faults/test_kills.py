@@ -34,7 +34,7 @@ def test_twenty_kills_leave_every_value_right(tmp_path: Path) -> None:
 
 def endure(tmp_path: Path, parts: Sequence[str], seed: int) -> None:
     dice = random.Random(seed)
-    with Running(APP, tmp_path / "state", "--checkpoint", "10s") as running:
+    with Running(APP, tmp_path / "state", "--checkpoint", "10s", "--lake-every", "5s") as running:
         running.wait_until_ready()
         load, watcher = Load(running.broker, seed), Watcher(running)
         load.start()

@@ -37,7 +37,7 @@ class Settings:
     lane: str
     checkpoint_seconds: int
     lake: Path | None = None
-    lake_every_s: float = 10.0
+    lake_every_s: float = 60.0
     lake_retention: timedelta | None = None
 
     @property
@@ -133,7 +133,7 @@ OPTIONS = (
     ),
     LAKE,
     click.option(
-        "--lake-every", default="10s", show_default=True, metavar="DURATION", help="How often topics land in the lake."
+        "--lake-every", default="1m", show_default=True, metavar="DURATION", help="How often topics land in the lake."
     ),
     click.option(
         "--lake-retention",

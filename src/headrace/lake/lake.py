@@ -19,7 +19,7 @@ class Lake:
     folder: Path
     broker: str
     landings: tuple[Landing, ...]
-    every_s: float = 10.0
+    every_s: float = 60.0
     retention: timedelta | None = None
 
     @cached_property
