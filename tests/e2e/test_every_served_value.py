@@ -176,7 +176,13 @@ def agrees(feature: Feature, served: Any, oracle: Any, scale: float, within: tup
         return within[0] <= float(served) <= within[1]
     if isinstance(oracle, float):
         return close(float(served), oracle, scale)
+    if isinstance(oracle, dict):
+        return list(served.items()) == [(key_text(key), count) for key, count in oracle.items()]
     return type(served) is type(oracle) and bool(served == oracle)
+
+
+def key_text(key: Any) -> str:
+    return {True: "true", False: "false"}[key] if isinstance(key, bool) else str(key)
 
 
 def microseconds(text: str) -> int:

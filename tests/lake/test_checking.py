@@ -42,7 +42,7 @@ def served_table(clean: list[Sent], asked: list[tuple[tuple[Any, ...], int]]) ->
     for entity, at_us in asked:
         known_then = [one for one in clean if one.arrival_us <= at_us]
         rows = rows_after(known_then, entity)
-        values = features._finite(Reader(VIEW).values(rows, at_us))
+        values = features._in_json(Reader(VIEW).values(rows, at_us))
         known = known_of(rows, at_us)
         row = {"values": dict(zip(VIEW.names, values, strict=True))}
         answers.append(

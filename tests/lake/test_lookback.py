@@ -12,7 +12,7 @@ from headrace.lake import plain
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN, features_at
 from tests.oracle import brute
 from tests.oracle.streams import SECOND_US, Sent, hostile
-from tests.oracle.test_kernel_is_brute_force import VIEWS, agrees
+from tests.oracle.test_kernel_is_brute_force import VIEWS, agrees, in_order
 
 
 def first_of_each_id(view: View, sent: list[Sent]) -> list[Sent]:
@@ -51,12 +51,15 @@ def test_features_of_pairs_are_what_loops_over_the_events_known_then_say(seed: i
     entities = sorted({tuple(one.values[name] for name in view.by) for one in sent}, key=str)
     times = [one.arrival_us for one in sent] + [one.values["at"] for one in sent]
     rows = [(chance.choice(entities), chance.choice(times) + chance.choice((-1, 0, 0, 1))) for _ in range(40)]
-    found = features_at(view, events_table(view, clean, as_of), spine_table(view, rows)).to_pylist()
+    found = features_at(view, events_table(view, clean, as_of), spine_table(view, rows)).to_pylist(
+        maps_as_pydicts="strict"
+    )
     for (entity, at_us), row in zip(rows, found, strict=True):
         own = [] if None in entity else known_by(view, clean, at_us, as_of)
         expected = brute.features(view, own, entity, at_us)
         for feature in view.features:
             assert agrees(feature, whole(row[feature.name]), *expected[feature.name]), (feature.name, entity, at_us)
+            assert in_order(row[feature.name], expected[feature.name].value), (feature.name, entity, at_us)
 
 
 def test_rows_without_anything_to_find_get_defaults_and_say_why() -> None:
@@ -74,6 +77,7 @@ def test_rows_without_anything_to_find_get_defaults_and_say_why() -> None:
     assert [row[STATUS] for row in found] == [FOUND, BEFORE, UNKNOWN, NO_KEY, NO_KEY]
     assert [row["number_7d"] for row in found] == [1, 0, 0, 0, 0]
     assert [row["sum_double_7d"] is None for row in found[1:]] == [True] * 4
+    assert [row["by_text_7d"] for row in found[1:]] == [[]] * 4
 
 
 def test_a_busy_tile_is_read_in_blocks_up_to_the_last_event_known() -> None:
@@ -83,7 +87,9 @@ def test_a_busy_tile_is_read_in_blocks_up_to_the_last_event_known() -> None:
     clean = first_of_each_id(view, sent)
     rows = [(("hot",), chance.choice(clean).arrival_us) for _ in range(30)]
     for as_of in ("arrival", "event"):
-        found = features_at(view, events_table(view, clean, as_of), spine_table(view, rows)).to_pylist()
+        found = features_at(view, events_table(view, clean, as_of), spine_table(view, rows)).to_pylist(
+            maps_as_pydicts="strict"
+        )
         for (entity, at_us), row in zip(rows, found, strict=True):
             expected = brute.features(view, known_by(view, clean, at_us, as_of), entity, at_us)
             for feature in view.features:

@@ -71,6 +71,8 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
         return _quantile(values, feature.aggregate.share or 0.0, feature.aggregate.error or 0.0)
     if function == "top":
         return Expected(_top(values, feature.aggregate.k or 0), 0.0)
+    if function == "count_by":
+        return Expected(dict(_by_frequency(values)), 0.0)
     if function == "ewm":
         ages_us = [event[view.stream.time] - events[-1][view.stream.time] for event in events]
         return _ewm(values, [2.0 ** (age_us / (feature.aggregate.halflife_us or 1)) for age_us in ages_us])
@@ -112,8 +114,11 @@ def _quantile(values: list[Any], share: float, error: float) -> Expected:
 
 
 def _top(values: list[Any], k: int) -> list[Any] | None:
-    counts = Counter(values)
-    return sorted(counts, key=lambda value: (-counts[value], value))[:k] or None
+    return [value for value, _ in _by_frequency(values)[:k]] or None
+
+
+def _by_frequency(values: list[Any]) -> list[tuple[Any, int]]:
+    return sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
 
 
 def _ewm(values: list[Any], weights: list[float]) -> Expected:

@@ -55,5 +55,8 @@ def every_aggregate(name: str, stream: hr.Stream, by: str | Sequence[str]) -> Vi
         top_text = hr.top("label", 3, windows=WINDOWS)
         top_int = hr.top("units", 5, error=0.01, where="amount > 0", windows=WINDOWS)
         top_flag = hr.top("flag", 2, windows=WINDOWS)
+        by_text = hr.count(by="label", windows=WINDOWS)
+        by_int = hr.count(by="units", error=0.01, where="amount > 0", windows=WINDOWS)
+        by_flag = hr.count(by="flag", where="units > 0", windows=WINDOWS)
 
     return replace(Everything, name=name)

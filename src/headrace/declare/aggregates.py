@@ -27,7 +27,9 @@ KINDS_TAKEN = {
     "last": set(Kind),
     "distinct": COUNTABLE,
     "top": COUNTABLE - {Kind.TIMESTAMP},
+    "count_by": COUNTABLE - {Kind.TIMESTAMP},
 }
+ERROR = 0.02
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,30 @@ class Aggregate:
     def gives_a_list(self) -> bool:
         return self.function == "top"
 
+    @property
+    def gives_a_map(self) -> bool:
+        return self.function == "count_by"
 
-def count(*, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
-    """How many events."""
+
+@overload
+def count(*, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+@overload
+def count(
+    *, by: str, windows: Windows, where: str | None = None, hop: str | None = None, error: float = ERROR
+) -> Declared: ...
+def count(
+    *,
+    windows: Windows,
+    by: str | None = None,
+    where: str | None = None,
+    hop: str | None = None,
+    error: float | None = None,
+) -> Declared:
+    """How many events; with `by`, a map of how many each value of that column has, by frequent items."""
+    if by is not None:
+        return Declared("count_by", by, where, windows, hop, ERROR if error is None else error)
+    if error is not None:
+        raise DeclarationError(f'hr.count(error={error!r}): a count is exact. Leave error= out, or add by="column".')
     return Declared("count", None, where, windows, hop)
 
 
@@ -144,7 +167,7 @@ def distinct(
     windows: Windows,
     where: str | None = None,
     hop: str | None = None,
-    error: float = 0.02,
+    error: float = ERROR,
 ) -> Declared:
     """How many different values, by HyperLogLog with the stated relative standard error."""
     return Declared("distinct", column, where, windows, hop, error)
@@ -157,7 +180,7 @@ def quantile(
     windows: Windows,
     where: str | None = None,
     hop: str | None = None,
-    error: float = 0.02,
+    error: float = ERROR,
 ) -> Declared:
     """The smallest value that at least this share of the values do not exceed, by KLL with the stated error of rank."""
     return Declared("quantile", column, where, windows, hop, error, share)
@@ -175,7 +198,7 @@ def top(
     windows: Windows,
     where: str | None = None,
     hop: str | None = None,
-    error: float = 0.02,
+    error: float = ERROR,
 ) -> Declared:
     """The k most frequent values, most frequent first, by frequent items whose counts have the stated error."""
     return Declared("top", column, where, windows, hop, error, k=k)
@@ -191,7 +214,7 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
     if kind not in taken:
         names = ", ".join(sorted(other.value for other in taken))
         raise DeclarationError(
-            f"{where}: {declared.function} of {declared.column!r}, which is {kind.value}. It takes {names}."
+            f"{where}: {_spoken(declared)} {declared.column!r}, which is {kind.value}. It takes {names}."
         )
     if declared.error is not None:
         _require_error(declared.error, where)
@@ -209,6 +232,10 @@ def bind(declared: Declared, schema: Schema, where: str) -> Aggregate:
         _halflife_us(declared, where),
         declared.k,
     )
+
+
+def _spoken(declared: Declared) -> str:
+    return "count by" if declared.function == "count_by" else f"{declared.function} of"
 
 
 def _halflife_us(declared: Declared, where: str) -> int | None:

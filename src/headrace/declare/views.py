@@ -153,11 +153,11 @@ def _features_of(attribute: str, value: object, stream: Stream, where: str) -> l
 
 
 def outputs_of(features: Sequence[Feature], requested: Sequence[Column]) -> Schema:
-    """The outputs of a view as columns, but for lists: what an expression on them can read."""
+    """The outputs of a view as columns, but for lists and maps: what an expression on them can read."""
     kept = [
         Column(feature.name, TYPE_OF_KIND[_kind_of(feature.aggregate)])
         for feature in features
-        if not feature.aggregate.gives_a_list
+        if not (feature.aggregate.gives_a_list or feature.aggregate.gives_a_map)
     ]
     return Schema((*kept, *requested))
 
@@ -195,17 +195,24 @@ def _derived(computed: Mapping[str, Named], kept: Sequence[Feature], known: Sche
     for attribute, found in computed.items():
         if any(attribute == feature.name for feature in kept):
             raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
-        _require_no_list(found, kept, f"{name}.{attribute}")
+        _require_single_values(found, kept, f"{name}.{attribute}")
     return tuple(derived(attribute, found, known, f"{name}.{attribute}") for attribute, found in computed.items())
 
 
-def _require_no_list(found: Named, kept: Sequence[Feature], where: str) -> None:
+def _require_single_values(found: Named, kept: Sequence[Feature], where: str) -> None:
     read = set[str]().union(*(fields(tree) for tree in found.trees))
     for feature in kept:
-        if feature.aggregate.gives_a_list and feature.name in read:
+        if feature.name not in read:
+            continue
+        if feature.aggregate.gives_a_list:
             raise DeclarationError(
                 f"{where}: {feature.name} is a list, and expressions compute with single values. "
                 "Write another feature there, such as hr.last(…)."
+            )
+        if feature.aggregate.gives_a_map:
+            raise DeclarationError(
+                f"{where}: {feature.name} is a map, and expressions compute with single values. "
+                f'Count one of its values there: hr.count(where="{feature.aggregate.column} = …", windows=…).'
             )
 
 

@@ -24,6 +24,7 @@ from headrace.declare.schema import Kind
 from headrace.declare.views import View
 from headrace.lake.lookback import Reads, events_in, features_at
 from headrace.tiles.columns import Mask
+from headrace.tiles.frequent import key_text
 from headrace.tiles.layout import SKETCHES, Partial, slot_of
 
 OUTCOMES = ("exact", "rounded", "estimated", "in_flight", "wrong")
@@ -88,9 +89,9 @@ def check(view: View, events: pa.Table, served: pa.Table) -> Findings:
     `events` are as `lookback` takes them, known by arrival; `served` has its spine, and the answers' JSON in `hr_row`
     and `hr_events_HOP`, of how many events each hop held.
     """
-    by_arrival = features_at(view, events, served).to_pylist()
+    by_arrival = features_at(view, events, served).to_pylist(maps_as_pydicts="strict")
     as_happened = events.set_column(events.column_names.index("hr_known"), "hr_known", events["hr_time"])
-    by_event = features_at(view, as_happened, _as_asked(served)).to_pylist()
+    by_event = features_at(view, as_happened, _as_asked(served)).to_pylist(maps_as_pydicts="strict")
     in_flight, slack = _in_flight(view, events, served), _slack(view, events)
     findings = Findings(len(served))
     for number, row in enumerate(served["hr_row"].to_pylist()):
@@ -134,12 +135,17 @@ def _in_flight(view: View, events: pa.Table, served: pa.Table) -> dict[str, Mask
 
 
 def _slack(view: View, events: pa.Table) -> dict[str, float]:
-    """How far doubles added up in another order may lie apart; nothing bounds what a sketch may say."""
+    """How far doubles added up in another order may lie apart, and counts of a map, as a share of them all.
+
+    Nothing bounds what other sketches may say.
+    """
     reads = Reads(view)
     slack = dict.fromkeys(view.names, 0.0)
     for feature in view.features:
         slot = slot_of(feature.aggregate)
-        if slot.partial in SKETCHES:
+        if feature.aggregate.gives_a_map:
+            slack[feature.name] = feature.aggregate.error or 0.0
+        elif slot.partial in SKETCHES:
             slack[feature.name] = math.inf
         elif slot.kind is Kind.DOUBLE and slot.partial in ADDED_UP:
             numbers = np.abs(events[f"v{reads.values.index(str(slot.column))}"].to_numpy())
@@ -155,7 +161,7 @@ def _compared(served: Any, found: Any, slack: float) -> Compared:
     if served == found or _both_nan(served, found):
         return Compared(exact=1)
     difference = _difference(served, found)
-    if slack == math.inf:
+    if slack == math.inf or (isinstance(found, dict) and difference <= slack * sum(found.values())):
         return Compared(estimated=1, largest=difference)
     if isinstance(found, float) and difference <= max(slack, CLOSE * max(1.0, abs(found))):
         return Compared(rounded=1, largest=difference)
@@ -163,6 +169,9 @@ def _compared(served: Any, found: Any, slack: float) -> Compared:
 
 
 def _plain(found: Any) -> Any:
+    """A recomputed value as JSON has it: keys of maps are text there."""
+    if isinstance(found, dict):
+        return {key_text(key): count for key, count in found.items()}
     return int(found) if isinstance(found, Decimal) else found
 
 
@@ -181,6 +190,8 @@ def _difference(served: Any, found: Any) -> float:
     if isinstance(served, int | float) and isinstance(found, int | float):
         apart = abs(served - found)
         return apart if math.isfinite(apart) else math.inf
+    if isinstance(served, dict) and isinstance(found, dict):
+        return float(max(abs(served.get(key, 0) - found.get(key, 0)) for key in served.keys() | found.keys()))
     return math.inf
 
 

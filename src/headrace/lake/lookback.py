@@ -19,7 +19,7 @@ from headrace.declare.expressions import Expression, fields
 from headrace.declare.schema import Kind
 from headrace.declare.table import ENTITY
 from headrace.declare.views import Feature, View
-from headrace.tiles.columns import Mask, Values
+from headrace.tiles.columns import Maps, Mask, Values
 from headrace.tiles.derive import Deriver
 from headrace.tiles.frequent import LONGEST_TEXT
 from headrace.tiles.history import History, Pairs
@@ -102,6 +102,8 @@ def output_type(feature: Feature, view: View) -> pa.DataType:
             return LARGE_SUM if column.type == "bigint" else pa.int64()
         case "top", Kind() as kind:
             return pa.list_(ARROW_TYPES[kind])
+        case "count_by", Kind() as kind:
+            return pa.map_(ARROW_TYPES[kind], pa.int64())
         case (("min" | "max" | "first" | "last"), Kind() as kind):
             return ARROW_TYPES[kind]
     return pa.float64()
@@ -136,9 +138,11 @@ class _Past:
         columns = {slot: self._folded(slot) for slot in self._reads.slots}
         return History(self._owners, self._times_us, _numbers(self._events["hr_known"]), columns)
 
-    def arrow(self, feature: Feature, values: Values) -> pa.Array:
+    def arrow(self, feature: Feature, values: Values | Maps) -> pa.Array:
         """A feature's column as it is given out."""
         slot, kind = slot_of(feature.aggregate), output_type(feature, self._view)
+        if isinstance(values, Maps):
+            return self._maps(slot, values, kind)
         if values.data.dtype == object:  # sums beyond 64 bits
             sums = zip(values.data.tolist(), values.valid.tolist(), strict=True)
             return pa.array([Decimal(total) if there else None for total, there in sums], LARGE_SUM)
@@ -155,9 +159,19 @@ class _Past:
         """A list a pair, null where it would be empty."""
         sizes = values.valid.sum(axis=1)
         ends = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        flat = pa.array(values.data[values.valid])
-        items = _taken(self._ranked(slot)[0], flat, kind.value_type) if slot.kind is Kind.STRING else flat
-        return pa.ListArray.from_arrays(pa.array(ends), items.cast(kind.value_type), mask=pa.array(sizes == 0))
+        items = self._counted_values(slot, values.data[values.valid], kind.value_type)
+        return pa.ListArray.from_arrays(pa.array(ends), items, mask=pa.array(sizes == 0))
+
+    def _maps(self, slot: Slot, maps: Maps, kind: pa.DataType) -> pa.Array:
+        """A map a pair, which may be empty."""
+        entries = maps.entries
+        keys = self._counted_values(slot, maps.keys[entries], kind.key_type)
+        return pa.MapArray.from_arrays(pa.array(maps.ends, pa.int32()), keys, pa.array(maps.counts[entries]))
+
+    def _counted_values(self, slot: Slot, found: Ints, kind: pa.DataType) -> pa.Array:
+        """The values that were counted, from what stands for them: of a text its rank."""
+        values = pa.array(found)
+        return _taken(self._ranked(slot)[0], values, kind) if slot.kind is Kind.STRING else values.cast(kind)
 
     def _folded(self, slot: Slot) -> Values:
         counts = np.ones(len(self._events), np.bool_) if slot.where is None else self._holds(slot.where)

@@ -16,6 +16,7 @@ from headrace.serve.served import ServedLog
 from headrace.store.reads import Read, TooLongAgo
 from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
+from headrace.tiles.frequent import key_text
 from headrace.tiles.tile import Entity
 
 FIELDS = {"keys", "at", "request"}
@@ -40,6 +41,7 @@ class Features:
         self._deriver = Deriver(view)
         self._clock = Clock()
         self._floats = [index for index, name in enumerate(view.names) if kinds.get(name) is Kind.DOUBLE]
+        self._maps = [index for index, feature in enumerate(view.features) if feature.aggregate.gives_a_map]
 
     async def __call__(self, body: bytes) -> Answer:
         """The answer to one request."""
@@ -65,18 +67,21 @@ class Features:
         """A row in JSON, but for its age and what comes after it."""
         row = self._keys.named(entity)
         (derived,) = self._deriver.rows([read.values], request, [entity])
-        row["values"] = dict(zip(self._names, self._finite([*read.values, *derived]), strict=True))
+        row["values"] = dict(zip(self._names, self._in_json([*read.values, *derived]), strict=True))
         row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
         written = encode_json(row).removesuffix(b"}")
         if not self._view.requested and not self._view.joined:
             read.written = written
         return written
 
-    def _finite(self, values: list[Any]) -> list[Any]:
+    def _in_json(self, values: list[Any]) -> list[Any]:
+        """The values as JSON can hold them: floats that are not finite, and the keys of maps, are text."""
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
                 values[index] = _not_finite(value)
+        for index in self._maps:
+            values[index] = {key_text(key): count for key, count in values[index].items()}
         return values
 
 

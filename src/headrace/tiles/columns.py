@@ -42,6 +42,33 @@ class Values:
         return Values(self.data[rows], self.valid[rows])
 
 
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """A column of maps whose entries stand row by row in two columns of their own, wherever a row's begin."""
+
+    begins: Data
+    sizes: Data
+    keys: Data
+    counts: Data
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, rows: Any) -> "Maps":
+        return Maps(self.begins[rows], self.sizes[rows], self.keys, self.counts)
+
+    @property
+    def ends(self) -> Data:
+        """How many entries there are before each row, and in all."""
+        return np.append(0, np.cumsum(self.sizes))
+
+    @property
+    def entries(self) -> Data:
+        """Where the entries of the first row stand, then those of the second, and so on."""
+        places: Data = np.arange(self.ends[-1]) + np.repeat(self.begins - self.ends[:-1], self.sizes)
+        return places
+
+
 def values_of(written: Sequence[Any], kind: Kind) -> Values:
     """The column of some values of one kind, None for null; timestamps in µs."""
     blank = _BLANKS[kind]

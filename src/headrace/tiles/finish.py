@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.declare.aggregates import Aggregate
 from headrace.declare.schema import Kind
-from headrace.tiles.frequent import most_frequent
+from headrace.tiles.frequent import counts_by_value, most_frequent
 from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, Slot, slot_of
 from headrace.tiles.quantiles import quantile_in
 from headrace.tiles.sketches import distinct_in
@@ -28,8 +28,10 @@ def moment(time_us: int) -> datetime:
         return EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
 
 
-def default_of(aggregate: Aggregate) -> int | None:
+def default_of(aggregate: Aggregate) -> int | dict[Any, int] | None:
     """The value where there is no event."""
+    if aggregate.gives_a_map:
+        return {}
     return 0 if aggregate.function in {"count", "distinct"} else None
 
 
@@ -118,6 +120,8 @@ def _of_objects(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
             return lambda _, objects: quantile_in(_present(objects, column), share)
         case Partial.TOP:
             k, kind = aggregate.k or 0, aggregate.kind or Kind.STRING
+            if aggregate.gives_a_map:
+                return lambda _, objects: counts_by_value(_present(objects, column), kind)
             return lambda _, objects: most_frequent(_present(objects, column), k, kind) or None
         case Partial.TEXT_MIN:
             return lambda _, objects: min(_present(objects, column), default=None)

@@ -1,4 +1,4 @@
-"""The most frequent values, from frequent-items sketches: read from their bytes, counts added up, the same each time.
+"""Values and their counts, from frequent-items sketches: read from their bytes, added up, the same each time.
 
 A serialized sketch of datasketches, as Spark writes it; all but the last field little-endian:
 
@@ -13,6 +13,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
+from typing import Any
 
 from headrace.declare.schema import Kind
 
@@ -52,13 +53,40 @@ def shortened(value: Value) -> Value:
 
 def most_frequent(sketches: Sequence[bytes], k: int, kind: Kind) -> list[Value]:
     """The k values with most occurrences in all sketches, most frequent first, of equals the smaller."""
+    first = nsmallest(k, _added_up(sketches, kind).items(), key=_most_frequent_first)
+    return [_read(value, kind) for value, _ in first]
+
+
+def counts_by_value(sketches: Sequence[bytes], kind: Kind) -> dict[Value, int]:
+    """Every value in the sketches with its occurrences, most frequent first, of equals the smaller.
+
+    >>> counts_by_value([frequent_sketch_of(["FR", "DE"], 8), frequent_sketch_of(["FR"], 8)], Kind.STRING)
+    {'FR': 2, 'DE': 1}
+    """
+    ordered = sorted(_added_up(sketches, kind).items(), key=_most_frequent_first)
+    return {_read(value, kind): count for value, count in ordered}
+
+
+def key_text(value: Value) -> str:
+    """A value as the key of a JSON object.
+
+    >>> [key_text(value) for value in ("FR", -7, True)]
+    ['FR', '-7', 'true']
+    """
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _added_up(sketches: Sequence[bytes], kind: Kind) -> dict[bytes | int, int]:
     counts: dict[bytes | int, int] = {}
     for sketch in sketches:
         for value, count in _items(sketch, kind):
             counts[value] = counts.get(value, 0) + count
+    return counts
+
+
+def _most_frequent_first(item: tuple[Any, int]) -> tuple[int, Any]:
     # Texts are compared as they are written: the order of UTF-8 is that of its characters.
-    first = nsmallest(k, counts.items(), key=lambda item: (-item[1], item[0]))
-    return [_read(value, kind) for value, _ in first]
+    return -item[1], item[0]
 
 
 def _read(value: bytes | int, kind: Kind) -> Value:
@@ -68,7 +96,7 @@ def _read(value: bytes | int, kind: Kind) -> Value:
 
 
 def _ordered(counts: Counter[Value]) -> list[tuple[Value, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return sorted(counts.items(), key=_most_frequent_first)
 
 
 def _items(sketch: bytes, kind: Kind) -> Iterable[tuple[bytes | int, int]]:

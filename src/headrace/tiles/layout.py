@@ -88,7 +88,7 @@ COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
     Partial.TOP: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
 }
 SKETCHES = {Partial.DISTINCT, Partial.QUANTILE, Partial.TOP}
-SKETCH_SIZES = {"distinct": sketch_lg_k, "quantile": sketch_k, "top": sketch_lg_map}
+SKETCH_SIZES = {"distinct": sketch_lg_k, "quantile": sketch_k, "top": sketch_lg_map, "count_by": sketch_lg_map}
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ def _partial_of(aggregate: Aggregate) -> Partial:
             return Partial.MOMENTS
         case "ewm", _:
             return Partial.DECAYED
+        case "count_by", _:
+            return Partial.TOP
         case "min" | "max" as function, kind:
             width = {Kind.DOUBLE: "float", Kind.STRING: "text"}.get(kind, "int") if kind else "int"
             return Partial(f"{width}_{function}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.declare.views import Feature, View
-from headrace.tiles.columns import Data, Values
+from headrace.tiles.columns import Data, Maps, Values
 from headrace.tiles.folds import FINISHES, Folded, Merged, folds_of
 from headrace.tiles.history import History, Pairs
 from headrace.tiles.layout import Partial, Slot, layouts_of, slot_of
@@ -18,9 +18,9 @@ from headrace.tiles.spread import SPREAD, Spread
 from headrace.tiles.timeline import Ints
 
 
-def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values]:
-    """Each feature's column, a value a pair or k of them; text, first and last as they stand in the history."""
-    found: dict[str, Values] = {}
+def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values | Maps]:
+    """Each feature's column: a value a pair, k or a map; text, first and last as they stand in the history."""
+    found: dict[str, Values | Maps] = {}
     for hop_us in {feature.window.hop_us for feature in view.features}:
         features = [feature for feature in view.features if feature.window.hop_us == hop_us]
         with np.errstate(all="ignore"):
@@ -28,13 +28,13 @@ def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values]:
     return {feature.name: found[feature.name] for feature in view.features}
 
 
-def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us: int) -> dict[str, Values]:
+def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us: int) -> dict[str, Values | Maps]:
     if not len(history):
         return {feature.name: _nothing(feature, len(pairs)) for feature in features}
     hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
     levels = {slot: _levels(hop, history, slot) for slot in {slot_of(feature.aggregate) for feature in features}}
     known_by_us = pairs.known_by_us.get(hop_us, pairs.at_us)
-    found: dict[str, Values] = {}
+    found: dict[str, Values | Maps] = {}
     for length_us in {feature.window.length_us for feature in features}:
         window = _Window(hop, hop.windows(pairs.owners, pairs.at_us, known_by_us, length_us), history, len(pairs))
         mine = [feature for feature in features if feature.window.length_us == length_us]
@@ -55,8 +55,10 @@ def events_at(view: View, history: History, pairs: Pairs) -> dict[int, Ints]:
     return found
 
 
-def _nothing(feature: Feature, count: int) -> Values:
+def _nothing(feature: Feature, count: int) -> Values | Maps:
     """The column of a feature where nothing ever happened."""
+    if feature.aggregate.gives_a_map:
+        return Maps(*np.zeros((2, count), np.int64), *np.zeros((2, 0), np.int64))
     is_zero = feature.aggregate.function in {"count", "distinct"}
     shape = (count, feature.aggregate.k or 0) if feature.aggregate.gives_a_list else (count,)
     return Values(np.zeros(shape, np.int64), np.full(shape, is_zero))
@@ -89,7 +91,7 @@ class _Window:
         self._firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._pairs = ordered[self._firsts]
 
-    def value(self, feature: Feature, levels: dict[str, _Level]) -> Values:
+    def value(self, feature: Feature, levels: dict[str, _Level]) -> Values | Maps:
         slot = slot_of(feature.aggregate)
         if slot.partial in SPREAD:
             return SPREAD[slot.partial](feature.aggregate, self._spread(slot))

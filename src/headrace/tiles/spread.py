@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.declare.aggregates import Aggregate
 from headrace.declare.sketch_sizes import sketch_lg_k
-from headrace.tiles.columns import Data, Mask, Values
+from headrace.tiles.columns import Data, Maps, Mask, Values
 from headrace.tiles.layout import INT64_MIN, Partial
 from headrace.tiles.pieces import Hop, Ranges
 from headrace.tiles.sketches import distinct_of, most_coupons
@@ -131,27 +131,63 @@ def _decayed_mean(aggregate: Aggregate, spread: Spread) -> Values:
     return Values(found, there)
 
 
+class Counted(NamedTuple):
+    """The different values of some pairs, pair by pair, most frequent first; and where each pair's begin."""
+
+    pairs: Ints
+    values: Data
+    counts: Ints
+    firsts: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        return np.diff(self.firsts, append=len(self.pairs))
+
+
+def _counted(part: Part) -> Counted:
+    """By exact counts; online those of tiles with very many different values may be short."""
+    different, codes = np.unique(part.data, return_inverse=True)
+    keys, counts = np.unique(part.pairs * len(different) + codes, return_counts=True)
+    pairs, codes = np.divmod(keys, max(1, len(different)))
+    order = np.lexsort((codes, -counts, pairs))
+    pairs = pairs[order]
+    return Counted(pairs, different[codes[order]], counts[order], np.flatnonzero(np.diff(pairs, prepend=-1)))
+
+
+def _frequent(aggregate: Aggregate, spread: Spread) -> Values | Maps:
+    return _counts_by_value(spread) if aggregate.gives_a_map else _top(aggregate, spread)
+
+
 def _top(aggregate: Aggregate, spread: Spread) -> Values:
-    """By exact counts, k columns a pair; online those of tiles with very many different values may be short."""
+    """Up to k columns a pair."""
     most = aggregate.k or 0
     found, there = np.zeros((spread.count, most), np.int64), np.zeros((spread.count, most), np.bool_)
     for part in spread.parts():
-        different, codes = np.unique(part.data, return_inverse=True)
-        keys, counts = np.unique(part.pairs * len(different) + codes, return_counts=True)
-        pairs, codes = np.divmod(keys, max(1, len(different)))
-        order = np.lexsort((codes, -counts, pairs))
-        pairs, codes = pairs[order], codes[order]
-        firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
-        places = np.arange(len(pairs)) - np.repeat(firsts, np.diff(firsts, append=len(pairs)))
+        counted = _counted(part)
+        places = np.arange(len(counted.pairs)) - np.repeat(counted.firsts, counted.sizes)
         among = places < most
-        found[pairs[among], places[among]] = different[codes[among]]
-        there[pairs[among], places[among]] = True
+        found[counted.pairs[among], places[among]] = counted.values[among]
+        there[counted.pairs[among], places[among]] = True
     return Values(found, there)
 
 
-SPREAD: dict[Partial, Callable[[Aggregate, Spread], Values]] = {
+def _counts_by_value(spread: Spread) -> Maps:
+    """A map a pair, of as many entries as it has different values."""
+    begins, sizes = np.zeros((2, spread.count), np.int64)
+    keys, counts, before = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for part in spread.parts():
+        counted = _counted(part)
+        mine = counted.pairs[counted.firsts]
+        begins[mine], sizes[mine] = before + counted.firsts, counted.sizes
+        keys.append(counted.values)
+        counts.append(counted.counts)
+        before += len(counted.pairs)
+    return Maps(begins, sizes, np.concatenate(keys), np.concatenate(counts))
+
+
+SPREAD: dict[Partial, Callable[[Aggregate, Spread], Values | Maps]] = {
     Partial.DISTINCT: _distinct,
     Partial.QUANTILE: _quantile,
     Partial.DECAYED: _decayed_mean,
-    Partial.TOP: _top,
+    Partial.TOP: _frequent,
 }
