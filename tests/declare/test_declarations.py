@@ -10,7 +10,7 @@ from headrace.declare.expressions import Call, Field, Literal, fields, parse
 from headrace.declare.schema import Kind, parse_schema
 from headrace.declare.sketch_sizes import sketch_lg_k
 from headrace.declare.windows import HOPS_US, hop_for
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import layouts_of, slot_of
 
 SCHEMA = "id string, card string, amount double, n bigint, flag boolean, at timestamp"
 COLUMNS = parse_schema(SCHEMA, "test")
@@ -107,6 +107,19 @@ def test_features_that_fold_the_same_share_one_partial() -> None:
     (layout,) = layouts_of(CardSpend)
     assert len(layout.slots) == 3
     assert layout.keep_us == duration_us("2h", "test") + duration_us("1m", "test")
+
+
+def test_a_map_of_counts_shares_the_sketch_of_a_top_with_its_column_condition_and_error() -> None:
+    @hr.features(payments, by="card")
+    class CardSpend:
+        favourites = hr.top("n", 3, windows="1h")
+        numbers = hr.count(by="n", windows="1h")
+        finer = hr.count(by="n", windows="1h", error=0.01)
+        some = hr.count(by="n", windows="1h", where="n > 1")
+
+    (layout,) = layouts_of(CardSpend)
+    assert len(layout.slots) == 3
+    assert slot_of(CardSpend.features[0].aggregate) == slot_of(CardSpend.features[1].aggregate)
 
 
 def test_a_lifetime_window_stands_beside_others_and_has_tiles_of_a_day() -> None:

@@ -98,6 +98,12 @@ VIEW_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("a top of nothing", lambda: view(hr.top("card", 0, windows="1h")), ["top 0", "from 1 to 100"]),
     ("a top of a text", lambda: view(hr.top("card", "3", windows="1h")), ["top '3'", "from 1 to 100"]),
     ("a top of doubles", lambda: view(hr.top("amount", 3, windows="1h")), ["top of 'amount'", "takes boolean"]),
+    ("counts by an unknown column", lambda: view(hr.count(by="land", windows="1h")), ["CardSpend.spend", "'land'"]),
+    ("counts by several columns", lambda: view(hr.count(by=["card"], windows="1h")), ["['card']", "columns are"]),
+    ("counts by doubles", lambda: view(hr.count(by="amount", windows="1h")), ["count by 'amount'", "takes boolean"]),
+    ("counts by times", lambda: view(hr.count(by="at", windows="1h")), ["count by 'at'", "timestamp", "takes boolean"]),
+    ("counts too exact", lambda: view(hr.count(by="card", windows="1h", error=0.0)), ["error=0.0", "0.001 to 0.25"]),
+    ("an error of a plain count", lambda: view(hr.count(windows="1h", error=0.1)), ["error=0.1", "exact", 'by="col']),
     ("a bad window", lambda: view(hr.count(windows="1 hour")), ["windows", "'1 hour'", '"1h"']),
     ("a window of zero", lambda: view(hr.count(windows="0s")), ["'0s'", "from 1ms to 3650d"]),
     ("a window of an age", lambda: view(hr.count(windows="3651d")), ["'3651d'", "3650d"]),
@@ -153,7 +159,7 @@ def assert_refused(declare: Callable[[], Any], said: list[str]) -> None:
 def derived(build: Callable[[dict[str, Any]], Any], **attributes: Any) -> hr.View:
     """A view with a count, a text and one derived feature."""
     body = {"n": hr.count(windows=["10m", "1h"]), "card_seen": hr.last("card", windows="1h")}
-    body |= {"tops": hr.top("card", 3, windows="1h")} | attributes
+    body |= {"tops": hr.top("card", 3, windows="1h"), "cards": hr.count(by="card", windows="1h")} | attributes
     return hr.features(stream(), by="card")(type("CardSpend", (), body | {"ratio": build(body)}))
 
 
@@ -162,6 +168,7 @@ DERIVED_MISTAKES: list[tuple[str, Callable[[dict[str, Any]], Any], list[str]]] =
     ("a text and a number", lambda body: body["card_seen"]["1h"] + 1, ["'+'", "card_seen_1h is string"]),
     ("an aggregate without a name", lambda _: hr.count(windows="1h")["1h"] / 2, ["no attribute of this view"]),
     ("a list of values", lambda body: body["tops"]["1h"] == "c1", ["tops_1h is a list", "hr.last"]),
+    ("a map", lambda body: body["cards"]["1h"] + 1, ["cards_1h is a map", 'hr.count(where="card = …"']),
     ("a list", lambda body: body["n"]["1h"] + [1], ["[1]", "Write a number"]),
     ("an aggregate without its window", lambda body: body["n"]["1h"] / body["n"], ["with its window"]),
     ("and", lambda body: (body["n"]["1h"] > 1) and (body["n"]["10m"] > 1), ["Write & | ~"]),

@@ -87,6 +87,20 @@ def test_a_wrong_value_is_found_with_the_events_that_explain_it() -> None:
     assert worst["last_events"]
 
 
+def test_counts_of_a_map_are_estimates_up_to_their_error_and_wrong_beyond() -> None:
+    served = served_table(CLEAN, [(("hot",), CLEAN[-1].arrival_us)])
+    (row,) = [json.loads(row) for row in served["hr_row"].to_pylist()]
+    counts = row["values"]["by_text_7d"]
+    assert sum(counts.values()) > 100
+    outcomes = []
+    for short in (0, 1, 50):
+        spoilt = row | {"values": row["values"] | {"by_text_7d": counts | {"": counts[""] - short}}}
+        given = served.set_column(2, "hr_row", pa.array([json.dumps(spoilt)]))
+        found = check(VIEW, events_table(VIEW, CLEAN, "arrival"), given).by_arrival["by_text_7d"]
+        outcomes.append((found.exact, found.estimated, found.wrong, found.largest))
+    assert outcomes == [(1, 0, 0, 0.0), (0, 1, 0, 1.0), (0, 0, 1, 50.0)]
+
+
 def test_an_event_still_on_its_way_is_no_mistake_of_the_server() -> None:
     asked = questions(CLEAN, 20)
     behind = served_table([one for one in CLEAN if one is not CLEAN[-40]], asked)

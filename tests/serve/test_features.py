@@ -44,6 +44,14 @@ class CardRatio:
     abroad = hr.request("country", "string") == "IT"
 
 
+@hr.features(PAYMENTS, by="card")
+class CardCounts:
+    countries = hr.count(by="country", windows="1h")
+    branches = hr.count(by="branch", windows="1h")
+    online = hr.count(by="online", windows="1h")
+    refused = hr.count(by="country", where="amount < 0", windows="1h")
+
+
 def payment(number: int, **fields: Any) -> dict[str, Any]:
     return {
         "id": f"p{number}",
@@ -61,7 +69,7 @@ def payment(number: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def store() -> MemoryStore:
-    store = MemoryStore([CardSpend, BranchDay, CardRatio])
+    store = MemoryStore([CardSpend, BranchDay, CardRatio, CardCounts])
     events = [
         payment(1, at="2026-01-01T11:30:00Z"),
         payment(2, country="IT"),
@@ -70,14 +78,14 @@ def store() -> MemoryStore:
         payment(5, card="odd", amount="Infinity", cents=2**63 - 1),
         payment(6, card="low", amount="-Infinity"),
     ]
-    for view in (CardSpend, BranchDay, CardRatio):
+    for view in (CardSpend, BranchDay, CardRatio, CardCounts):
         store.apply(tiles_of(view, events))
     return store
 
 
 @pytest.fixture(scope="module")
 def ask(store: MemoryStore) -> Iterator[Asking]:
-    with serving_store(store, CardSpend, BranchDay, CardRatio) as ask:
+    with serving_store(store, CardSpend, BranchDay, CardRatio, CardCounts) as ask:
         yield ask
 
 
@@ -135,6 +143,15 @@ def test_numbers_json_has_no_word_for_are_text(ask: Asking) -> None:
     odd, low = ask.rows(CardSpend, ["odd", "low"], at="2026-01-01T12:00:00Z")
     assert odd["values"]["largest_1h"] == "NaN"
     assert low["values"]["largest_1h"] == low["values"]["spend_1h"] == "-Infinity"
+
+
+def test_maps_of_counts_are_objects_whose_keys_are_text_most_frequent_first(ask: Asking) -> None:
+    one, never = ask.rows(CardCounts, ["c1", "never"], at="2026-01-01T12:00:00Z")
+    assert list(one["values"]["countries_1h"].items()) == [("FR", 2), ("IT", 1)]
+    assert one["values"]["branches_1h"] == {"7": 3}
+    assert one["values"]["online_1h"] == {"true": 3}
+    assert one["values"]["refused_1h"] == {}
+    assert never["values"] == {"countries_1h": {}, "branches_1h": {}, "online_1h": {}, "refused_1h": {}}
 
 
 def test_sums_of_integers_are_exact_beyond_64_bits(ask: Asking) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from headrace.declare.schema import Kind
 from headrace.declare.sketch_sizes import sketch_lg_map
 from headrace.stream.partials import partial_columns
-from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
+from headrace.tiles.frequent import LONGEST_TEXT, counts_by_value, frequent_sketch_of, map_capacity, most_frequent
 from headrace.tiles.layout import Partial, Slot, sketch_bytes
 
 LG_MAP = sketch_lg_map(0.02)
@@ -42,13 +42,14 @@ def test_hostile_values_are_counted_by_spark_as_by_the_fold(spark: SparkSession,
     found = most_frequent(sketches(spark, kind, parts), 20, kind)
     assert found == most_frequent(folded, 20, kind)
     assert len(found) == len(HOSTILE[kind]) - 1
+    assert counts_by_value(sketches(spark, kind, parts), kind) == counts_by_value(folded, kind)
 
 
 def test_as_many_different_values_as_a_map_holds_are_exact(spark: SparkSession) -> None:
     values = [f"v{number:03}" for number in range(map_capacity(LG_MAP)) for _ in range(1 + number % 3)]
-    assert most_frequent(sketches(spark, Kind.STRING, [values]), 5, Kind.STRING) == most_frequent(
-        [frequent_sketch_of(values, LG_MAP)], 5, Kind.STRING
-    )
+    found = sketches(spark, Kind.STRING, [values])
+    assert most_frequent(found, 5, Kind.STRING) == most_frequent([frequent_sketch_of(values, LG_MAP)], 5, Kind.STRING)
+    assert counts_by_value(found, Kind.STRING) == Counter(values)
 
 
 def test_more_values_than_a_map_holds_are_within_the_stated_error(spark: SparkSession) -> None:
@@ -60,3 +61,13 @@ def test_more_values_than_a_map_holds_are_within_the_stated_error(spark: SparkSe
     most_missed = max(count for value, count in counts.items() if value not in found)
     assert most_missed - least_given <= 0.02 * counts.total()
     assert all(len(value) <= LONGEST_TEXT for value in found)
+
+
+def test_counts_of_more_values_than_a_map_holds_are_short_by_the_stated_error_at_most(spark: SparkSession) -> None:
+    chance = random.Random(4)
+    parts = [[int(chance.paretovariate(0.7)) % 10_000 for _ in range(4000)] for _ in range(5)]
+    counts = Counter(value for part in parts for value in part)
+    found = counts_by_value(sketches(spark, Kind.INTEGER, parts), Kind.INTEGER)
+    short = [count - found.get(value, 0) for value, count in counts.items()]
+    assert min(short) >= 0
+    assert 0 < max(short) <= 0.02 * counts.total()

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.declare.schema import Kind
 from headrace.declare.sketch_sizes import sketch_lg_map
-from headrace.tiles.frequent import LONGEST_TEXT, frequent_sketch_of, map_capacity, most_frequent
+from headrace.tiles.frequent import (
+    LONGEST_TEXT,
+    counts_by_value,
+    frequent_sketch_of,
+    map_capacity,
+    most_frequent,
+)
 
 LG_MAP = sketch_lg_map(0.02)
 
@@ -18,8 +24,11 @@ integers = st.sampled_from([0, -1, 2**63 - 1, -(2**63)]) | st.integers(-5, 5)
 
 
 def by_definition(values: list[int | str], k: int) -> list[int | str]:
-    counts = Counter(values)
-    return sorted(counts, key=lambda value: (-counts[value], value))[:k]
+    return [value for value, _ in counted(values)[:k]]
+
+
+def counted(values: list[int | str]) -> list[tuple[int | str, int]]:
+    return sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
 
 
 @given(parts=st.lists(st.lists(texts, max_size=30), max_size=6), k=st.integers(1, 10))
@@ -32,6 +41,34 @@ def test_few_different_texts_in_any_number_of_tiles_are_exact(parts: list[list[s
 def test_few_different_numbers_in_any_number_of_tiles_are_exact(parts: list[list[int]], k: int) -> None:
     found = most_frequent([frequent_sketch_of(part, LG_MAP) for part in parts], k, Kind.INTEGER)
     assert found == by_definition([value for part in parts for value in part], k)
+
+
+@given(parts=st.lists(st.lists(texts, max_size=30), max_size=6))
+def test_counts_of_few_different_texts_are_exact_and_in_order(parts: list[list[str]]) -> None:
+    found = counts_by_value([frequent_sketch_of(part, LG_MAP) for part in parts], Kind.STRING)
+    assert list(found.items()) == counted([value for part in parts for value in part])
+
+
+@given(parts=st.lists(st.lists(integers, max_size=30), max_size=6))
+def test_counts_of_few_different_numbers_are_exact_and_in_order(parts: list[list[int]]) -> None:
+    found = counts_by_value([frequent_sketch_of(part, LG_MAP) for part in parts], Kind.INTEGER)
+    assert list(found.items()) == counted([value for part in parts for value in part])
+
+
+def test_counts_of_booleans_are_by_booleans() -> None:
+    found = counts_by_value([frequent_sketch_of([True, False, True], LG_MAP)], Kind.BOOLEAN)
+    assert repr(found) == "{True: 2, False: 1}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_of_many_different_values_are_never_too_great_and_short_by_the_error_at_most(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = [[int(chance.paretovariate(0.7)) % 10_000 for _ in range(chance.randint(500, 5000))] for _ in range(8)]
+    counts = Counter(value for part in parts for value in part)
+    found = counts_by_value([frequent_sketch_of(part, LG_MAP) for part in parts], Kind.INTEGER)
+    short = [count - found.get(value, 0) for value, count in counts.items()]
+    assert min(short) >= 0
+    assert 0 < max(short) <= 0.02 * counts.total()
 
 
 def test_booleans_come_back_as_booleans() -> None:
