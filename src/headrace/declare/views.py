@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.declare.aggregates import Aggregate, Declared, bind, windows_of, written_windows
+from headrace.declare.aggregates import Aggregate, Declared
+from headrace.declare.binding import bind, windows_of, written_windows
 from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, fields

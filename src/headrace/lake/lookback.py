@@ -19,6 +19,7 @@ from headrace.declare.expressions import Expression, fields
 from headrace.declare.schema import Kind
 from headrace.declare.table import ENTITY
 from headrace.declare.views import Feature, View
+from headrace.lake.arrow import LARGE_SUM, as_arrow, as_values, output_type
 from headrace.tiles.columns import Maps, Mask, Values
 from headrace.tiles.derive import Deriver
 from headrace.tiles.frequent import LONGEST_TEXT
@@ -34,14 +35,6 @@ NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 BY_PLACE = {Partial.FIRST, Partial.LAST}
 BY_RANK = {Partial.TEXT_MIN, Partial.TEXT_MAX}
-ARROW_TYPES = {
-    Kind.STRING: pa.string(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-}
-LARGE_SUM = pa.decimal128(38, 0)
 
 
 @dataclass(frozen=True)
@@ -89,24 +82,6 @@ def _past_and_pairs(view: View, events: pa.Table, spine: pa.Table) -> tuple["_Pa
     hops = {f"hr_known_{hop_us}": hop_us for hop_us in {feature.window.hop_us for feature in view.features}}
     known_by_us = {hops[name]: _numbers(spine[name]) for name in spine.column_names if name in hops}
     return _Past(view, events, owners), Pairs(asked, _numbers(spine["hr_at"]), known_by_us)
-
-
-def output_type(feature: Feature, view: View) -> pa.DataType:
-    """The type of a feature's column; sums of 64-bit integers may pass 64 bits."""
-    aggregate = feature.aggregate
-    match aggregate.function, aggregate.kind:
-        case "count" | "distinct", _:
-            return pa.int64()
-        case "sum", Kind.INTEGER:
-            column = view.stream.schema.column(str(aggregate.column), view.name)
-            return LARGE_SUM if column.type == "bigint" else pa.int64()
-        case "top", Kind() as kind:
-            return pa.list_(ARROW_TYPES[kind])
-        case "count_by", Kind() as kind:
-            return pa.map_(ARROW_TYPES[kind], pa.int64())
-        case (("min" | "max" | "first" | "last"), Kind() as kind):
-            return ARROW_TYPES[kind]
-    return pa.float64()
 
 
 def _numbered(events: pa.Table, spine: pa.Table, entity: Sequence[str]) -> tuple[Ints, Ints]:
@@ -241,29 +216,13 @@ def _derived(view: View, kept: Mapping[str, pa.Array], spine: pa.Table) -> dict[
     if not view.derived:
         return {}
     read = set[str]().union(*(fields(tree) for tree in view.trees))
-    columns = {name: _as_values(kept[name], view.outputs.column(name, view.name).kind) for name in kept if name in read}
+    columns = {name: as_values(kept[name], view.outputs.column(name, view.name).kind) for name in kept if name in read}
     for number, column in enumerate(view.requested):
-        columns[column.name] = _as_values(spine[f"r{number}"].combine_chunks(), column.kind)
+        columns[column.name] = as_values(spine[f"r{number}"].combine_chunks(), column.kind)
     for number, column in enumerate(view.entity):
-        columns[ENTITY + column.name] = _as_values(spine[f"e{number}"].combine_chunks(), column.kind)
+        columns[ENTITY + column.name] = as_values(spine[f"e{number}"].combine_chunks(), column.kind)
     derived = Deriver(view).columns(columns, len(spine))
-    return {one.name: _as_arrow(derived[one.name], one.kind) for one in view.derived}
-
-
-def _as_values(column: pa.Array, kind: Kind) -> Values:
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    match kind:
-        case Kind.STRING:
-            return Values(pc.fill_null(column, "").to_numpy(zero_copy_only=False), valid)
-        case Kind.BOOLEAN:
-            return Values(pc.fill_null(column, False).to_numpy(zero_copy_only=False), valid)
-        case Kind.DOUBLE:
-            return Values(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(), valid)
-    return Values(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(), valid)
-
-
-def _as_arrow(values: Values, kind: Kind) -> pa.Array:
-    return pa.array(values.data, mask=~values.valid).cast(ARROW_TYPES[kind])
+    return {one.name: as_arrow(derived[one.name], one.kind) for one in view.derived}
 
 
 def _all_valid(table: pa.Table, names: Sequence[str]) -> Mask:

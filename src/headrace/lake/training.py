@@ -29,8 +29,9 @@ from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
+from headrace.lake.arrow import ARROW_TYPES, output_type
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
-from headrace.lake.lookback import ARROW_TYPES, STATUS, Reads, features_at, output_type
+from headrace.lake.lookback import STATUS, Reads, features_at
 from headrace.lake.tables import log_events, silver_events
 from headrace.stream.expressions import to_column, widest
 
