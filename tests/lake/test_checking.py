@@ -43,7 +43,7 @@ def served_table(clean: list[Sent], asked: list[tuple[tuple[Any, ...], int]]) ->
         known_then = [one for one in clean if one.arrival_us <= at_us]
         rows = rows_after(known_then, entity)
         values = features._in_json(Reader(VIEW).values(rows, at_us))
-        known = known_of(rows, at_us)
+        known = known_of(rows, at_us, len(rows))
         row = {"values": dict(zip(VIEW.names, values, strict=True))}
         answers.append(
             {"e0": entity[0], "hr_at": at_us, "hr_row": encode_json(row).decode()}

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.reads import HEAD
-from headrace.tiles.layout import HopLayout, layouts_of
+from headrace.tiles.layout import HopLayout, parts_of
 from headrace.tiles.tile import Entity, Tile, decode_key, decode_tile
 
 LOGGER = logging.getLogger("headrace.store")
 
 
 class Change(NamedTuple):
-    """A tile of an entity, in the place its hop has in `layouts_of(view)`."""
+    """A tile of an entity, in the place its hop has in `parts_of(view)`."""
 
     entity: Entity
     hop: int
@@ -46,7 +46,7 @@ class Changelog:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.layouts = layouts_of(view)
+        self.layouts = parts_of(view)
         self.refused = 0
         self._hops = {layout.version: hop for hop, layout in enumerate(self.layouts)}
 

@@ -21,7 +21,7 @@ KNOWN_AT_MOST = 100_000
 
 
 class Kept:
-    """What is kept of one entity: its tiles by hop, and the answer they last gave.
+    """What is kept of one entity: its tiles by hop, those of history after the others, and the answer they last gave.
 
     `changes` is odd while a tile is being changed, so an answer is remembered, and given again, only with whole tiles.
     """
@@ -38,9 +38,9 @@ class MemoryStore:
     """The tables of an app's views: one thread applies, any thread reads."""
 
     # No lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
-    # lock; a hop's place in an entity's list changes once, from None to its rows; rows lock themselves; an answer
-    # and the change it belongs to are one tuple. A reader that still holds an entity just removed reads tiles no
-    # window holds any more. So what a reader has seen stays seen.
+    # lock; a hop's place in an entity's list changes once, from None to its rows, and the list once, to one with room
+    # for history; rows lock themselves; an answer and the change it belongs to are one tuple. A reader that still
+    # holds an entity just removed reads tiles no window holds any more. So what a reader has seen stays seen.
 
     def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
         self.tables = {view.name: Table(view, known_at_most) for view in views}
@@ -76,6 +76,7 @@ class Table:
         self._changelog = Changelog(view)
         self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
+        self._hops = self._reader.hops
         self._entities: dict[Entity, Kept] = {}
         self._answered: OrderedDict[Entity, Kept] = OrderedDict()
         self._known_at_most = known_at_most
@@ -93,8 +94,8 @@ class Table:
     def events(self) -> int:
         """How many events the tiles of the store were folded from, those let go of included; every hop sees each."""
         # Of the hop that is kept longest: a tile that comes again after it was let go of counts again.
-        hops = zip(self._changelog.layouts, self._events, strict=True)
-        return max(hops, key=lambda hop: hop[0].keep_us)[1]
+        longest = max(range(self._hops), key=lambda hop: self._changelog.layouts[hop].keep_us)
+        return sum(self._events[longest :: self._hops])
 
     @property
     def bytes(self) -> int:
@@ -118,7 +119,7 @@ class Table:
         kept = self._entities.get(entity)
         if kept is None or kept.known is None:
             return None
-        found = known_of(kept.rows_by_hop, at_us)
+        found = known_of(kept.rows_by_hop, at_us, self._hops)
         changes, answer = kept.known
         return found if changes == kept.changes and answer.read is read else None
 
@@ -144,7 +145,7 @@ class Table:
         grown = rows.apply(change.tile)
         kept.changes += 1
         self._events[change.hop] += grown
-        if measure and grown:
+        if measure and grown and change.hop < self._hops:  # history says nothing about how soon news is known
             self.delays.add(time.time() - change.arrival_us / 1e6)
         self.now_us = max(self.now_us, change.time_us)
         if len(rows) > before:
@@ -154,11 +155,13 @@ class Table:
     def _kept(self, entity: Entity) -> Kept:
         kept = self._entities.get(entity)
         if kept is None:
-            kept = self._entities[entity] = Kept(len(self._changelog.layouts))
+            kept = self._entities[entity] = Kept(self._hops)
             self._round.append(entity)
         return kept
 
     def _rows(self, kept: Kept, hop: int) -> TileRows:
+        if hop >= len(kept.rows_by_hop):
+            kept.rows_by_hop = [*kept.rows_by_hop, *[None] * self._hops]
         rows = kept.rows_by_hop[hop]
         if rows is None:
             rows = kept.rows_by_hop[hop] = TileRows(self._changelog.layouts[hop])

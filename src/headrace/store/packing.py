@@ -13,7 +13,7 @@ import orjson
 
 from headrace.declare.schema import Kind
 from headrace.store.reads import SLACK_US
-from headrace.tiles.layout import HopLayout, Partial, Slot
+from headrace.tiles.layout import HopLayout, Part, Partial, Slot
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity, Stored, Tile
 
@@ -99,16 +99,21 @@ class Unpacker:
 
     def __init__(self, layouts: Sequence[HopLayout]) -> None:
         self._layouts = layouts
+        self._live = sum(layout.part is Part.LIVE for layout in layouts)
         self._hops = {bytes.fromhex(layout.version): hop for hop, layout in enumerate(layouts)}
 
     def rows_by_hop(self, fields: Mapping[bytes, bytes]) -> list[TileRows | None]:
-        """The rows of each hop, None where there are none; fields of other layouts are passed over."""
+        """The rows of each hop, None where there are none, and those of history only where there is some.
+
+        Fields of other layouts are passed over.
+        """
         values: list[list[bytes]] = [[] for _ in self._layouts]
         for field, value in fields.items():
             hop = self._hops.get(field[:4])
             if hop is not None:
                 values[hop].append(value)
-        return [_rows(layout, held) if held else None for layout, held in zip(self._layouts, values, strict=True)]
+        rows = [_rows(layout, held) if held else None for layout, held in zip(self._layouts, values, strict=True)]
+        return rows if any(values[self._live :]) else rows[: self._live]
 
 
 def _rows(layout: HopLayout, values: list[bytes]) -> TileRows:

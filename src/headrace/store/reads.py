@@ -71,11 +71,14 @@ class Known(NamedTuple):
     arrival_us: int
 
 
-def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Known]:
-    """Of each hop, what an answer at that time is made of."""
-    return [
-        Known(0, 0) if rows is None else Known(*rows.known(at_us - rows.layout.keep_us, at_us)) for rows in rows_by_hop
-    ]
+def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, hops: int) -> list[Known]:
+    """Of each hop, what an answer at that time is made of; after so many hops come those of history."""
+    return [_known(rows_by_hop[hop::hops], at_us) for hop in range(hops)]
+
+
+def _known(parts: Sequence[TileRows | None], at_us: int) -> Known:
+    found = [rows.known(at_us - rows.layout.keep_us, at_us) for rows in parts if rows is not None]
+    return Known(sum(events for events, _ in found), max((arrival_us for _, arrival_us in found), default=0))
 
 
 class ViewReader:
@@ -84,22 +87,36 @@ class ViewReader:
     def __init__(self, view: View) -> None:
         self.layouts = layouts_of(view)
         self._reader = Reader(view)
-        self._never_seen = (None,) * len(self.layouts)
-        self._reaches_us = [_reaches_us(view, layout) for layout in self.layouts]
+        self.hops = len(self.layouts)
+        self._never_seen = (None,) * self.hops
+        # Twice: rows from history may follow those from the stream.
+        self._reaches_us = 2 * [_reaches_us(view, layout) for layout in self.layouts]
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
         rows_by_hop = rows_by_hop or self._never_seen
-        event_time_us, arrival_us = _newest(rows_by_hop, at_us)
+        newest = _newest if len(rows_by_hop) == self.hops else self._newest_of_parts
+        event_time_us, arrival_us = newest(rows_by_hop, at_us)
         return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
 
     def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
         """The values at a time, and until when they are the same."""
-        hops = zip(rows_by_hop, self._reaches_us, strict=True)
+        hops = zip(rows_by_hop, self._reaches_us, strict=False)
         until_us = min(
             (rows.same_until(at_us, reaches_us) for rows, reaches_us in hops if rows is not None), default=INT64_MAX
         )
         return Unchanged(at_us, until_us, self.read(rows_by_hop, at_us))
+
+    def _newest_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
+        """Of both parts the later tile's times; of two tiles of one start, what they say together."""
+        for hop, layout in enumerate(self.layouts):
+            parts = [rows for rows in rows_by_hop[hop :: self.hops] if rows is not None]
+            found = [times for rows in parts if (times := rows.newest(at_us - layout.keep_us, at_us)) is not None]
+            if found:
+                last = max(event_us // layout.hop_us for event_us, _ in found)
+                events_us, arrivals_us = zip(*(one for one in found if one[0] // layout.hop_us == last), strict=True)
+                return max(events_us), max(arrivals_us)
+        return None, None
 
 
 def _reaches_us(view: View, layout: HopLayout) -> list[int]:

@@ -16,7 +16,7 @@ from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, 
 from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
-from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of
+from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -58,8 +58,9 @@ class RedisStore:
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of; None where it is not held any more."""
-        held = self._readers[view_name].held(hash_key(view_name, entity))
-        return known_of(held.rows_by_hop, at_us) if held.answer.read is read else None
+        reader = self._readers[view_name]
+        held = reader.held(hash_key(view_name, entity))
+        return known_of(held.rows_by_hop, at_us, reader.hops) if held.answer.read is read else None
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""
@@ -150,7 +151,7 @@ class _Table:
     def __init__(self, view: View) -> None:
         self._name = view.name
         self._changelog = Changelog(view)
-        self._keeps = pack_keeps(layouts_of(view))
+        self._keeps = pack_keeps(parts_of(view))
         self._keep_ms = _keep_ms(layouts_of(view))
 
     def commands(self, records: Iterable[Record]) -> Iterable[_Command]:
@@ -187,7 +188,8 @@ class _ViewHashes:
 
     def __init__(self, view: View, held_at_most: int) -> None:
         self._reader = ViewReader(view)
-        self._unpacker = Unpacker(self._reader.layouts)
+        self.hops = self._reader.hops
+        self._unpacker = Unpacker(parts_of(view))
         self._held: Recent[bytes, _Held] = Recent(held_at_most)
 
     def held(self, key: bytes) -> _Held:

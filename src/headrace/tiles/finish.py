@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from headrace.declare.aggregates import Aggregate
@@ -11,6 +12,7 @@ from headrace.tiles.frequent import counts_by_value, most_frequent
 from headrace.tiles.layout import COLUMNS, Block, HopLayout, Partial, Slot, slot_of
 from headrace.tiles.quantiles import quantile_in
 from headrace.tiles.sketches import distinct_in
+from headrace.tiles.tile import Occurrence
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
@@ -18,6 +20,7 @@ FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=
 Merged = Sequence[Any]  # the window's fixed-width columns, each merged to one value
 Objects = Sequence[tuple[Any, ...]]  # of each row of the window, what has no fixed width
 Finish = Callable[[Merged, Objects], Any]
+_TIME_AND_ID = itemgetter(0, 1)
 
 
 def moment(time_us: int) -> datetime:
@@ -35,12 +38,16 @@ def default_of(aggregate: Aggregate) -> int | dict[Any, int] | None:
     return 0 if aggregate.function in {"count", "distinct"} else None
 
 
-def finisher(aggregate: Aggregate, layout: HopLayout, place: dict[str, int]) -> Finish:
-    """The last step of an aggregate; `place` tells where in the merged columns one stands."""
+def finisher(aggregate: Aggregate, layout: HopLayout, place: dict[str, int], overlapping: bool = False) -> Finish:
+    """The last step of an aggregate; `place` tells where in the merged columns one stands.
+
+    Rows come by start and do not overlap, unless it is said that they may.
+    """
     slot = slot_of(aggregate)
     number = layout.slot_number(slot)
     if COLUMNS[slot.partial][-1][1] is Block.OBJECT:
-        finish = _of_objects(aggregate, slot, layout.objects.index(f"v{number}"))
+        column = layout.objects.index(f"v{number}")
+        finish = _of_overlapping(aggregate, slot, column) if overlapping else _of_objects(aggregate, slot, column)
     else:
         columns = [place[f"{suffix}{number}"] for suffix, _ in COLUMNS[slot.partial]]
         finish = _OF_NUMBERS[slot.partial, aggregate.function](*columns)
@@ -127,6 +134,21 @@ def _of_objects(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
             return lambda _, objects: min(_present(objects, column), default=None)
         case _:
             return lambda _, objects: max(_present(objects, column), default=None)
+
+
+def _of_overlapping(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
+    """As `_of_objects`, where the order of rows says nothing about the order of their events."""
+    match slot.partial:
+        case Partial.FIRST:
+            return lambda _, objects: _value_of(min(_present(objects, column), key=_TIME_AND_ID, default=None))
+        case Partial.LAST:
+            return lambda _, objects: _value_of(max(_present(objects, column), key=_TIME_AND_ID, default=None))
+        case _:
+            return _of_objects(aggregate, slot, column)
+
+
+def _value_of(occurrence: Occurrence | None) -> Any:
+    return None if occurrence is None else occurrence[2]
 
 
 def _first_value(objects: Iterable[tuple[Any, ...]], column: int) -> Any:

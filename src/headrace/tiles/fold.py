@@ -47,10 +47,10 @@ def events_of(schema: Schema, events: Sequence[Event], arrivals_us: Sequence[int
     return Events(columns, np.array(arrivals_us, np.int64))
 
 
-def fold(view: View, events: Events) -> Iterator[tuple[TileKey, Tile]]:
+def fold(view: View, events: Events, layouts: Sequence[HopLayout] | None = None) -> Iterator[tuple[TileKey, Tile]]:
     """The tiles of a view, by entity and start; an event without its whole entity belongs to none."""
     ordered, entities, owners = _by_entity(view, events)
-    for layout in layouts_of(view):
+    for layout in layouts or layouts_of(view):
         if len(ordered):
             yield from _Folder(view, layout, ordered, owners).tiles(entities)
 

@@ -12,7 +12,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from operator import itemgetter
@@ -50,6 +50,16 @@ class Partial(Enum):
     DISTINCT = "distinct"
     QUANTILE = "quantile"
     TOP = "top"
+
+
+class Part(Enum):
+    """Which events a tile was folded from: a view that was backfilled has two tiles of one hop and start.
+
+    raw log   ├──── BASE: history, in one batch ────┤cut├──── LIVE: the stream ────▶
+    """
+
+    LIVE = ""
+    BASE = "base"
 
 
 class Block(Enum):
@@ -163,6 +173,7 @@ class HopLayout:
     hop_us: int
     keep_us: int
     slots: tuple[Slot, ...]
+    part: Part = Part.LIVE
 
     @property
     def is_kept_forever(self) -> bool:
@@ -235,7 +246,7 @@ class HopLayout:
     @cached_property
     def version(self) -> str:
         """A fingerprint of the layout: tiles of another version are not read."""
-        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]])
+        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]]) + self.part.value
         return hashlib.sha256(described.encode()).hexdigest()[:8]
 
 
@@ -243,6 +254,16 @@ def layouts_of(view: View) -> tuple[HopLayout, ...]:
     """The layouts of a view's tiles, one a hop, shortest hop first."""
     hops = sorted({feature.window.hop_us for feature in view.features})
     return tuple(_layout(view, hop_us) for hop_us in hops)
+
+
+def bases_of(view: View) -> tuple[HopLayout, ...]:
+    """The layouts of the tiles that hold a view's history, in the same order: the same but for their version."""
+    return tuple(replace(layout, part=Part.BASE) for layout in layouts_of(view))
+
+
+def parts_of(view: View) -> tuple[HopLayout, ...]:
+    """The layouts of everything that is read of a view: its hops from the stream, then its hops from history."""
+    return (*layouts_of(view), *bases_of(view))
 
 
 def _layout(view: View, hop_us: int) -> HopLayout:

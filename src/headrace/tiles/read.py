@@ -5,6 +5,8 @@
   [tile][tile][tile][tile][tile]                       whatever the number of features
      ↑  └── in the window at ───┘
    too old                   at
+
+A view that was backfilled has tiles of two parts, from history and from the stream: reading merges those too.
 """
 
 import struct
@@ -23,6 +25,7 @@ from headrace.tiles.rows import TileRows
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Outputs = list[tuple[int, Finish]]
 
 # fmin passes over NaN, the identity of a minimum; maximum lets it win: NaN is greater than every number.
 _REDUCTIONS = {
@@ -42,20 +45,35 @@ class Reader:
     """
 
     def __init__(self, view: View) -> None:
+        layouts = layouts_of(view)
         self.default_row = [default_of(feature.aggregate) for feature in view.features]
+        self._hops = len(layouts)
         self._windows = [
             _Window(hop, layout, length_us, view.features)
-            for hop, layout in enumerate(layouts_of(view))
+            for hop, layout in enumerate(layouts)
             for length_us in sorted({f.window.length_us for f in view.features if f.window.hop_us == layout.hop_us})
         ]
 
     def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
-        """The values at a time; `rows_by_hop` has the order of `layouts_of(view)`, None where nothing is."""
+        """The values at a time; None where nothing is.
+
+        `rows_by_hop` has the order of `layouts_of(view)` or, where there is history, of `parts_of(view)`.
+        """
+        if len(rows_by_hop) > self._hops:
+            return self._values_of_parts(rows_by_hop, at_us)
         values: list[Any] = self.default_row.copy()
         for window in self._windows:
             rows = rows_by_hop[window.hop]
             if rows is not None:
                 window.read(rows, at_us, values)
+        return values
+
+    def _values_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
+        values: list[Any] = self.default_row.copy()
+        for window in self._windows:
+            parts = [rows for rows in rows_by_hop[window.hop :: self._hops] if rows is not None]
+            if parts:
+                window.read_parts(parts, at_us, values)
         return values
 
 
@@ -71,18 +89,30 @@ class _Window:
             if (feature.window.hop_us, feature.window.length_us) == (layout.hop_us, length_us)
         ]
         self._merge = _Merge(layout, {slot_of(feature.aggregate).partial for _, feature in mine})
-        self._outputs: list[tuple[int, Finish]] = [
-            (index, finisher(feature.aggregate, layout, self._merge.place)) for index, feature in mine
+        place = self._merge.place
+        self._outputs: Outputs = [(index, finisher(feature.aggregate, layout, place)) for index, feature in mine]
+        self._outputs_of_parts: Outputs = [
+            (index, finisher(feature.aggregate, layout, place, overlapping=True)) for index, feature in mine
         ]
 
     def read(self, rows: TileRows, at_us: int, values: list[Any]) -> None:
         """Put the values of this window's features into their places."""
         copied, objects = rows.between(at_us - self._reach_us, at_us)
         if copied:
-            self._finish(self._merge.columns(copied), objects, values)
+            self._finish(self._outputs, self._merge.columns(copied), objects, values)
 
-    def _finish(self, merged: list[Any], objects: Objects, values: list[Any]) -> None:
-        for index, finish in self._outputs:
+    def read_parts(self, parts: Sequence[TileRows], at_us: int, values: list[Any]) -> None:
+        """The same of rows that overlap: what they hold together is what one row of each start would."""
+        copied, objects = bytearray(), []
+        for rows in parts:
+            its_rows, its_objects = rows.between(at_us - self._reach_us, at_us)
+            copied += its_rows
+            objects += its_objects
+        if copied:
+            self._finish(self._outputs_of_parts, self._merge.columns(copied), objects, values)
+
+    def _finish(self, outputs: Outputs, merged: list[Any], objects: Objects, values: list[Any]) -> None:
+        for index, finish in outputs:
             values[index] = finish(merged, objects)
 
 
