@@ -25,12 +25,12 @@ def _ahead(one: Sent, now_us: int) -> Sent:
     return replace(one, event=one.event | {"at": now_us // 1000 + 2 * HOUR_MS})
 
 
-def send(broker: str, topic: str, sent: Sequence[Sent]) -> None:
+def send(broker: str, topic: str, sent: Sequence[Sent], first: int = 0, key: str = "card") -> None:
     """Send a stream; each record carries its number, so that it is known again."""
     with Producer(broker) as producer:
-        for number, one in enumerate(sent):
+        for number, one in enumerate(sent, first):
             value = orjson.dumps(one.event, option=orjson.OPT_PASSTHROUGH_DATETIME)
-            producer.send(topic, value, key=str(one.values["card"]), headers=[("number", str(number))])
+            producer.send(topic, value, key=str(one.values[key]), headers=[("number", str(number))])
 
 
 def arrived(broker: str, topic: str, sent: Sequence[Sent]) -> list[Sent]:

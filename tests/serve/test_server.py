@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 from headrace.serve.listen import AddressTaken
-from headrace.serve.server import UnknownStore, serve
+from headrace.serve.server import ServePlace, UnknownStore, serve
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, tiles_of
 from tests.waiting import wait_until
@@ -121,15 +122,15 @@ def test_an_app_without_views_is_served_too(broker: Broker, store_url: str) -> N
         assert ask("POST", "/features/Any", b"{}").status == 404
 
 
-def test_a_taken_port_is_said_in_a_sentence() -> None:
+def test_a_taken_port_is_said_in_a_sentence(tmp_path: Path) -> None:
     app = app_of_views(new_view(new_stream()))
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(AddressTaken, match=f"{HOST}:{port}: another program listens there"):
-            serve(app, "127.0.0.1:1", "memory", (HOST, port), threading.Event())
+            serve(app, ServePlace("127.0.0.1:1", "memory", (HOST, port), tmp_path), threading.Event())
 
 
-def test_an_unknown_store_is_said_in_a_sentence() -> None:
+def test_an_unknown_store_is_said_in_a_sentence(tmp_path: Path) -> None:
     app = app_of_views(new_view(new_stream()))
     with pytest.raises(UnknownStore, match="'postgres://'"):
-        serve(app, "127.0.0.1:1", "postgres://", (HOST, free_port()), threading.Event())
+        serve(app, ServePlace("127.0.0.1:1", "postgres://", (HOST, free_port()), tmp_path), threading.Event())

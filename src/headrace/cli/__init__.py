@@ -9,7 +9,7 @@ import click
 from headrace.cli.settings import file_defaults
 from headrace.errors import HeadraceError
 
-COMMANDS = ("up", "plan", "run", "train", "check", "lateness", "replay", "doctor")
+COMMANDS = ("up", "plan", "run", "backfill", "train", "check", "lateness", "replay", "doctor")
 
 
 class Commands(click.Group):

@@ -60,9 +60,10 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:
-    from headrace.serve.server import serve
+    from headrace.serve.server import ServePlace, serve
 
-    serve(app, broker_of(settings), settings.store, (settings.host, settings.port), stop)
+    place = ServePlace(broker_of(settings), settings.store, (settings.host, settings.port), settings.state)
+    serve(app, place, stop)
 
 
 def run_apply(app: App, settings: Settings, stop: threading.Event) -> None:

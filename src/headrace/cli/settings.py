@@ -163,4 +163,4 @@ def file_defaults() -> dict[str, Any]:
     if "rebuild" in written:
         raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    return dict.fromkeys(("up", "run", "plan", "train", "check", "lateness", "replay", "doctor"), flat)
+    return dict.fromkeys(("up", "run", "plan", "backfill", "train", "check", "lateness", "replay", "doctor"), flat)

@@ -61,6 +61,20 @@ class Offsets:
         """The offset the next record will get, per partition."""
         return self.end_of(self.partitions(topics))
 
+    def begins(self, topic: str) -> list[int]:
+        """The offset of the oldest record of each partition of one topic, in their order."""
+        return [offset for _, offset in sorted(self.begin([topic]).items())]
+
+    def ends(self, topic: str) -> list[int]:
+        """The offset the next record of each partition of one topic will get, in their order."""
+        return [offset for _, offset in sorted(self.end([topic]).items())]
+
+    def since(self, topic: str, at_us: int) -> list[int]:
+        """The offset of the first record that the log took at a time or later, in the order of the partitions."""
+        found = self._ask(self.partitions([topic]), OffsetSpec.for_timestamp(at_us // 1000))
+        ends = self.end_of(found)
+        return [ends[partition] if offset < 0 else offset for partition, offset in sorted(found.items())]
+
     def begin_of(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The offset of the oldest record that is still there, of partitions already known."""
         return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]

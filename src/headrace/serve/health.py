@@ -3,14 +3,15 @@
 from headrace.declare.app import App
 from headrace.log.progress import ProgressBoard
 from headrace.serve.answers import Answer, json_answer
+from headrace.serve.backfilled import Histories
 from headrace.serve.online import Online
 
 
 class Health:
     """Ready once the store has caught up and every query runs."""
 
-    def __init__(self, app: App, online: Online, board: ProgressBoard) -> None:
-        self._app, self._online, self._board = app, online, board
+    def __init__(self, app: App, online: Online, board: ProgressBoard, histories: Histories | None) -> None:
+        self._app, self._online, self._board, self._histories = app, online, board, histories
 
     async def live(self, _body: bytes) -> Answer:
         """The server answers, so it is alive."""
@@ -19,4 +20,6 @@ class Health:
     async def ready(self, _body: bytes) -> Answer:
         """Ready, or a sentence for each thing that is missing."""
         missing = [*await self._online.missing(), *self._board.missing(self._app.streams, self._app.views)]
+        if self._histories is not None:
+            missing += await self._histories.missing(self._app.views)
         return json_answer({"ready": False, "missing": missing}, 503) if missing else json_answer({"ready": True})

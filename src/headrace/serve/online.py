@@ -6,7 +6,7 @@ from typing import Protocol, Self
 
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
-from headrace.log.records import Record
+from headrace.log.records import Partition, Record
 from headrace.serve.answers import Unavailable
 from headrace.store.memory import MemoryStore, Table
 from headrace.store.reads import Known, Read
@@ -30,6 +30,9 @@ class Online(Protocol):
 
     async def missing(self) -> list[str]:
         """What keeps it from answering with everything there was at the start, a sentence each."""
+
+    async def reached(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether all that was before these offsets of changelogs is in the store."""
 
     def start(self) -> None:
         """Begin to follow."""
@@ -86,6 +89,10 @@ class MemoryOnline:
 
     async def missing(self) -> list[str]:
         return _missing(self._follower) if self._follower else []
+
+    async def reached(self, ends: Mapping[Partition, int]) -> bool:
+        position = self._follower.positions.next if self._follower else ends
+        return all(position.get(partition, 0) >= end for partition, end in ends.items())
 
     def start(self) -> None:
         if self._follower:

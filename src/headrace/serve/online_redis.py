@@ -52,6 +52,12 @@ class RedisOnline:
         except HeadraceError as problem:
             return [str(problem)]
 
+    async def reached(self, ends: Mapping[Partition, int]) -> bool:
+        try:
+            return await self._fill.left_of(ends) == 0
+        except StoreUnavailable:
+            return False
+
     def start(self) -> None:
         """Nothing: the connection is opened by the first read."""
 
@@ -72,11 +78,15 @@ class Fill:
         """What is not in the store yet; asked each time, for a Redis may come back empty."""
         if self._ends is None:
             self._ends = await asyncio.to_thread(self._wanted)
-        places = await self._store.places(self._group, self._topics)
-        left = sum(max(0, end - places.get(partition, 0)) for partition, end in self._ends.items())
+        left = await self.left_of(self._ends)
         if not left:
             return []
         return [f"the store has {left} records of its changelogs to take in, which needs `headrace run APP apply`"]
+
+    async def left_of(self, ends: Mapping[Partition, int]) -> int:
+        """How many records before these ends have not been taken in."""
+        places = await self._store.places(self._group, self._topics)
+        return sum(max(0, end - places.get(partition, 0)) for partition, end in ends.items())
 
     def _wanted(self) -> dict[Partition, int]:
         partitions = self._offsets.every_partition(self._topics)

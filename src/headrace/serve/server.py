@@ -3,6 +3,8 @@
 import socket
 import sys
 import threading
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,9 +16,10 @@ from headrace.errors import HeadraceError
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.serve.backfilled import Histories, once_whole
 from headrace.serve.features import Features
 from headrace.serve.health import Health
-from headrace.serve.http import Http, get, post
+from headrace.serve.http import Handle, Http, get, post
 from headrace.serve.index import Index
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
@@ -35,12 +38,24 @@ class UnknownStore(HeadraceError):
     """A store of another kind than there are."""
 
 
-def serve(app: App, broker: str, store_url: str, address: tuple[str, int], stop: threading.Event) -> None:
+@dataclass(frozen=True)
+class ServePlace:
+    """What a server reads from, where it answers, and where backfills are written down."""
+
+    broker: str
+    store_url: str
+    address: tuple[str, int]
+    state: Path
+
+
+def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
     """Serve an app until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    online, board, ledgers = online_of(app, broker, store_url), ProgressBoard(), Ledgers(broker, app.streams)
-    with bind(*address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
-        parts = Parts(app, online, board, ledgers, Producer(broker))
+    broker = place.broker
+    online, board, ledgers = online_of(app, broker, place.store_url), ProgressBoard(), Ledgers(broker, app.streams)
+    histories = Histories(place.state, online, board)
+    with bind(*place.address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
+        parts = Parts(app, online, board, ledgers, Producer(broker), histories)
         uvloop.run(answer_until(stop, listening, online, http_of(parts)))
 
 
@@ -63,20 +78,21 @@ async def answer_until(stop: threading.Event, listening: socket.socket, online: 
 
 
 class Parts(NamedTuple):
-    """What answers are made from, and who keeps a sample of them, if anybody does."""
+    """What answers are made from, who keeps a sample of them and who knows of backfills, if anybody does."""
 
     app: App
     online: Online
     board: ProgressBoard
     ledgers: Ledgers
     producer: Producer | None = None
+    histories: Histories | None = None
 
 
 def http_of(parts: Parts) -> Http:
     """Everything the server answers."""
     app, online = parts.app, parts.online
     tallies: dict[str, Tally] = {}
-    health = Health(app, online, parts.board)
+    health = Health(app, online, parts.board, parts.histories)
     routes = [
         get("/", Index(app)),
         get("/metrics", Metrics(Sources(app, parts.board, parts.ledgers, online.tables, tallies))),
@@ -87,6 +103,7 @@ def http_of(parts: Parts) -> Http:
     return Http(routes, tallies)
 
 
-def _features(view: View, parts: Parts) -> Features:
+def _features(view: View, parts: Parts) -> Handle:
     served = ServedLog(view, parts.online, parts.producer) if parts.producer else None
-    return Features(view, parts.online, served)
+    features = Features(view, parts.online, served)
+    return features if parts.histories is None else once_whole(view, parts.histories, features)

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 
 def committed_offsets(checkpoint: Path) -> dict[int, int]:
@@ -16,12 +17,36 @@ def committed_offsets(checkpoint: Path) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in partitions.items()}
 
 
+def is_begun(checkpoint: Path) -> bool:
+    """Whether a query has committed anything here."""
+    return bool(_batches(checkpoint / "commits"))
+
+
+def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata: Mapping[str, object]) -> None:
+    """Let the first batch of a new query end at these offsets of its topic: Spark runs a batch it finds planned.
+
+    `metadata` is what Spark notes beside a batch: times, and the settings its state depends on.
+    """
+    if _batches(checkpoint / "offsets"):
+        return
+    offsets = {topic: {str(number): end for number, end in enumerate(ends)}}
+    _write_whole(checkpoint / "metadata", json.dumps({"id": str(uuid4())}))
+    _write_whole(checkpoint / "offsets" / "0", "\n".join(["v1", json.dumps(metadata), json.dumps(offsets)]))
+
+
+def _write_whole(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
 def discard_unfinished_state(checkpoint: Path) -> None:
     """Remove what a first batch left that never committed: Spark refuses to begin where a killed query left some.
 
     A batch is a file named by its number; a kill may leave the draft of one beside none.
     """
-    if not _batches(checkpoint / "commits"):
+    if not is_begun(checkpoint):
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
         for log in (checkpoint / "commits", checkpoint / "offsets"):
             if not _batches(log):

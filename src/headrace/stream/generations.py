@@ -2,17 +2,19 @@
 
 first up: payments → generation 1 keeps CardSpend, MerchantFlow
 a view is added    → generation 2 keeps it alone, from the earliest clean record on; generation 1 goes on
+… with a backfill  → a generation of its own counts only what comes after the cut
 a view is changed  → refused, with what to do; `--rebuild payments` replays the clean log into one new generation
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
+from headrace.stream.backfills import Backfill, Cut, load
 from headrace.tiles.layout import layouts_of
 
 Shape = dict[str, object]
@@ -24,10 +26,11 @@ class ChangedDefinition(HeadraceError):
 
 @dataclass(frozen=True)
 class Generation:
-    """One tiles query of a stream: its number and the views it keeps."""
+    """One tiles query of a stream: its number, the views it keeps, and where it begins to count if that is a cut."""
 
     number: int
     views: tuple[View, ...]
+    cut: Cut | None = None
 
     def query(self, stream: Stream) -> str:
         return f"{stream.name}.tiles-{self.number}"
@@ -42,13 +45,21 @@ class Generations:
     partitions: int
     changes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    have_history: bool = False
 
     def require_possible(self) -> None:
         if self.refused:
-            raise ChangedDefinition(
-                f"{' '.join(self.refused)} Undo the change, give the view another name, or start with "
-                f"--rebuild {self.stream.name} to compute every view of {self.stream.name} again from its clean log."
-            )
+            raise ChangedDefinition(f"{' '.join(self.refused)} {self.advice}")
+
+    @property
+    def advice(self) -> str:
+        """What can be done about what is refused."""
+        if self.have_history:
+            return "Undo it, or give the view another name and backfill that: a history is not rebuilt from the log."
+        return (
+            f"Undo the change, give the view another name, or start with --rebuild {self.stream.name} "
+            f"to compute every view of {self.stream.name} again from its clean log."
+        )
 
 
 @dataclass
@@ -59,6 +70,7 @@ class Remembered:
     generations: dict[int, dict[str, Shape]] = field(default_factory=dict)
     partitions: int = 0
     next_number: int = 1
+    cuts: dict[int, Cut] = field(default_factory=dict)
 
 
 def plan_generations(
@@ -66,14 +78,51 @@ def plan_generations(
 ) -> Generations:
     """Compare the declared views with the remembered ones; nothing is written."""
     past = _load(_file(state, stream))
+    filled = {view.name: found for view in views if (found := load(state, view.name)) is not None}
     if not past.generations or rebuild:
-        only = (Generation(past.next_number, tuple(views)),) if views else ()
-        changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
-        return Generations(stream, only, partitions, changes)
-    return _follow(stream, views, past)
+        return _begin(stream, views, partitions, past, filled)
+    return _follow(stream, views, past, filled)
 
 
-def _follow(stream: Stream, views: Sequence[View], past: Remembered) -> Generations:
+def _begin(
+    stream: Stream, views: Sequence[View], partitions: int, past: Remembered, filled: Mapping[str, Backfill]
+) -> Generations:
+    """All views anew: in the first run, or because a rebuild was asked for."""
+    running = _added(views, past.next_number, filled)
+    if past.generations and (filled or past.cuts):
+        refused = f"A view of {stream.name} was backfilled, and a rebuild would lose its history."
+        return Generations(stream, running, partitions, (), (refused,), have_history=True)
+    changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
+    told = tuple(_told(view, filled.get(view.name)) for view in views if view.name in filled)
+    return Generations(stream, running, partitions, changes + told, _unfit(views, filled), bool(filled))
+
+
+def _added(views: Sequence[View], number: int, filled: Mapping[str, Backfill]) -> tuple[Generation, ...]:
+    """New generations: one of all views that begin with the log, and one of each that has a history."""
+    together = tuple(view for view in views if view.name not in filled)
+    first = [Generation(number, together)] if together else []
+    with_history = [view for view in views if view.name in filled]
+    return (
+        *first,
+        *(Generation(n, (view,), filled[view.name].cut) for n, view in enumerate(with_history, number + len(first))),
+    )
+
+
+def _told(view: View, backfill: Backfill | None) -> str:
+    if backfill is None:
+        return f"{view.name} is new: it is computed from the earliest clean record"
+    return f"{view.name} has a history: the stream counts from {backfill.cut.described(view.stream.name)} on"
+
+
+def _unfit(views: Iterable[View], filled: Mapping[str, Backfill]) -> tuple[str, ...]:
+    return tuple(
+        f"{view.name} has changed since its history was folded."
+        for view in views
+        if view.name in filled and not filled[view.name].fits(view)
+    )
+
+
+def _follow(stream: Stream, views: Sequence[View], past: Remembered, filled: Mapping[str, Backfill]) -> Generations:
     declared = {view.name: view for view in views}
     running, refused = [], []
     if past.identity != _identity(stream):
@@ -92,13 +141,25 @@ def _follow(stream: Stream, views: Sequence[View], past: Remembered) -> Generati
             for name in shapes
             if name in declared and shapes[name] != shape(declared[name])
         ]
-        running.append(Generation(number, tuple(declared[name] for name in shapes if name in declared)))
+        cut = past.cuts.get(number)
+        refused += [_cut_otherwise(name) for name in shapes if name in filled and filled[name].cut != cut]
+        running.append(Generation(number, tuple(declared[name] for name in shapes if name in declared), cut))
     known = {name for shapes in past.generations.values() for name in shapes}
     added = tuple(view for view in views if view.name not in known)
-    if added:
-        running.append(Generation(past.next_number, added))
-    changes = tuple(f"{view.name} is new: it is computed from the earliest clean record" for view in added)
-    return Generations(stream, tuple(running), past.partitions, changes, tuple(refused))
+    running += _added(added, past.next_number, filled)
+    changes = tuple(_told(view, filled.get(view.name)) for view in added)
+    refused += _unfit(added, filled)
+    return Generations(stream, tuple(running), past.partitions, changes, tuple(refused), bool(filled or past.cuts))
+
+
+def _cut_otherwise(name: str) -> str:
+    return f"{name} is kept by a query that does not begin where its history ends."
+
+
+def is_kept_from_the_beginning(view: View, state: Path) -> bool:
+    """Whether a view is kept already by a query that has no cut."""
+    past = _load(_file(state, view.stream))
+    return any(view.name in shapes and number not in past.cuts for number, shapes in past.generations.items())
 
 
 def _others(shapes: Iterable[str], name: str) -> str:
@@ -136,6 +197,7 @@ def remember(generations: Generations, state: Path) -> None:
         "partitions": generations.partitions,
         "next_number": max(past.next_number, newest + 1),
         "generations": {g.number: {view.name: shape(view) for view in g.views} for g in generations.running},
+        "cuts": {g.number: asdict(g.cut) for g in generations.running if g.cut is not None},
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
@@ -152,4 +214,5 @@ def _load(file: Path) -> Remembered:
         return Remembered()
     kept = json.loads(file.read_text())
     generations = {int(number): views for number, views in kept["generations"].items()}
-    return Remembered(kept["identity"], generations, kept["partitions"], kept["next_number"])
+    cuts = {int(number): Cut.read(cut) for number, cut in kept.get("cuts", {}).items()}
+    return Remembered(kept["identity"], generations, kept["partitions"], kept["next_number"], cuts)

@@ -12,10 +12,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.stream.checkpoints import discard_unfinished_state
+from headrace.stream.checkpoints import discard_unfinished_state, plan_first_batch
+from headrace.stream.session import batch_metadata
 
 BACKLOG = 10_000
 RECORDS_A_BATCH = 50_000
+KAFKA_SINK = {"kafka.enable.idempotence": "true", "kafka.max.request.size": str(16 * 1024 * 1024)}
 
 
 class Lane(Enum):
@@ -42,6 +44,7 @@ class QuerySpec:
     linger_ms: int
     checkpoint_seconds: int
     build: Callable[[DataFrame, Lane], DataFrame]
+    first_ends: tuple[int, ...] | None = None  # where the first batch ends, if that matters
 
     @property
     def slots(self) -> int:
@@ -53,14 +56,15 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
     discard_unfinished_state(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
+    if spec.first_ends is not None:
+        plan_first_batch(spec.checkpoint, spec.source, spec.first_ends, batch_metadata(spark))
     records = spec.build(_source(spark, spec, lane), lane)
     writer = (
         records.writeStream.format("kafka")
         .queryName(spec.name)
         .option("kafka.bootstrap.servers", spec.broker)
         .option("kafka.linger.ms", spec.linger_ms)
-        .option("kafka.enable.idempotence", "true")
-        .option("kafka.max.request.size", str(16 * 1024 * 1024))
+        .options(**KAFKA_SINK)
         .option("checkpointLocation", spec.checkpoint.as_uri())
         .outputMode("update")
     )

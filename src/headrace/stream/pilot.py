@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
-from headrace.stream.checkpoints import lag
+from headrace.stream.checkpoints import is_begun, lag
 from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
 
 LOOK_SECONDS = 0.2
@@ -56,6 +56,8 @@ class Pilot(threading.Thread):
 
     def _drain(self) -> None:
         """Work off what is waiting, here and at the query whose output this one reads."""
+        if self.spec.first_ends is not None and not is_begun(self.spec.checkpoint):
+            self._start(Lane.DRAINING).awaitTermination()  # in real time nothing could end a first batch there
         while not self._stopped.is_set():
             if self._lag() > BACKLOG:
                 self._start(Lane.DRAINING).awaitTermination()

@@ -9,7 +9,7 @@ from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.topics import fates_of
-from headrace.stream.generations import Generations, plan_generations
+from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
 
@@ -52,6 +52,7 @@ class PlannedStream:
     tiles: tuple[PlannedTiles, ...]
     changes: tuple[str, ...]
     refused: tuple[str, ...]
+    advice: str
 
 
 def plan_app(app: App, state: Path) -> tuple[PlannedStream, ...]:
@@ -68,6 +69,7 @@ def _plan(stream: Stream, views: tuple[View, ...], state: Path) -> PlannedStream
         tiles=tuple(_sized(view, layout) for view in views for layout in layouts_of(view)),
         changes=generations.changes or ("nothing has changed",),
         refused=generations.refused,
+        advice=generations.advice,
     )
 
 
@@ -82,7 +84,7 @@ def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
     return [
         PlannedQuery(
             name=generation.query(stream),
-            reads=stream.clean,
+            reads=stream.clean + _from_the_cut(stream, generation),
             writes=tuple(view.topic for view in generation.views),
             lane="real-time",
             why=LANE_OF_TILES,
@@ -91,6 +93,10 @@ def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
         )
         for generation in generations.running
     ]
+
+
+def _from_the_cut(stream: Stream, generation: Generation) -> str:
+    return f" after its history, from {generation.cut.described(stream.name)} on" if generation.cut else ""
 
 
 def _sized(view: View, layout: HopLayout) -> PlannedTiles:
@@ -143,8 +149,5 @@ def _lines(stream: PlannedStream) -> list[str]:
         *([" tiles:", *tiles] if tiles else []),
         " since the last run:",
         *(f"  {change}" for change in stream.changes),
-        *(
-            f"  REFUSED: {reason} Start with --rebuild {stream.stream}, or undo the change."
-            for reason in stream.refused
-        ),
+        *(f"  REFUSED: {reason} {stream.advice}" for reason in stream.refused),
     ]

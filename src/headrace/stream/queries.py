@@ -9,12 +9,14 @@ from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
+from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
+from headrace.stream.checkpoints import is_begun
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.lanes import Lane, QuerySpec
-from headrace.stream.tiles import SHUFFLES, TilePlan, tiles
+from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
 
 LOGGER = logging.getLogger("headrace.stream")
@@ -62,7 +64,20 @@ def plan_queries(app: App, place: Place) -> Planned:
     ]
     for plan in plans:
         plan.require_possible()
+        _require_cuts(plan, place)
     return Planned(tuple(spec for plan in plans for spec in _specs(plan, place)), tuple(plans))
+
+
+def _require_cuts(plan: Generations, place: Place) -> None:
+    """Refuse to begin a query after the cut: records between it and the log's beginning would be counted by nobody."""
+    for generation in plan.running:
+        if generation.cut is not None and not is_begun(_checkpoint(plan.stream, generation, place)):
+            begins = Offsets(place.broker).begins(plan.stream.clean)
+            generation.cut.require_in(generation.views[0].name, plan.stream.clean, begins)
+
+
+def _checkpoint(stream: Stream, generation: Generation, place: Place) -> Path:
+    return place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}"
 
 
 def _specs(plan: Generations, place: Place) -> Iterable[QuerySpec]:
@@ -94,7 +109,8 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
     plan = TilePlan(stream, generation.views)
 
     def build(clean: DataFrame, lane: Lane) -> DataFrame:
-        return tiles(clean, plan, watermark_delay_us(stream, lane is Lane.DRAINING), partitions)
+        fold = Fold(plan, partitions, watermark_delay_us(stream, lane is Lane.DRAINING))
+        return tiles(clean, fold, generation.cut)
 
     return QuerySpec(
         name=generation.query(stream),
@@ -108,6 +124,8 @@ def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions:
         # One event is a tile of every view and hop: a millisecond brings them to the broker in one request.
         linger_ms=1,
         checkpoint_seconds=place.checkpoint_seconds,
-        checkpoint=place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}",
+        checkpoint=_checkpoint(stream, generation, place),
         build=build,
+        # Every id of the history is known before the first that might repeat it, whichever partitions they are in.
+        first_ends=None if generation.cut is None else generation.cut.clean,
     )

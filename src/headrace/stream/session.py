@@ -1,10 +1,13 @@
 """The Spark session of a stream process, with the settings that make real-time mode fast and its state safe."""
 
+import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -78,6 +81,16 @@ def _quick_checkpoints(jars: Sequence[Path]) -> dict[str, str]:
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     }
+
+
+def batch_metadata(spark: SparkSession) -> dict[str, Any]:
+    """What Spark would note beside a first batch: no watermark, the time, and the settings its state depends on."""
+    log = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]  # noqa: SLF001
+    noted = log.OffsetSeqMetadata.apply(0, time.time_ns() // 1_000_000, spark._jsparkSession.conf())  # noqa: SLF001
+    metadata: dict[str, Any] = json.loads(noted.json())
+    # Some settings reach it as null; each is known to the session.
+    metadata["conf"] = {name: value or spark.conf.get(name) for name, value in metadata["conf"].items()}
+    return metadata
 
 
 def start_session(place: SparkPlace) -> SparkSession:

@@ -6,6 +6,7 @@ One query serves all views of a stream, so each id is remembered once. A row of 
 those that are not of its tile stay empty.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
@@ -13,15 +14,19 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.declare.durations import UNITS_US
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
+from headrace.stream.backfills import Cut
 from headrace.stream.events import event_of, parsed
 from headrace.stream.expressions import to_column, widest
 from headrace.stream.partials import partial_columns, value_json
 from headrace.tiles.layout import HopLayout, Slot, layouts_of
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
+COUNTS = "counts"
+SPARE_US = UNITS_US["d"]  # tiles are folded that much further back than windows need: clocks differ
 SHUFFLES = 2  # by id to drop duplicates, by tile to fold
 
 
@@ -39,10 +44,11 @@ class TilePlan:
 
     stream: Stream
     views: tuple[View, ...]
+    layouts: Callable[[View], tuple[HopLayout, ...]] = layouts_of
 
     @cached_property
     def kinds(self) -> tuple[TileKind, ...]:
-        return tuple(TileKind(view, layout) for view in self.views for layout in layouts_of(view))
+        return tuple(TileKind(view, layout) for view in self.views for layout in self.layouts(view))
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -52,17 +58,44 @@ class TilePlan:
         )
 
 
-def tiles(clean: DataFrame, plan: TilePlan, watermark_delay_us: int, partitions: int) -> DataFrame:
-    """Kafka records of the clean topic → Kafka records of the views' changelogs, with absolute tile values."""
-    delay_ms = watermark_delay_us // 1000
+@dataclass(frozen=True)
+class Fold:
+    """How events become tiles: which, in how many partitions, and how long the state of one is kept after its end.
+
+    Where the newest event is known, tiles that no window from then on holds are left out.
+    """
+
+    plan: TilePlan
+    partitions: int
+    delay_us: int = 0
+    newest_us: int | None = None
+
+    def oldest_us(self, layout: HopLayout) -> int | None:
+        """Tiles that start before this are left out; None where all are wanted."""
+        if self.newest_us is None or layout.is_kept_forever:
+            return None
+        return self.newest_us - layout.keep_us - SPARE_US
+
+
+def tiles(clean: DataFrame, fold: Fold, cut: Cut | None = None) -> DataFrame:
+    """Kafka records of the clean topic → Kafka records of the views' changelogs, with absolute tile values.
+
+    With a cut, ids are remembered from the first record on, and what comes after it is counted.
+    """
+    stream = fold.plan.stream
     once = (
-        _events(clean, plan.stream)
-        .withWatermark("event_time", f"{delay_ms} milliseconds")
+        typed(_events(clean, stream), stream, *([] if cut is None else [_is_after(cut)]))
+        .withWatermark("event_time", f"{fold.delay_us // 1000} milliseconds")
         .dropDuplicatesWithinWatermark(["id"])
     )
+    return folded(once if cut is None else once.where(COUNTS), fold)
+
+
+def folded(once: DataFrame, fold: Fold) -> DataFrame:
+    """Typed events, each id once → Kafka records of the views' changelogs; in a batch as in a stream."""
     # Spark evicts state by the column that carries the watermark: each tile's own end, not one window for all hops.
-    end = F.col("tile.end").alias("end", metadata={WATERMARK_METADATA: delay_ms})
-    placed = once.select("*", F.explode(_places(plan)).alias("tile")).where("tile is not null")
+    end = F.col("tile.end").alias("end", metadata={WATERMARK_METADATA: fold.delay_us // 1000})
+    placed = once.select("*", F.explode(_places(fold)).alias("tile")).where("tile is not null")
     keyed = placed.select(
         "event",
         "id",
@@ -72,30 +105,46 @@ def tiles(clean: DataFrame, plan: TilePlan, watermark_delay_us: int, partitions:
         F.col("tile.entity").alias("entity"),
         end,
     )
-    folded = keyed.groupBy("kind", "entity", "end").agg(*_head(), *_partials(plan))
-    return folded.select(*_record(plan, partitions))
+    tile = keyed.groupBy("kind", "entity", "end").agg(*_head(), *_partials(fold.plan))
+    return tile.select(*_record(fold.plan, fold.partitions))
 
 
 def _events(clean: DataFrame, stream: Stream) -> DataFrame:
     event = event_of(parsed(F.col("value"), stream), stream)
-    arrival_us = F.col("headers")[1]["value"].cast("string").cast("bigint")
-    read = clean.select(event.alias("event"), arrival_us.alias("arrival_us"))
+    return clean.select(event.alias("event"), _header(1).alias("arrival_us"), "partition", _header(0).alias("offset"))
+
+
+def _header(number: int) -> Column:
+    """A number the gate wrote: the raw offset, then the arrival."""
+    return F.col("headers")[number]["value"].cast("string").cast("bigint")
+
+
+def _is_after(cut: Cut) -> Column:
+    """Whether a record's raw offset is at or above the cut of its partition."""
+    first = F.get(F.lit(list(cut.raw)).cast("array<bigint>"), F.col("partition"))
+    return (F.col("offset") >= first).alias(COUNTS)
+
+
+def typed(events: DataFrame, stream: Stream, *more: Column) -> DataFrame:
+    """Events and their arrival with what tiles need of them, and more where it is asked for."""
     event_time = F.col("event").getField(stream.time)
-    return read.select(
+    return events.select(
         "event",
         F.col("event").getField(stream.id).alias("id"),
         event_time.alias("event_time"),
         F.unix_micros(event_time).alias("event_us"),
         "arrival_us",
+        *more,
     )
 
 
-def _places(plan: TilePlan) -> Column:
+def _places(fold: Fold) -> Column:
     """The tiles an event belongs to, one a kind; null where a column of the entity is null."""
-    return F.array(*(_place(number, kind) for number, kind in enumerate(plan.kinds)))
+    kinds = enumerate(fold.plan.kinds)
+    return F.array(*(_place(number, kind, fold.oldest_us(kind.layout)) for number, kind in kinds))
 
 
-def _place(number: int, kind: TileKind) -> Column:
+def _place(number: int, kind: TileKind, oldest_us: int | None) -> Column:
     event = F.col("event")
     present = reduce(and_, (event.getField(name).isNotNull() for name in kind.view.by))
     entity = F.to_json(
@@ -103,6 +152,8 @@ def _place(number: int, kind: TileKind) -> Column:
     )
     start_us = F.col("event_us") - F.pmod(F.col("event_us"), F.lit(kind.layout.hop_us))
     end = F.timestamp_micros(start_us + F.lit(kind.layout.hop_us))
+    if oldest_us is not None:
+        present = present & (start_us >= F.lit(oldest_us))
     return F.when(present, F.struct(F.lit(number).alias("kind"), entity.alias("entity"), end.alias("end")))
 
 

@@ -1,0 +1,45 @@
+"""`headrace backfill APP VIEW`: tiles from history, and the place where the stream goes on from them."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.batch import batch_session
+from headrace.cli.settings import BadSetting, lake_folder
+from headrace.declare.app import load_app
+
+
+@click.command()
+@click.argument("app")
+@click.argument("view")
+@click.option("--lake", metavar="DIR", help="The lake with the history; STATE/lake without it.")
+@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
+@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one `headrace up` starts here.")
+@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
+@click.option("--json", "in_json", is_flag=True, help="Say what was done as JSON.")
+def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any) -> None:
+    """Fold the history of VIEW, a new view of APP, up to where the stream will go on; started again, it goes on."""
+    # Imported here: only this command pays for Spark.
+    from headrace.lake.backfill import backfill_view
+    from headrace.lake.cutting import HistoryPlace
+
+    state = Path(flags["state"])
+    folder = lake_folder(lake, state)
+    if folder is None:
+        raise BadSetting("--lake off: history is in the lake. Give its folder with --lake DIR.")
+    place = HistoryPlace(folder, flags["broker"] or f"127.0.0.1:{flags['broker_port']}", state)
+    with ExitStack() as until_done:
+        done = backfill_view(
+            lambda: until_done.enter_context(batch_session(flags["spark"])), load_app(app).view(view), place, say
+        )
+    if in_json:
+        click.echo(json.dumps({"view": view, "cut": list(done.cut.raw), "changelog": done.ends}))
+
+
+def say(line: str) -> None:
+    """One line of progress; what is asked for as JSON stays alone on the output."""
+    click.echo(f"headrace: {line}", err=True)

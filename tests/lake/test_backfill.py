@@ -1,0 +1,224 @@
+"""History folded in a batch and the stream after it: together they are every event once, whatever is killed."""
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace as hr
+from headrace.declare.views import Feature, View
+from headrace.lake.backfill import backfill_view, write_history
+from headrace.lake.cutting import CannotBackfill, HistoryPlace, begun
+from headrace.lake.landing import silver
+from headrace.lake.tables import LakeTableMissing
+from headrace.local.broker import Broker
+from headrace.local.child import Child
+from headrace.log.topics import ensure_topics
+from headrace.store.memory import MemoryStore
+from headrace.stream.backfills import Cut, LogBeginsAfterTheCut, file_of, load
+from headrace.stream.generations import plan_generations, remember
+from headrace.stream.lanes import Lane, start
+from headrace.stream.queries import Place, tiles_spec
+from tests.e2e.hostile_load import arrived, send, sent_now
+from tests.lake.gated import land, pass_gate, read_topic
+from tests.oracle import brute
+from tests.oracle.everything import every_aggregate, hostile_stream
+from tests.oracle.streams import DAY_US, Sent
+from tests.oracle.test_kernel_is_brute_force import agrees
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+APP = Path(__file__).with_name("backfill_app.py")
+EIGHT_DAYS = hr.Late("30s", then="update", until="8d")
+_numbers = count()
+
+
+@dataclass
+class Story:
+    """A hostile stream, what was sent to it so far, and a view that was added late."""
+
+    spark: SparkSession
+    broker: str
+    view: View
+    place: HistoryPlace
+    sent: list[Sent]
+
+    @classmethod
+    def told(cls, spark: SparkSession, broker: str, folder: Path) -> "Story":
+        stream = hostile_stream(f"filled{os.getpid()}x{next(_numbers)}", EIGHT_DAYS)
+        ensure_topics(broker, [stream])
+        view = every_aggregate(f"By{stream.name}", stream, "card")
+        return cls(spark, broker, view, HistoryPlace(folder / "lake", broker, folder / "state"), [])
+
+    def happen(self, events: list[Sent], key: str = "card") -> None:
+        """Events are sent and pass the gate, and with them once more all that came before, as after a crash."""
+        send(self.broker, self.view.stream.name, events, len(self.sent), key)
+        self.sent += events
+        pass_gate(self.spark, self.broker, self.view.stream)
+
+    def land(self) -> None:
+        land(self.spark, self.broker, self.place.lake, silver(self.view.stream))
+
+    def stream_on(self) -> None:
+        """The query that `headrace up` starts for the view, until it has read all there is."""
+        generations = plan_generations(self.view.stream, [self.view], self.place.state, 2)
+        generations.require_possible()
+        remember(generations, self.place.state)
+        (generation,) = generations.running
+        spec = tiles_spec(self.view.stream, generation, Place(self.broker, self.place.state), 2)
+        start(self.spark.newSession(), spec, Lane.DRAINING).awaitTermination()
+
+    def differences(self) -> Iterator[tuple[Any, ...]]:
+        """Where a store filled from the changelog says something else than loops over all events."""
+        log = arrived(self.broker, self.view.stream.name, self.sent)
+        counted = brute.counted(self.view.stream, log)
+        store = MemoryStore([self.view])
+        store.apply(read_topic(self.broker, self.view.topic))
+        last_us = max(store.tables[self.view.name].now_us, max(event["at"] for event in counted))
+        for entity in {(event["card"],) for event in counted}:
+            expected = brute.features(self.view, counted, entity, last_us)
+            (read,) = store.read(self.view.name, [entity], last_us)
+            for feature, value in zip(self.view.features, read.values, strict=True):
+                if not right(feature, value, expected[feature.name]):
+                    yield entity, feature.name, value, expected[feature.name]
+
+
+def right(feature: Feature, value: Any, expected: brute.Expected) -> bool:
+    if value is not None and expected.within is not None:
+        return expected.within[0] <= float(value) <= expected.within[1]
+    return agrees(feature, value, *expected)
+
+
+def told_until_the_cut(spark: SparkSession, broker: str, folder: Path, seed: int) -> tuple[Story, list[Sent]]:
+    """A story of which the lake has a part and the log a little more; and what is still to come."""
+    story = Story.told(spark, broker, folder)
+    sent = sent_now(seed, 500, 7 * DAY_US)
+    story.happen(sent[:300])
+    story.land()
+    story.happen(sent[300:360])
+    return story, sent[360:]
+
+
+def repeats(story: Story, seed: int) -> list[Sent]:
+    """Events of before and after the cut once more, some in another partition than the first time."""
+    return random.Random(seed).sample(story.sent, 80)
+
+
+def test_history_and_stream_together_are_every_event_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    story, to_come = told_until_the_cut(spark, broker.address, tmp_path, seed=4)
+    said: list[str] = []
+    done = backfill_view(lambda: spark, story.view, story.place, said.append)
+    assert 0 < sum(done.cut.raw) <= 340
+    assert "is backfilled" in said[-1]
+    story.happen(repeats(story, 1), key="id")
+    story.happen(to_come)
+    story.stream_on()
+    story.happen(repeats(story, 2), key="id")
+    story.stream_on()
+    assert list(story.differences()) == []
+    assert backfill_view(pytest.fail, story.view, story.place, said.append) == done
+    assert said[-1].endswith("is backfilled already")
+
+
+def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
+    story, to_come = told_until_the_cut(spark, broker, folder, seed=kills)
+    output, dice, cuts = folder / "backfill.out", random.Random(kills), []
+    for _ in range(kills):
+        kill_a_backfill(story, output, dice)
+        cuts.append(load(story.place.state, story.view.name))
+        story.happen(repeats(story, len(cuts)), key="id")
+        story.land()
+    done = backfill_view(lambda: spark, story.view, story.place, lambda _: None)
+    assert {found.cut for found in cuts if found} == {done.cut}
+    story.happen(to_come)
+    story.stream_on()
+    assert list(story.differences()) == []
+
+
+def kill_a_backfill(story: Story, output: Path, dice: random.Random) -> None:
+    """`headrace backfill` with its Spark, killed at a random moment after it has begun to fold."""
+    flags = ["--lake", str(story.place.lake), "--state", str(story.place.state), "--broker", story.broker]
+    command = [sys.executable, "-m", "headrace", "backfill", str(APP), story.view.name, *flags]
+    output.write_text("")
+    running = Child(command, folder=ROOT, output=output)
+    running.start({**os.environ, "BACKFILLED": story.view.stream.name})
+    try:
+        wait_until(lambda: "folding" in output.read_text() or not running.alive(), 120, "folding", output.read_text)
+        assert running.alive(), output.read_text()
+        running.wait(dice.uniform(0, 3))
+    finally:
+        if running.alive():
+            os.kill(running.pid, signal.SIGKILL)
+        assert running.wait(20)
+
+
+def test_a_backfill_killed_and_started_again_counts_every_event_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    endure(spark, broker.address, tmp_path, kills=1)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_a_backfill_killed_ten_times_counts_every_event_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    endure(spark, broker.address, tmp_path, kills=10)
+
+
+@pytest.fixture
+def story(spark: SparkSession, broker: Broker, tmp_path: Path) -> Story:
+    """A short story, which has landed."""
+    story = Story.told(spark, broker.address, tmp_path)
+    story.happen(sent_now(7, 20, DAY_US))
+    story.land()
+    return story
+
+
+def test_what_is_written_twice_is_the_same_tile_twice(story: Story) -> None:
+    backfill = begun(story.view, story.place)
+    for _ in range(2):
+        written = write_history(story.spark, story.view, backfill.cut, story.place, lambda _: None)
+    records = read_topic(story.broker, story.view.topic)
+    assert len(records) == 2 * written
+    assert len({record.key for record in records}) == written
+    places = {(record.key, record.partition) for record in records}
+    assert len(places) == written
+    assert not load(story.place.state, story.view.name).is_done
+
+
+def test_the_cut_stays_though_more_has_landed(story: Story) -> None:
+    first = begun(story.view, story.place)
+    story.happen(sent_now(8, 20, DAY_US))
+    story.land()
+    assert begun(story.view, story.place) == first
+
+
+def test_a_view_that_has_tiles_is_refused(story: Story) -> None:
+    story.stream_on()
+    file = story.place.state / "generations" / f"{story.view.stream.name}.json"
+    with pytest.raises(CannotBackfill, match="Give the view another name"):
+        begun(story.view, story.place)
+    file.unlink()
+    with pytest.raises(CannotBackfill, match="has tiles already"):
+        begun(story.view, story.place)
+    assert not file_of(story.place.state, story.view.name).exists()
+
+
+def test_without_a_lake_there_is_no_history(story: Story, tmp_path: Path) -> None:
+    with pytest.raises(LakeTableMissing, match="There is no table at"):
+        begun(story.view, replace(story.place, lake=tmp_path / "elsewhere"))
+
+
+def test_a_gap_between_history_and_log_is_refused() -> None:
+    Cut((5, 9), (4, 8)).require_in("Spend", "payments.clean", [4, 0])
+    with pytest.raises(LogBeginsAfterTheCut, match=r"payments.clean-1@8, but that log begins at 10: 2 records"):
+        Cut((5, 9), (4, 8)).require_in("Spend", "payments.clean", [0, 10])
