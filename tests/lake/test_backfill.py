@@ -82,7 +82,7 @@ class Story:
         counted = brute.counted(self.view.stream, log)
         store = MemoryStore([self.view])
         store.apply(read_topic(self.broker, self.view.topic))
-        last_us = max(store.tables[self.view.name].now_us, max(event["at"] for event in counted))
+        last_us = max(store.tables[self.view.name].now_us, *(event["at"] for event in counted))
         for entity in {(event["card"],) for event in counted}:
             expected = brute.features(self.view, counted, entity, last_us)
             (read,) = store.read(self.view.name, [entity], last_us)

@@ -16,6 +16,7 @@ from headrace.declare.app import App
 from headrace.local.ports import HOST, answers, free_port
 from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
+from headrace.serve.backfilled import Histories
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
 from headrace.serve.online import MemoryOnline, Online
@@ -73,10 +74,10 @@ class Asking:
 
 
 @contextmanager
-def serving(app: App, online: Online, board: ProgressBoard) -> Iterator[Asking]:
+def serving(app: App, online: Online, board: ProgressBoard, histories: Histories | None = None) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    http = http_of(Parts(app, online, board, Ledgers("127.0.0.1:1", ())))
+    http = http_of(Parts(app, online, board, Ledgers("127.0.0.1:1", ()), histories=histories))
     answering = answer_until(stop, listening, online, http)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()

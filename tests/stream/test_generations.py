@@ -5,9 +5,18 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.stream.generations import ChangedDefinition, Generations, plan_generations, remember
+from headrace.stream.backfills import Backfill, Cut, file_of, keep, versions_of
+from headrace.stream.generations import (
+    ChangedDefinition,
+    Generations,
+    is_kept_from_the_beginning,
+    plan_generations,
+    remember,
+)
+from headrace.stream.plan import as_text, plan_app
 
 
 def payments(amount: str = "double", extra: str = "") -> Stream:
@@ -121,3 +130,67 @@ def test_a_rebuild_starts_one_new_generation_for_all_views(tmp_path: Path) -> No
     assert names(rebuilt) == [(2, ["Spend", "Shops"])]
     remember(rebuilt, tmp_path)
     assert names(planned(tmp_path, stream, spend(stream, ["7d"]), shops(stream))) == [(2, ["Spend", "Shops"])]
+
+
+CUT = Cut((7, 9), (5, 6))
+
+
+def backfilled(state: Path, view: View, cut: Cut = CUT) -> None:
+    keep(Backfill(view.name, cut, versions_of(view)), state)
+
+
+def test_a_view_with_a_history_gets_a_generation_with_its_cut_which_is_remembered(tmp_path: Path) -> None:
+    stream = payments()
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    backfilled(tmp_path, shops(stream))
+    grown = planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
+    assert [(g.number, g.cut) for g in grown.running] == [(1, None), (2, CUT)]
+    assert "payments-0@7, payments-1@9" in grown.changes[0]
+    remember(grown, tmp_path)
+    file_of(tmp_path, "Shops").unlink()
+    again = planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
+    assert [(g.number, g.cut) for g in again.running] == [(1, None), (2, CUT)]
+
+
+def test_in_a_first_run_too_only_views_with_a_history_have_a_cut(tmp_path: Path) -> None:
+    stream = payments()
+    backfilled(tmp_path, spend(stream, ["1h"]))
+    first = planned(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
+    assert [(g.number, [view.name for view in g.views], g.cut) for g in first.running] == [
+        (1, ["Shops"], None),
+        (2, ["Spend"], CUT),
+    ]
+
+
+def test_a_rebuild_of_a_stream_with_a_history_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    stream = payments()
+    backfilled(tmp_path, spend(stream, ["1h"]))
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    with pytest.raises(ChangedDefinition, match=r"a rebuild would lose its history.*give the view another name"):
+        planned(tmp_path, stream, spend(stream, ["1h"]), rebuild=True).require_possible()
+
+
+@pytest.mark.parametrize("other", [Cut((7, 9), (5, 7)), None], ids=["another cut", "no cut"])
+def test_a_query_that_does_not_begin_at_the_cut_is_refused(tmp_path: Path, other: Cut | None) -> None:
+    stream = payments()
+    if other is not None:
+        backfilled(tmp_path, spend(stream, ["1h"]), other)
+    after(tmp_path, stream, spend(stream, ["1h"]))
+    backfilled(tmp_path, spend(stream, ["1h"]))
+    with pytest.raises(ChangedDefinition, match="does not begin where its history ends"):
+        planned(tmp_path, stream, spend(stream, ["1h"])).require_possible()
+    assert is_kept_from_the_beginning(spend(stream, ["1h"]), tmp_path) is (other is None)
+
+
+def test_a_view_that_was_changed_after_its_history_was_folded_is_refused(tmp_path: Path) -> None:
+    stream = payments()
+    backfilled(tmp_path, spend(stream, ["1h"]))
+    with pytest.raises(ChangedDefinition, match="Spend has changed since its history was folded"):
+        planned(tmp_path, stream, spend(stream, ["7d"])).require_possible()
+
+
+def test_the_plan_tells_where_a_query_begins(tmp_path: Path) -> None:
+    stream = payments()
+    backfilled(tmp_path, spend(stream, ["1h"]))
+    text = as_text(plan_app(App("shop", (stream,), (spend(stream, ["1h"]),)), tmp_path))
+    assert "payments.clean after its history, from payments-0@7, payments-1@9 on" in text
