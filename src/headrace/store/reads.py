@@ -88,13 +88,13 @@ class ViewReader:
         self.layouts = layouts_of(view)
         self._reader = Reader(view)
         self.hops = len(self.layouts)
-        self._never_seen = (None,) * self.hops
         # Twice: rows from history may follow those from the stream.
         self._reaches_us = 2 * [_reaches_us(view, layout) for layout in self.layouts]
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
-        rows_by_hop = rows_by_hop or self._never_seen
+        if not rows_by_hop:
+            return Read(self._reader.default_row.copy(), None, None)
         newest = _newest if len(rows_by_hop) == self.hops else self._newest_of_parts
         event_time_us, arrival_us = newest(rows_by_hop, at_us)
         return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
