@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.declare.stream import Stream
@@ -37,28 +37,31 @@ def backfill_view(session: Callable[[], SparkSession], view: View, place: Histor
     if backfill.is_done:
         say(f"{view.name} is backfilled already")
         return backfill
-    began = time.monotonic()
-    tiles = write_history(session(), view, backfill.cut, place, say)
-    done = backfill.done(Offsets(place.broker).ends(view.topic))
+    began, offsets = time.monotonic(), Offsets(place.broker)
+    before = sum(offsets.ends(view.topic))
+    write_history(session(), view, backfill.cut, place, say)
+    done = backfill.done(offsets.ends(view.topic))
     keep(done, place.state)
-    say(f"{tiles:,} tiles of history in {view.topic} after {time.monotonic() - began:.1f} s; {view.name} is backfilled")
+    tiles, seconds = sum(done.ends or ()) - before, time.monotonic() - began
+    say(f"{tiles:,} tiles of history in {view.topic} after {seconds:.1f} s; {view.name} is backfilled")
     return done
 
 
-def write_history(spark: SparkSession, view: View, cut: Cut, place: HistoryPlace, say: Say) -> int:
-    """Write the tiles of everything before the cut; how many they are."""
+def write_history(spark: SparkSession, view: View, cut: Cut, place: HistoryPlace, say: Say) -> None:
+    """Write the tiles of everything before the cut."""
     with plain_arithmetic(spark):
-        history = before(silver_events(spark, place.lake, view.stream), cut)
+        history = below(silver_events(spark, place.lake, view.stream), cut)
         newest_us = _newest_us(history, view.stream)
         if newest_us is None:
-            return 0
+            return
         needed = _needed(history, view, newest_us)
         say(f"folding {needed.count():,} events of {view.stream.name}, the newest of {moment(newest_us).isoformat()}")
         fold = Fold(TilePlan(view.stream, (view,), bases_of), len(cut.raw), newest_us=newest_us)
-        return _write(base_tiles(needed, fold), place.broker)
+        sink = base_tiles(needed, fold).write.format("kafka").options(**KAFKA_SINK)
+        sink.option("kafka.bootstrap.servers", place.broker).save()
 
 
-def before(events: DataFrame, cut: Cut) -> DataFrame:
+def below(events: DataFrame, cut: Cut) -> DataFrame:
     """The events whose raw offset is below the cut of their partition."""
     return events.where(F.col(OFFSET) < F.get(F.lit(list(cut.raw)).cast("array<bigint>"), F.col(PARTITION)))
 
@@ -86,10 +89,3 @@ def _needed(history: DataFrame, view: View, newest_us: int) -> DataFrame:
     longest_us = max(layout.keep_us for layout in layouts)
     back_us = longest_us + watermark_delay_us(view.stream, draining=True) + SPARE_US
     return history.where(F.col(DAY) >= F.lit((moment(newest_us) - timedelta(microseconds=back_us)).date()))
-
-
-def _write(records: DataFrame, broker: str) -> int:
-    counted = Observation()
-    observed = records.observe(counted, F.count(F.lit(1)).alias("tiles"))
-    observed.write.format("kafka").options(**KAFKA_SINK).option("kafka.bootstrap.servers", broker).save()
-    return int(counted.get["tiles"])
