@@ -102,4 +102,4 @@ def test_the_sample_knows_what_the_store_knows() -> None:
     rows = TileRows(layout)
     for _, tile in fold(Spend, events_of(payments.schema, events, [T0_US + 7])):
         rows.apply(tile)
-    assert [tuple(known) for known in known_of([rows], T0_US)] == [(1, T0_US + 7)]
+    assert [tuple(known) for known in known_of([rows], T0_US, 1)] == [(1, T0_US + 7)]

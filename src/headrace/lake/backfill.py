@@ -70,7 +70,7 @@ def base_tiles(events: DataFrame, fold: Fold) -> DataFrame:
     """Events as the lake has them, duplicates and all → records of the views' changelogs, as the stream folds them."""
     stream = fold.plan.stream
     event = F.struct(*(F.col(f"`{column.name}`") for column in stream.schema))
-    once = each_once(events, stream).select(event.alias("event"), F.unix_micros(ARRIVAL).alias("arrival_us"))
+    once = each_once(events, stream).events.select(event.alias("event"), F.unix_micros(ARRIVAL).alias("arrival_us"))
     return folded(typed(once, stream), fold)
 
 
