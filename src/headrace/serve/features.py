@@ -2,6 +2,7 @@
 
 import time
 from math import isfinite, isnan
+from time import monotonic
 from typing import Any, NamedTuple
 
 import orjson
@@ -53,7 +54,7 @@ class Features:
             raise BadRequest(str(problem)) from problem
         request = self._keys.request(asked.request) if self._view.requested else {}
         rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
-        if self._served is not None and rows and asked.at_us >= self._served.next_us:
+        if self._served is not None and rows and monotonic() >= self._served.due_at:
             self._served.note(entities[0], reads[0], rows[0], asked.at_us, request)
         return Answer(200, b'{"as_of":"%b","rows":[%b]}' % (self._clock.iso(asked.at_us), b",".join(rows)))
 

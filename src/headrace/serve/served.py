@@ -1,6 +1,6 @@
 """A sample of what was served, kept in the log with what it was made of: so that it can be checked."""
 
-import time
+from time import monotonic
 from typing import Any
 
 import orjson
@@ -12,7 +12,7 @@ from headrace.store.reads import Read
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.tile import Entity
 
-EVERY_US = 100_000
+EVERY_SECONDS = 0.1
 
 
 class ServedLog:
@@ -21,14 +21,14 @@ class ServedLog:
     def __init__(self, view: View, online: Online, producer: Producer) -> None:
         self._view, self._online, self._producer = view, online, producer
         self._versions = [layout.version for layout in layouts_of(view)]
-        self.next_us = 0
+        self.due_at = 0.0
 
     def note(self, entity: Entity, read: Read, row: bytes, at_us: int, request: dict[str, Any]) -> None:
         """Keep an answer; one whose tiles have changed meanwhile is passed over, and the next one is kept."""
         known = self._online.known(self._view.name, entity, at_us, read)
         if known is None:
             return
-        self.next_us = time.time_ns() // 1000 + EVERY_US
+        self.due_at = monotonic() + EVERY_SECONDS
         head = {
             "entity": entity,
             "at": at_us,
