@@ -103,14 +103,18 @@ def _drain(axes: Axes, figures: Figures) -> None:
         "plain Spark batch\nnew JVM": figures["batch"]["first_seconds"],
         "plain Spark batch\nagain": figures["batch"]["second_seconds"],
     }
-    rates = [figures["count"] / took for took in seconds.values()]
-    _bars(axes, list(seconds), rates, [BLUE, GREY, GREY])
-    for place, rate in enumerate(rates):
-        axes.annotate(_number(rate), (rate, place), (5, -4), textcoords="offset points")
-    axes.set_xlim(0, max(rates) * 1.2)
-    axes.xaxis.set_major_formatter(NUMBERS)
-    axes.set_xlabel("events/s")
+    _rates(axes, {name: figures["count"] / took for name, took in seconds.items()}, "events/s")
     axes.set_title(f"A backlog of {figures['count']:,} events")
+
+
+def _rates(axes: Axes, rates: Mapping[str, float], unit: str) -> None:
+    """Ours in blue, then the others, each with its number."""
+    _bars(axes, list(rates), list(rates.values()), [BLUE, *[GREY] * (len(rates) - 1)])
+    for place, rate in enumerate(rates.values()):
+        axes.annotate(_number(rate), (rate, place), (5, -4), textcoords="offset points")
+    axes.set_xlim(0, max(rates.values()) * 1.2)
+    axes.xaxis.set_major_formatter(NUMBERS)
+    axes.set_xlabel(unit)
 
 
 def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colours: Sequence[str]) -> None:
@@ -163,13 +167,7 @@ def _training(axes: Axes, figures: Figures) -> None:
     """The largest dense case: rows a second of each way."""
     (case,) = [one for one in figures["cases"] if one["sql_seconds"]][-1:]
     ways = {"Headrace": "headrace_seconds", "Spark SQL\nrange join": "sql_seconds", "DuckDB": "duckdb_seconds"}
-    rates = [case["rows"] / case[seconds] for seconds in ways.values()]
-    _bars(axes, list(ways), rates, [BLUE, GREY, GREY])
-    for place, rate in enumerate(rates):
-        axes.annotate(_number(rate), (rate, place), (5, -4), textcoords="offset points")
-    axes.set_xlim(0, max(rates) * 1.2)
-    axes.xaxis.set_major_formatter(NUMBERS)
-    axes.set_xlabel("rows/s")
+    _rates(axes, {name: case["rows"] / case[seconds] for name, seconds in ways.items()}, "rows/s")
     axes.set_title(f"Training set from {case['case']['events']:,} events")
 
 

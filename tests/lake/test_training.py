@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import headrace as hr
 from headrace.declare.views import View
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN
-from headrace.lake.training import UnfitSpine, training_set, with_status
+from headrace.lake.training import Question, UnfitSpine, training_set, with_status
 from tests.lake.test_lookback import first_of_each_id, known_by, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
@@ -89,7 +89,7 @@ def test_derived_features_and_those_of_a_request_stand_beside_the_kept_ones(spar
         ],
         "card string, at timestamp, amount double",
     )
-    found = with_status(spark, spine, [Ratios], source={"payments": events}).collect()
+    found = with_status(spark, spine, [Ratios], Question(source={"payments": events})).collect()
     status = f"{STATUS}_Ratios"
     by_status = {row[status]: row for row in found}
     assert set(by_status) == {FOUND, UNKNOWN, NO_KEY, BEFORE}

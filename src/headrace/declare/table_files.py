@@ -1,6 +1,5 @@
 """Files of tables, read by pyarrow: the columns they have, and their values as plain lists."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from headrace.declare.schema import Column, Kind, Schema
 from headrace.declare.table import TableBroken
 from headrace.errors import DeclarationError
 
-ARROW_TYPES: Mapping[str, pa.DataType] = {
+ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, UNKNOWN
-from headrace.lake.training import AsOf, Source, status_name, with_status
+from headrace.lake.training import AsOf, Question, Source, status_name, with_status
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 SAID = {
@@ -42,7 +42,7 @@ def train_files(
 ) -> dict[str, dict[str, int]]:
     """Write the training set of a spine; gives how many rows had what to be found, by view."""
     files.require_known()
-    frame = with_status(spark, _read(spark, files.spine), views, as_of=as_of, source=source, time=files.time)
+    frame = with_status(spark, _read(spark, files.spine), views, Question(as_of, source, files.time))
     found = frame.localCheckpoint()  # computed once, for the file and for the counts
     _write(found.drop(*map(status_name, views)), files.out)
     return {view.name: _counts(found, status_name(view)) for view in views}

@@ -13,6 +13,7 @@ as_of="event"     what had happened by then, whenever it became known
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -63,30 +64,30 @@ def training_set(
 
     `time` names the spine's column of times; without it, that of the first view's stream.
     """
-    return with_status(spark, spine, views, as_of=as_of, source=source, time=time).drop(
-        *(status_name(view_of(view)) for view in views)
-    )
+    frame = with_status(spark, spine, views, Question(as_of, source, time))
+    return frame.drop(*(status_name(view_of(view)) for view in views))
 
 
-def with_status(
-    spark: SparkSession,
-    spine: DataFrame,
-    views: Sequence[View | type],
-    *,
-    as_of: AsOf = "arrival",
-    source: Source = LAKE,
-    time: str | None = None,
-) -> DataFrame:
+@dataclass(frozen=True)
+class Question:
+    """What to take for known, where the events are, and the spine's column of times if it is not the stream's."""
+
+    as_of: AsOf = "arrival"
+    source: Source = LAKE
+    time: str | None = None
+
+
+def with_status(spark: SparkSession, spine: DataFrame, views: Sequence[View | type], question: Question) -> DataFrame:
     """A training set in which a column a view says whether there was anything to find."""
     declared = [view_of(view) for view in views]
-    time = time or (declared[0].stream.time if declared else "")
-    _require_fit(spine, declared, as_of, time)
+    time = question.time or (declared[0].stream.time if declared else "")
+    _require_fit(spine, declared, question.as_of, time)
     with plain_arithmetic(spark):
         frame = spine
         for stream, its_views in _by_stream(declared).items():
-            once = each_once(events_of(spark, stream, source), stream)
+            once = each_once(events_of(spark, stream, question.source), stream)
             for view in its_views:
-                frame = _with_features(frame, once, view, as_of, time)
+                frame = _with_features(frame, once, view, question.as_of, time)
     return frame
 
 

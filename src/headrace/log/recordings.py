@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from headrace.declare import table_files
 from headrace.declare.schema import Column, Kind
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
@@ -24,17 +25,7 @@ from headrace.tiles.events import timestamp_us
 
 AT_ONCE = 4096
 LAST = np.iinfo(np.int64).max
-ARROW_TYPES = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("us"),  # in UTC
-}
+ARROW_TYPES = table_files.ARROW_TYPES | {"timestamp": pa.timestamp("us")}  # in UTC
 ISO_8601 = "%Y-%m-%dT%H:%M:%SZ"
 
 Row = dict[str, Any]
