@@ -94,3 +94,14 @@ def test_a_busy_tile_is_read_in_blocks_up_to_the_last_event_known() -> None:
             expected = brute.features(view, known_by(view, clean, at_us, as_of), entity, at_us)
             for feature in view.features:
                 assert agrees(feature, whole(row[feature.name]), *expected[feature.name]), (feature.name, at_us)
+
+
+def test_without_any_event_every_feature_is_its_default() -> None:
+    view = VIEWS[0]
+    (row,) = features_at(view, events_table(view, [], "arrival"), spine_table(view, [(("c1",), 0)])).to_pylist(
+        maps_as_pydicts="strict"
+    )
+    expected = brute.features(view, [], ("c1",), 0)
+    assert {feature.name: row[feature.name] for feature in view.features} == {
+        name: found.value for name, found in expected.items()
+    }
