@@ -1,6 +1,12 @@
 from pathlib import Path
 
-from headrace.stream.checkpoints import committed_offsets, discard_unfinished_state, lag
+from headrace.stream.checkpoints import (
+    committed_offsets,
+    discard_unfinished_state,
+    is_begun,
+    lag,
+    plan_first_batch,
+)
 
 
 def checkpoint(folder: Path, committed: int, planned: int) -> Path:
@@ -44,3 +50,13 @@ def test_the_draft_of_a_first_commit_is_removed(tmp_path: Path) -> None:
 def test_committed_state_stays(tmp_path: Path) -> None:
     discard_unfinished_state(checkpoint(tmp_path, committed=1, planned=2))
     assert (tmp_path / "state").exists()
+
+
+def test_a_first_batch_is_planned_once(tmp_path: Path) -> None:
+    plan_first_batch(tmp_path, "payments.clean", [3, 7], {"conf": {}})
+    first = (tmp_path / "offsets" / "0").read_text()
+    assert first.splitlines()[-1] == '{"payments.clean": {"0": 3, "1": 7}}'
+    assert not is_begun(tmp_path)
+    plan_first_batch(tmp_path, "payments.clean", [9, 9], {"conf": {}})
+    discard_unfinished_state(tmp_path)
+    assert (tmp_path / "offsets" / "0").read_text() == first
