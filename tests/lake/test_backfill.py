@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -18,10 +18,12 @@ import headrace as hr
 from headrace.declare.views import Feature, View
 from headrace.lake.backfill import backfill_view, write_history
 from headrace.lake.cutting import CannotBackfill, HistoryPlace, begun
+from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
 from headrace.lake.tables import LakeTableMissing
 from headrace.local.broker import Broker
 from headrace.local.child import Child
+from headrace.log.produce import Producer
 from headrace.log.topics import ensure_topics
 from headrace.store.memory import MemoryStore
 from headrace.stream.backfills import Cut, LogBeginsAfterTheCut, file_of, load
@@ -29,6 +31,7 @@ from headrace.stream.generations import plan_generations, remember
 from headrace.stream.lanes import Lane, start
 from headrace.stream.queries import Place, tiles_spec
 from tests.e2e.hostile_load import arrived, send, sent_now
+from tests.lake.backfill_app import EIGHT_DAYS, few_aggregates
 from tests.lake.gated import land, pass_gate, read_topic
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
@@ -38,7 +41,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("backfill_app.py")
-EIGHT_DAYS = hr.Late("30s", then="update", until="8d")
+ViewOf = Callable[[str, hr.Stream, str], View]
 _numbers = count()
 
 
@@ -53,10 +56,10 @@ class Story:
     sent: list[Sent]
 
     @classmethod
-    def told(cls, spark: SparkSession, broker: str, folder: Path) -> "Story":
+    def told(cls, spark: SparkSession, broker: str, folder: Path, view_of: ViewOf = few_aggregates) -> "Story":
         stream = hostile_stream(f"filled{os.getpid()}x{next(_numbers)}", EIGHT_DAYS)
         ensure_topics(broker, [stream])
-        view = every_aggregate(f"By{stream.name}", stream, "card")
+        view = view_of(f"By{stream.name}", stream, "card")
         return cls(spark, broker, view, HistoryPlace(folder / "lake", broker, folder / "state"), [])
 
     def happen(self, events: list[Sent], key: str = "card") -> None:
@@ -98,14 +101,13 @@ def right(feature: Feature, value: Any, expected: brute.Expected) -> bool:
     return agrees(feature, value, *expected)
 
 
-def told_until_the_cut(spark: SparkSession, broker: str, folder: Path, seed: int) -> tuple[Story, list[Sent]]:
-    """A story of which the lake has a part and the log a little more; and what is still to come."""
-    story = Story.told(spark, broker, folder)
+def until_the_cut(story: Story, seed: int) -> list[Sent]:
+    """Tell a story of which the lake has a part and the log a little more; gives what is still to come."""
     sent = sent_now(seed, 500, 7 * DAY_US)
     story.happen(sent[:300])
     story.land()
     story.happen(sent[300:360])
-    return story, sent[360:]
+    return sent[360:]
 
 
 def repeats(story: Story, seed: int) -> list[Sent]:
@@ -114,7 +116,8 @@ def repeats(story: Story, seed: int) -> list[Sent]:
 
 
 def test_history_and_stream_together_are_every_event_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    story, to_come = told_until_the_cut(spark, broker.address, tmp_path, seed=4)
+    story = Story.told(spark, broker.address, tmp_path, every_aggregate)
+    to_come = until_the_cut(story, seed=4)
     said: list[str] = []
     done = backfill_view(lambda: spark, story.view, story.place, said.append)
     assert 0 < sum(done.cut.raw) <= 340
@@ -130,7 +133,8 @@ def test_history_and_stream_together_are_every_event_once(spark: SparkSession, b
 
 
 def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
-    story, to_come = told_until_the_cut(spark, broker, folder, seed=kills)
+    story = Story.told(spark, broker, folder)
+    to_come = until_the_cut(story, seed=kills)
     output, dice, cuts = folder / "backfill.out", random.Random(kills), []
     for _ in range(kills):
         kill_a_backfill(story, output, dice)
@@ -202,15 +206,30 @@ def test_the_cut_stays_though_more_has_landed(story: Story) -> None:
     assert begun(story.view, story.place) == first
 
 
-def test_a_view_that_has_tiles_is_refused(story: Story) -> None:
-    story.stream_on()
-    file = story.place.state / "generations" / f"{story.view.stream.name}.json"
+def test_a_view_that_is_kept_already_or_has_tiles_is_refused(story: Story) -> None:
+    remember(plan_generations(story.view.stream, [story.view], story.place.state, 2), story.place.state)
     with pytest.raises(CannotBackfill, match="Give the view another name"):
         begun(story.view, story.place)
-    file.unlink()
+    (story.place.state / "generations" / f"{story.view.stream.name}.json").unlink()
+    ensure_topics(story.broker, [story.view.stream], [story.view])
+    with Producer(story.broker) as producer:
+        producer.send(story.view.topic, b"{}", key=b"{}")
     with pytest.raises(CannotBackfill, match="has tiles already"):
         begun(story.view, story.place)
     assert not file_of(story.place.state, story.view.name).exists()
+
+
+def test_a_view_that_changed_after_its_backfill_began_is_refused(story: Story) -> None:
+    begun(story.view, story.place)
+    changed = every_aggregate(story.view.name, story.view.stream, "card")
+    with pytest.raises(CannotBackfill, match="has changed since its backfill began"):
+        begun(changed, story.place)
+
+
+def test_a_lake_that_has_read_another_log_is_refused(story: Story) -> None:
+    LakeTable(story.place.lake, silver(story.view.stream)).commit([], {0: Position(read=10_000, landed=10_000)})
+    with pytest.raises(CannotBackfill, match="it has read another log"):
+        begun(story.view, story.place)
 
 
 def test_without_a_lake_there_is_no_history(story: Story, tmp_path: Path) -> None:
