@@ -8,7 +8,6 @@ It may be killed at any moment and started again: the cut stays, and a tile that
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -54,10 +53,10 @@ def write_history(spark: SparkSession, view: View, cut: Cut, place: HistoryPlace
         newest_us = _newest_us(history, view.stream)
         if newest_us is None:
             return
-        needed = _needed(history, view, newest_us)
-        say(f"folding {needed.count():,} events of {view.stream.name}, the newest of {moment(newest_us).isoformat()}")
+        once = each_once(_needed(history, view, newest_us), view.stream)
+        say(f"folding {once.total:,} events of {view.stream.name}, the newest of {moment(newest_us).isoformat()}")
         fold = Fold(TilePlan(view.stream, (view,), bases_of), len(cut.raw), newest_us=newest_us)
-        sink = base_tiles(needed, fold).write.format("kafka").options(**KAFKA_SINK)
+        sink = base_tiles(once.events, fold).write.format("kafka").options(**KAFKA_SINK)
         sink.option("kafka.bootstrap.servers", place.broker).save()
 
 
@@ -67,11 +66,11 @@ def below(events: DataFrame, cut: Cut) -> DataFrame:
 
 
 def base_tiles(events: DataFrame, fold: Fold) -> DataFrame:
-    """Events as the lake has them, duplicates and all → records of the views' changelogs, as the stream folds them."""
+    """Events as the lake has them, each id once → records of the views' changelogs, as the stream folds them."""
     stream = fold.plan.stream
     event = F.struct(*(F.col(f"`{column.name}`") for column in stream.schema))
-    once = each_once(events, stream).events.select(event.alias("event"), F.unix_micros(ARRIVAL).alias("arrival_us"))
-    return folded(typed(once, stream), fold)
+    arrived = events.select(event.alias("event"), F.unix_micros(ARRIVAL).alias("arrival_us"))
+    return folded(typed(arrived, stream), fold)
 
 
 def _newest_us(history: DataFrame, stream: Stream) -> int | None:
@@ -88,4 +87,4 @@ def _needed(history: DataFrame, view: View, newest_us: int) -> DataFrame:
         return history
     longest_us = max(layout.keep_us for layout in layouts)
     back_us = longest_us + watermark_delay_us(view.stream, draining=True) + SPARE_US
-    return history.where(F.col(DAY) >= F.lit((moment(newest_us) - timedelta(microseconds=back_us)).date()))
+    return history.where(F.col(DAY) >= F.lit(moment(newest_us - back_us).date()))
