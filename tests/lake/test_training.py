@@ -122,3 +122,14 @@ def test_two_views_of_one_stream_give_all_their_columns(spark: SparkSession) -> 
     frame = training_set(spark, spine, [VIEW, renamed], source={"payments": events})
     assert frame.columns == ["card", "region", "at", *VIEW.names, *renamed.names]
     assert frame.count() == 1
+
+
+def test_a_session_may_have_a_time_zone_of_its_own(spark: SparkSession) -> None:
+    spine = spark.createDataFrame([("c1", EPOCH, 5.0)], "card string, at timestamp, amount double")
+    events = clean_events(spark, [])
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        (row,) = training_set(spark, spine, [Ratios], source={"payments": events}).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert (row["card"], row["payments_1h"], row["at"]) == ("c1", 0, spine.collect()[0]["at"])
