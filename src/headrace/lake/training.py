@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -152,19 +152,12 @@ def each_once(events: DataFrame, stream: Stream) -> Once:
 
     Ids whose hash came twice are looked for first: they are few, and all the other events just pass.
     """
-    hashed, counted = F.xxhash64(F.col(f"`{stream.id}`")), Observation()
-    twice = (
-        events.observe(counted, F.count(F.lit(1)).alias("events"))
-        .groupBy(hashed.alias("hr_hash"))
-        .count()
-        .where("count > 1")
-        .select("hr_hash")
-        .localCheckpoint()
-    )
+    hashed = F.xxhash64(F.col(f"`{stream.id}`"))
+    twice = events.groupBy(hashed.alias("hr_hash")).count().where("count > 1").select("hr_hash").localCheckpoint()
     if twice.isEmpty():
-        return Once(events, counted.get["events"])
+        return Once(events, events.count())
     suspects = events.join(F.broadcast(twice), hashed == F.col("hr_hash"), "left_semi")
-    return Once(_without_repeats(events, suspects, stream), counted.get["events"])
+    return Once(_without_repeats(events, suspects, stream), events.count())
 
 
 def _without_repeats(events: DataFrame, suspects: DataFrame, stream: Stream) -> DataFrame:
