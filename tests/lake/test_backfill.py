@@ -165,12 +165,6 @@ def kill_a_backfill(story: Story, output: Path, dice: random.Random) -> None:
         assert running.wait(20)
 
 
-def test_a_backfill_killed_and_started_again_counts_every_event_once(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
-    endure(spark, broker.address, tmp_path, kills=1)
-
-
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
 def test_a_backfill_killed_ten_times_counts_every_event_once(

@@ -1,6 +1,7 @@
 """The serving part as a whole: fed through a broker, ready when everything runs, stopped cleanly."""
 
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -27,15 +28,17 @@ from tests.waiting import wait_until
 def served(app: App, broker: str, store_url: str = "memory") -> Iterator[Asking]:
     """`serve` in a thread, once it listens."""
     stop, port = threading.Event(), free_port()
-    thread = threading.Thread(target=serve, args=(app, broker, store_url, (HOST, port), stop))
-    thread.start()
-    try:
-        wait_until(lambda: answers(HOST, port), 10, "the server to listen")
-        yield Asking(port)
-    finally:
-        stop.set()
-        thread.join(10)
-        assert not thread.is_alive()
+    with tempfile.TemporaryDirectory() as state:
+        place = ServePlace(broker, store_url, (HOST, port), Path(state))
+        thread = threading.Thread(target=serve, args=(app, place, stop))
+        thread.start()
+        try:
+            wait_until(lambda: answers(HOST, port), 10, "the server to listen")
+            yield Asking(port)
+        finally:
+            stop.set()
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def tell(broker: str, app: App, *, running: bool = True) -> None:
