@@ -66,7 +66,11 @@ class Findings:
         for mine, theirs in ((self.by_arrival, other.by_arrival), (self.by_event, other.by_event)):
             for name, compared in theirs.items():
                 mine.setdefault(name, Compared()).add(compared)
-        self.worst = sorted([*self.worst, *other.worst], key=lambda row: -row["difference"])[:WORST]
+        self.tell(*other.worst)
+
+    def tell(self, *wrong: dict[str, Any]) -> None:
+        """Keep rows that were wrong, if they are among the worst."""
+        self.worst = sorted([*self.worst, *wrong], key=lambda row: -row["difference"])[:WORST]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,7 +84,7 @@ class Findings:
     @property
     def wrong(self) -> int:
         """How many values were neither what had arrived says, nor in flight."""
-        return sum(compared.wrong for compared in self.by_arrival.values())
+        return self.outcomes["wrong"]
 
 
 def check(view: View, events: pa.Table, served: pa.Table) -> Findings:
@@ -97,25 +101,14 @@ def check(view: View, events: pa.Table, served: pa.Table) -> Findings:
     for number, row in enumerate(served["hr_row"].to_pylist()):
         values = json.loads(row)["values"]
         for name in values.keys() & by_arrival[number].keys():
-            compared = (
-                Compared(in_flight=1)
-                if in_flight[name][number]
-                else _compared(values[name], by_arrival[number][name], slack[name])
-            )
-            findings.by_arrival.setdefault(name, Compared()).add(compared)
-            findings.by_event.setdefault(name, Compared()).add(
-                _compared(values[name], by_event[number][name], slack[name])
-            )
-            if compared.wrong:
-                told = _told(view, events, served, number)
-                findings.add(
-                    Findings(
-                        worst=[
-                            {"feature": name, "served": values[name], **told}
-                            | {"recomputed": _plain(by_arrival[number][name]), "difference": compared.largest}
-                        ]
-                    )
-                )
+            found = by_arrival[number][name]
+            flying = in_flight[name][number]
+            arrived = Compared(in_flight=1) if flying else _compared(values[name], found, slack[name])
+            happened = _compared(values[name], by_event[number][name], slack[name])
+            findings.add(Findings(by_arrival={name: arrived}, by_event={name: happened}))
+            if arrived.wrong:
+                difference = {"served": values[name], "recomputed": _plain(found), "difference": arrived.largest}
+                findings.tell({"feature": name, **difference, **_told(view, events, served, number)})
     return findings
 
 

@@ -6,18 +6,13 @@ import pyarrow as pa
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
+from headrace.lake import arrow
 from headrace.lake.lookback import Reads
 from headrace.tiles.events import Event
 from headrace.tiles.expressions import holds
 from headrace.tiles.fold import events_of
 
-ARROW_TYPES = {
-    Kind.STRING: pa.string(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.TIMESTAMP: pa.int64(),
-}
+ARROW_TYPES = arrow.ARROW_TYPES | {Kind.TIMESTAMP: pa.int64()}  # moments in µs
 
 
 def events_table(view: View, events: Sequence[Event], known_us: Sequence[int]) -> pa.Table:

@@ -22,14 +22,13 @@ from headrace.declare.views import View
 from headrace.lake.checking import Findings, check
 from headrace.lake.plain import ARROW_TYPES, events_table
 from headrace.log.follow import Follower
-from headrace.log.ledger import OFFSET
+from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
 from headrace.log.progress import CheckProgress, report_check
 from headrace.log.records import Record
 from headrace.tiles.events import Event, read_event
 from headrace.tiles.layout import layouts_of
 
-ARRIVAL = "headrace.arrival"
 EVENTS_AT_MOST = 100_000
 SETTLED_US = 3_000_000
 CHECK_SECONDS = 10.0

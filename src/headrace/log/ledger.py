@@ -23,6 +23,7 @@ from headrace.log.records import Record
 from headrace.log.topics import fates_of
 
 OFFSET = "headrace.offset"
+ARRIVAL = "headrace.arrival"
 REASON = "headrace.reason"
 
 
