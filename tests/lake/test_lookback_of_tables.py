@@ -8,16 +8,9 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.lake.lookback import features_at
-from tests.tiles.test_tables import write
+from tests.tiles.test_tables import payments, write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-payments = hr.Stream(
-    "payments",
-    schema="id string, card string, merchant string, amount double, at timestamp",
-    id="id",
-    key="card",
-    time="at",
-)
 
 
 def view(file: Path) -> hr.View:

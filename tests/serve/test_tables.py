@@ -9,16 +9,9 @@ import headrace as hr
 from headrace.local.ports import HOST
 from headrace.store.memory import MemoryStore
 from tests.serve.serving import NOON, Asking, serving_store, tiles_of
-from tests.tiles.test_tables import write
+from tests.tiles.test_tables import payments, write
 from tests.waiting import wait_until
 
-payments = hr.Stream(
-    "payments",
-    schema="id string, card string, merchant string, amount double, at timestamp",
-    id="id",
-    key="card",
-    time="at",
-)
 PAYMENT = {"id": "p1", "card": "c1", "merchant": "m1", "amount": 5.0, "at": "2026-01-01T11:59:00Z"}
 
 
