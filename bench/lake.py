@@ -20,7 +20,7 @@ from bench.waiting import wait_for
 from headrace.lake.landing import Landing, bronze, silver
 from headrace.local.broker import Broker
 
-EVENTS = {"full": 300_000, "quick": 40_000}
+EVENTS = {"full": 1_000_000, "quick": 40_000}
 NOTE = (
     "Gate, tiles and lake at once in one Spark on all cores, from a new JVM; each is timed from the gate's first batch "
     "to the last of the {events:,} records. The lake lands every second here, so that its end is not rounded to ten. "

@@ -115,7 +115,8 @@ def python() -> None:
         run(PYTHON, "-m", "pip", "install", "-q", "--require-hashes", "-r", VENV / "uv.txt")
     say("installing the locked packages into .venv (about 300 MB and a minute, the first time)")
     uv, env = VENV / "bin" / "uv", uv_environment()
-    run(uv, "pip", "sync", "-q", "--require-hashes", "--python", PYTHON, LOCK, env=env)
+    # Compiled once here: where Python may not write, every process would compile it again.
+    run(uv, "pip", "sync", "-q", "--compile-bytecode", "--require-hashes", "--python", PYTHON, LOCK, env=env)
     itself = ("--no-deps", "--no-build-isolation", "-e", ROOT)
     run(uv, "pip", "install", "-q", "--python", PYTHON, *itself, env=env)
 

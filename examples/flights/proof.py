@@ -1,9 +1,11 @@
 """The same number everywhere, on real flights: served while they are replayed, trained on, and by brute force.
 
-    replay ──▶ headrace up ──▶ asked all the while ─┐
-       └─ the same recording ──▶ training sets ─────┴─▶ compared
+    replay ──▶ up ──▶ lake ──▶ training set, by arrival ──┐ the same?
+     ▲ pause    └──▶ asked at every pause ────────────────┘
+    recording ──▶ DuckDB ──┐ the same?
+    lake ──▶ training set, by event ──┘
 
-python examples/flights/proof.py --days 30 --pairs 1000000
+python examples/flights/proof.py --days 365
 """
 
 import json
@@ -12,65 +14,184 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import duckdb
+import prepare
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+import headrace as hr
 from headrace.declare.app import App, load_app
-from headrace.declare.views import View
-from headrace.lake.check import check_served
-from headrace.lake.training import training_set
+from headrace.declare.views import Feature, View
+from headrace.lake.training import AsOf
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.ports import HOST, free_port
 from headrace.stream.session import SparkPlace, start_session
 
-HERE = Path(__file__).parent
+APP = Path(__file__).with_name("app.py")
 BEGINNING = datetime(2013, 1, 1, tzinfo=UTC)
-STREAMS = ("departures", "arrivals")
 LIMIT_SECONDS = 1800
+SEED = 1
+
+Recordings = dict[str, pa.Table]
+Found = dict[str, Any]
+
+
+class Served(NamedTuple):
+    """What the server said of an entity at a time, by which everything reported until then had been sent."""
+
+    key: str
+    at: datetime
+    values: Found
 
 
 @click.command()
-@click.option("--days", default=30, show_default=True, help="How much of the year.")
-@click.option("--speed", default="max", show_default=True)
-@click.option("--pairs", default=1_000_000, show_default=True, help="Rows of the training set.")
-@click.option("--sampled", default=10_000, show_default=True, help="Rows that DuckDB computes as well.")
-def main(days: int, speed: str, pairs: int, sampled: int) -> None:
+@click.option("--days", default=365, show_default=True, help="How much of the year.")
+@click.option("--pauses", default=20, show_default=True, help="How often the replay stops to ask.")
+@click.option("--asked", default=1_000, show_default=True, help="How many answers are compared in all.")
+@click.option("--pairs", default=1_000_000, show_default=True, help="Rows of the training sets in all.")
+@click.option("--by-hand", default=10_000, show_default=True, help="How many of them DuckDB computes as well.")
+def main(days: int, pauses: int, asked: int, pairs: int, by_hand: int) -> None:
     """Replay, ask, train and compare; exit 1 where two numbers differ."""
-    app = load_app(str(HERE / "app.py"))
+    app, dice = load_app(str(APP)), random.Random(SEED)
+    views = len(app.views)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        recorded(folder, days)
-        spark = session(folder)
-        wrong = served_and_arrived(app, folder, speed, spark)
-        wrong += trained_and_happened(app, folder, spark, pairs, sampled)
+        recordings = recorded(days)
+        answers = replayed(app, recordings, folder, _pauses(days, pauses), asked // pauses // views, dice)
+        spark, wrong = session(folder), 0
+        for view in app.views:
+            spine = spine_of(view, recordings[view.stream.name], answers[view.name], pairs // views, dice)
+            wrong += unlike_served(spark, folder, view, spine, answers[view.name])
+            wrong += unlike_brute_force(spark, folder, view, spine, recordings[view.stream.name], by_hand // views)
         spark.stop()
+    click.echo(f"{wrong:,} differ" if wrong else "all the same")
     sys.exit(1 if wrong else 0)
 
 
-def recorded(folder: Path, days: int) -> None:
-    """The recording, up to a day of the year."""
-    subprocess.run([sys.executable, str(HERE / "prepare.py"), str(folder)], check=True, stdout=subprocess.DEVNULL)
-    for stream in STREAMS:
-        whole = pq.read_table(folder / f"{stream}.parquet")
-        until = pa.scalar(BEGINNING + timedelta(days=days))
-        pq.write_table(whole.filter(pc.less(whole["reported_at"], until)), folder / f"{stream}.parquet")
+def _pauses(days: int, pauses: int) -> list[datetime]:
+    return [BEGINNING + timedelta(days=days) * (number + 1) / pauses for number in range(pauses)]
+
+
+def recorded(days: int) -> Recordings:
+    """Both streams, up to a day of the year."""
+    flights, until = prepare.read_flights(), pa.scalar(BEGINNING + timedelta(days=days))
+    whole = {"departures": prepare.departures(flights), "arrivals": prepare.arrivals(flights)}
+    return {name: events.filter(pc.less_equal(events["reported_at"], until)) for name, events in whole.items()}
+
+
+def clean(view: View, recording: pa.Table) -> pa.Table:
+    """What of a recording is not too late, by the very rule."""
+    delay_us = prepare.us(recording["reported_at"]) - prepare.us(recording["at"])
+    return recording.filter(pa.array(delay_us <= view.stream.late.until_us))
+
+
+def replayed(
+    app: App, recordings: Recordings, folder: Path, pauses: list[datetime], keys: int, dice: random.Random
+) -> dict[str, list[Served]]:
+    """Replay up to each pause in turn, ask there, and leave all of it in the lake."""
+    answers: dict[str, list[Served]] = {view.name: [] for view in app.views}
+    began, since = time.perf_counter(), BEGINNING - timedelta(days=1)
+    with running(folder) as (url, broker):
+        for pause in pauses:
+            replay(recordings, folder, broker, since, pause)
+            questions = {view.name: some_keys(view, recordings, pause, keys, dice) for view in app.views}
+            for name, found in settled(url, questions, pause).items():
+                answers[name] += [Served(key, pause, values) for key, values in found.items()]
+            since = pause
+        sent = sum(len(recording) for recording in recordings.values())
+        click.echo(f"{sent:,} flights, {len(pauses)} pauses: {time.perf_counter() - began:.0f} s")
+        wait_until_landed(app, recordings, folder / "lake")
+    return answers
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[str, str]]:
+    http, broker = f"{HOST}:{free_port()}", free_port()
+    command = [sys.executable, "-m", "headrace", "up", str(APP), "--http", http, "--broker-port", str(broker)]
+    lake = ["--lake", str(folder / "lake"), "--lake-every", "10s"]
+    with (folder / "up.log").open("wb") as log:
+        up = subprocess.Popen([*command, *lake, "--state", str(folder / "state")], stdout=log, stderr=log)
+    try:
+        wait_for(lambda: ask(f"http://{http}/v2/health/ready") is not None, "Headrace to be ready")
+        yield f"http://{http}", f"{HOST}:{broker}"
+    finally:
+        up.terminate()
+        up.wait(90)
+
+
+def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, until: datetime) -> None:
+    """Send what was reported after one time and by another, both streams side by side."""
+    replays = []
+    for stream, events in recordings.items():
+        reported, file = events["reported_at"], folder / f"{stream}.parquet"
+        due = pc.and_(pc.greater(reported, pa.scalar(since)), pc.less_equal(reported, pa.scalar(until)))
+        pq.write_table(events.filter(due), file)
+        command = [sys.executable, "-m", "headrace", "replay", str(APP), stream, str(file), "--speed", "max"]
+        replays.append(subprocess.Popen([*command, "--broker", broker], stdout=subprocess.DEVNULL))
+    if any(one.wait() for one in replays):
+        raise SystemExit("a replay failed")
+
+
+def some_keys(view: View, recordings: Recordings, until: datetime, count: int, dice: random.Random) -> list[str]:
+    """Different entities that had been heard of by a time, those with many flights more often."""
+    events, (by,) = recordings[view.stream.name], view.by
+    known = events.filter(pc.less_equal(events["reported_at"], pa.scalar(until)))[by]
+    found = dict.fromkeys(known[dice.randrange(len(known))].as_py() for _ in range(20 * count))
+    return list(found)[:count]
+
+
+def settled(url: str, questions: dict[str, list[str]], at: datetime) -> dict[str, dict[str, Found]]:
+    """The answers, once every record has its fate and nothing has changed for some seconds."""
+    found: dict[str, dict[str, Found]] = {}
+
+    def unchanged() -> bool:
+        before = dict(found)
+        found.update({name: answered(url, name, keys, at) for name, keys in questions.items()})
+        return lag(url) == 0 and found == before
+
+    wait_for(unchanged, "the stream to catch up", every=3)
+    return found
+
+
+def answered(url: str, view: str, keys: list[str], at: datetime) -> dict[str, Found]:
+    said = ask(f"{url}/features/{view}", {"keys": keys, "at": at.isoformat()})
+    rows = [] if said is None else json.loads(said)["rows"]
+    return {key: row["values"] for key, row in zip(keys, rows, strict=True)} if rows else {}
+
+
+def lag(url: str) -> float:
+    lines = (ask(f"{url}/metrics") or "headrace_lag 1").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("headrace_lag"))
+
+
+def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
+    """Wait until every clean record, repeated ones as well, is in the lake."""
+    views = {view.stream.name: view for view in app.views}
+    wanted = {name: len(clean(view, recordings[name])) for name, view in views.items()}
+    wait_for(lambda: {name: rows_in(lake / "silver" / name) for name in wanted} == wanted, "the lake to have it all")
+
+
+def rows_in(table: Path) -> int:
+    try:
+        return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
+    except TableNotFoundError:
+        return 0
 
 
 def session(folder: Path) -> SparkSession:
@@ -78,195 +199,112 @@ def session(folder: Path) -> SparkSession:
     return start_session(SparkPlace(None, os.cpu_count() or 1, jar_paths("spark"), folder / "spark", streams=False))
 
 
-def served_and_arrived(app: App, folder: Path, speed: str, spark: SparkSession) -> int:
-    """Replay into a running Headrace, ask all the while, and check every answer it kept; gives how many were wrong."""
-    wrong = 0
-    with running(folder) as (url, broker), asking(url, app) as asked:
-        replay(folder, broker, speed)
-        settle(url)
-        click.echo(f"replayed; asked {len(asked):,} times meanwhile")
-        for view in app.views:
-            found = check_served(spark, view, f"kafka://{broker}")
-            click.echo(f"  {view.name}: {found.rows:,} answers by arrival: {found.outcomes}")
-            wrong += found.wrong
-    return wrong
-
-
-@contextmanager
-def running(folder: Path) -> Iterator[tuple[str, str]]:
-    http, broker = f"{HOST}:{free_port()}", free_port()
-    command = [sys.executable, "-m", "headrace", "up", str(HERE / "app.py"), "--http", http, "--lake", "off"]
-    with (folder / "up.log").open("wb") as log:
-        up = subprocess.Popen(
-            [*command, "--broker-port", str(broker), "--state", str(folder / "state")], stdout=log, stderr=log
-        )
-    try:
-        wait_for(lambda: answer(f"http://{http}", "/v2/health/ready") is not None, "Headrace to be ready")
-        yield f"http://{http}", f"{HOST}:{broker}"
-    finally:
-        up.terminate()
-        up.wait(90)
-
-
-@contextmanager
-def asking(url: str, app: App) -> Iterator[list[None]]:
-    """Ask for one entity after another, a little ahead of the newest flight that is known."""
-    stop, asked = threading.Event(), list[None]()
-    thread = threading.Thread(target=ask_on, args=(url, app, stop, asked))
-    thread.start()
-    try:
-        yield asked
-    finally:
-        stop.set()
-        thread.join()
-
-
-def ask_on(url: str, app: App, stop: threading.Event, asked: list[None]) -> None:
-    dice, newest, ahead = random.Random(1), BEGINNING, timedelta(minutes=30)
-    keys = {"carrier": ["UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E"], "origin": ["EWR", "JFK", "LGA"]}
-    keys["tail"] = ["N725MQ", "N722MQ", "N723MQ", "N711MQ", "N713MQ", "N258JB", "N298JB", "N353JB", "none"]
-    while not stop.wait(0.02):
-        view = dice.choice(app.views)
-        body = {"keys": [dice.choice(keys[view.by[0]])], "at": (newest + ahead).isoformat()}
-        found = answer(url, f"/features/{view.name}", body)
-        if found is None:  # the replay was quicker than that
-            ahead = min(2 * ahead, timedelta(days=3))
-            continue
-        asked.append(None)
-        seen = found["rows"][0]["event_time"]
-        newest = max(newest, datetime.fromisoformat(seen)) if seen else newest
-
-
-def replay(folder: Path, broker: str, speed: str) -> None:
-    flags = ["--speed", speed, "--from", BEGINNING.isoformat(), "--broker", broker]
-    command = [sys.executable, "-m", "headrace", "replay", str(HERE / "app.py")]
-    replays = [
-        subprocess.Popen([*command, stream, str(folder / f"{stream}.parquet"), *flags], stdout=subprocess.DEVNULL)
-        for stream in STREAMS
-    ]
-    if any(one.wait() for one in replays):
-        raise SystemExit("a replay failed")
-
-
-def settle(url: str) -> None:
-    """Wait until every record has its fate and every tile is where it is read."""
-
-    def lag() -> float:
-        lines = (text(url, "/metrics") or "").splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith(("headrace_lag", "headrace_pending")))
-
-    wait_for(lambda: lag() == 0, "the stream to catch up")
-    time.sleep(5)
-
-
-def trained_and_happened(app: App, folder: Path, spark: SparkSession, pairs: int, sampled: int) -> int:
-    """A training set by event time beside DuckDB's brute force on some of its rows; gives how many values differ."""
-    wrong = 0
-    for view in app.views:
-        events = clean_events(spark, folder, view)
-        spine = random_pairs(events, view, pairs)
-        began = time.perf_counter()
-        frame = training_set(spark, spine, [view], as_of="event", source={view.stream.name: events})
-        frame.write.mode("overwrite").parquet(str(folder / view.name))
-        took = time.perf_counter() - began
-        differing = differences(spark, folder, view, events, sampled)
-        click.echo(
-            f"  {view.name}: {pairs:,} pairs in {took:.0f} s; {sampled:,} of them by brute force: {differing} differ"
-        )
-        wrong += differing
-    return wrong
-
-
-def clean_events(spark: SparkSession, folder: Path, view: View) -> DataFrame:
-    """The recording as the lake would hold it: without what is late."""
-    stream = view.stream
-    recording = spark.read.parquet(str(folder / f"{stream.name}.parquet"))
-    late_us = F.unix_micros(stream.arrival) - F.unix_micros(stream.time)
-    placed = recording.withColumn("hr_arrival", F.col(str(stream.arrival))).withColumn("hr_partition", F.lit(0))
-    return (
-        placed.withColumn("hr_offset", F.monotonically_increasing_id()).where(late_us <= stream.late.until_us).cache()
-    )
-
-
-def random_pairs(events: DataFrame, view: View, pairs: int) -> DataFrame:
-    """Entities of the recording at any times in it."""
-    (by,) = view.by
-    seen = events.select(F.col(by)).where(F.col(by).isNotNull())
-    times = events.agg(F.min(view.stream.time), F.max(view.stream.time)).first()
-    first_us, last_us = (int(moment.replace(tzinfo=UTC).timestamp()) * 1_000_000 for moment in times)
-    copies = -(-pairs // max(1, seen.count()))
-    many = seen.withColumn("copy", F.explode(F.sequence(F.lit(1), F.lit(copies)))).limit(pairs)
-    number = F.xxhash64(F.monotonically_increasing_id())
-    at = F.timestamp_micros(F.lit(first_us) + F.pmod(number, F.lit(last_us - first_us)))
-    return many.select(by, at.alias(view.stream.time), F.monotonically_increasing_id().alias("pair"))
-
-
-def differences(spark: SparkSession, folder: Path, view: View, events: DataFrame, sampled: int) -> int:
-    """How many kept values of some rows are not what DuckDB says of the very same windows."""
-    (by,), stream = view.by, view.stream
-    rows = spark.read.parquet(str(folder / view.name)).orderBy(F.xxhash64("pair")).limit(sampled).toArrow()
-    once = events.dropDuplicates([stream.id]).toArrow()  # a repetition says the same again, only later
+def spine_of(view: View, recording: pa.Table, answers: list[Served], pairs: int, dice: random.Random) -> pa.Table:
+    """The pairs that were asked for, then entities of the recording at any times in it."""
+    (by,), seed = view.by, dice.randrange(1 << 32)
     connection = duckdb.connect()
-    connection.register("rows", rows)
-    connection.register("events", once)
-    wrong = 0
-    for feature in view.features:
-        sql = brute_force(feature.aggregate, stream)
-        if sql is None:
-            continue
-        low = f'epoch_us(r."{stream.time}") - {feature.window.length_us + feature.window.hop_us}'
-        start = f'epoch_us(e."{stream.time}") - epoch_us(e."{stream.time}") % {feature.window.hop_us}'
-        query = (
-            f'SELECT r.pair, any_value(r."{feature.name}"), {sql} FROM rows r LEFT JOIN events e ON e.{by} = r.{by} '
-            f'AND e."{stream.time}" <= r."{stream.time}" AND {start} > {low} GROUP BY r.pair'
-        )
-        found = connection.execute(query).fetchall()
-        wrong += sum(not same(ours, theirs) for _, ours, theirs in found)
+    connection.register("recording", recording)
+    first, last = (prepare.us(recording["at"]).min(), prepare.us(recording["at"]).max())
+    connection.execute(f"SELECT setseed({seed / (1 << 32)})")
+    drawn = connection.execute(
+        f"SELECT {by}, make_timestamptz({first} + (random() * {last - first})::BIGINT) AS at FROM recording, "
+        f"range({-(-pairs // len(recording))}) LIMIT {pairs - len(answers)}"
+    ).to_arrow_table()
+    keys = pa.chunked_array([pa.array([one.key for one in answers], pa.string()), *drawn[by].cast("string").chunks])
+    asked = prepare.times(pa.array([one.at for one in answers], pa.timestamp("us", "UTC")).cast(pa.int64()))
+    at = pa.chunked_array([asked, *drawn["at"].cast(pa.timestamp("us", "UTC")).chunks])
+    return pa.table({by: keys, "at": at, "pair": pa.array(range(len(keys)))})
+
+
+def trained(spark: SparkSession, folder: Path, view: View, spine: pa.Table, as_of: AsOf) -> DataFrame:
+    """A training set of the lake, kept as a file."""
+    began, file = time.perf_counter(), folder / f"{view.name}_{as_of}"
+    pq.write_table(spine, folder / "spine.parquet")
+    rows = spark.read.parquet(str(folder / "spine.parquet"))
+    frame = hr.training_set(spark, rows, [view], as_of=as_of, source=folder / "lake")
+    frame.write.parquet(str(file))
+    click.echo(f"{view.name} by {as_of}: {len(spine):,} pairs in {time.perf_counter() - began:.0f} s")
+    return spark.read.parquet(str(file))
+
+
+def unlike_served(spark: SparkSession, folder: Path, view: View, spine: pa.Table, answers: list[Served]) -> int:
+    """How many values the server gave that a training set by arrival does not have."""
+    frame = trained(spark, folder, view, spine, "arrival")
+    rows = frame.where(f"pair < {len(answers)}").orderBy("pair").collect()
+    differing = [
+        (served.key, served.at.isoformat(), name, value, row[name])
+        for served, row in zip(answers, rows, strict=True)
+        for name, value in served.values.items()
+        if not same(value, row[name])
+    ]
+    values = sum(len(served.values) for served in answers)
+    click.echo(f"  {len(answers):,} answers, {values:,} values served: {len(differing)} differ {differing[:3] or ''}")
+    return len(differing)
+
+
+def unlike_brute_force(
+    spark: SparkSession, folder: Path, view: View, spine: pa.Table, recording: pa.Table, by_hand: int
+) -> int:
+    """How many values of a training set by event time are not what DuckDB says of the same windows."""
+    frame = trained(spark, folder, view, spine, "event")
+    connection = duckdb.connect()
+    connection.register("rows", frame.orderBy("pair").limit(by_hand).toArrow())
+    connection.register("recording", clean(view, recording))
+    # A report that is repeated says the same again, only later.
+    connection.execute("CREATE TABLE events AS SELECT DISTINCT ON (flight_id) * FROM recording")
+    differing = sum(_differing(connection, view, feature) for feature in view.features)
+    click.echo(f"  {by_hand:,} of them by brute force: {differing} differ")
     connection.close()
-    return wrong
+    return differing
 
 
-def brute_force(aggregate: Any, stream: Any) -> str | None:
-    """An aggregate in SQL; None for those whose ties SQL does not tell as Headrace does."""
+def _differing(connection: duckdb.DuckDBPyConnection, view: View, feature: Feature) -> int:
+    (by,), hop_us, reach_us = view.by, feature.window.hop_us, feature.window.length_us + feature.window.hop_us
+    start = f'epoch_us(e."at") - epoch_us(e."at") % {hop_us}'
+    query = (
+        f'SELECT any_value(r."{feature.name}"), {brute_force(feature)} FROM rows r LEFT JOIN events e '
+        f'ON e.{by} = r.{by} AND e."at" <= r."at" AND {start} > epoch_us(r."at") - {reach_us} GROUP BY r.pair'
+    )
+    within = feature.aggregate.error or 0.0
+    return sum(not same(*found, within=3 * within) for found in connection.execute(query).fetchall())
+
+
+def brute_force(feature: Feature) -> str:
+    """An aggregate of the example in SQL."""
+    aggregate = feature.aggregate
     where = f" FILTER (WHERE e.{aggregate.where})" if aggregate.where is not None else ""
     match aggregate.function:
         case "count":
-            return f"count(e.{stream.id}){where}"
-        case "sum" | "max" | "min" as name:
-            return f"{name}(e.{aggregate.column}){where}"
-        case "mean":
-            return f"avg(e.{aggregate.column}){where}"
+            return f"count(e.flight_id){where}"
         case "distinct":
             return f"count(DISTINCT e.{aggregate.column}){where}"
-    return None
+        case "last":
+            return f'last(e.{aggregate.column} ORDER BY e."at", e.flight_id){where}'
+        case "mean":
+            return f"avg(e.{aggregate.column}){where}"
+    return f"{aggregate.function}(e.{aggregate.column}){where}"
 
 
-def same(ours: Any, theirs: Any) -> bool:
-    if ours is None or theirs is None:
-        return ours is theirs
-    return isclose(float(ours), float(theirs), rel_tol=1e-9)
+def same(one: Any, other: Any, within: float = 0.0) -> bool:
+    if isinstance(one, bool | str | None) or isinstance(other, bool | str | None):
+        return bool(one == other)
+    return isclose(float(one), float(other), rel_tol=max(within, 1e-9))
 
 
-def answer(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    said = text(url, path, body)
-    return None if said is None else json.loads(said)
-
-
-def text(url: str, path: str, body: dict[str, Any] | None = None) -> str | None:
-    asked = urllib.request.Request(url + path, json.dumps(body).encode() if body else None)
+def ask(url: str, body: dict[str, Any] | None = None) -> str | None:
     try:
-        with urllib.request.urlopen(asked, timeout=10) as found:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode() if body else None)) as found:
             return str(found.read().decode())
     except (urllib.error.URLError, OSError):
         return None
 
 
-def wait_for(holds: Any, what: str) -> None:
+def wait_for(holds: Callable[[], bool], what: str, every: float = 0.5) -> None:
     until = time.monotonic() + LIMIT_SECONDS
     while not holds():
         if time.monotonic() > until:
             raise SystemExit(f"waited {LIMIT_SECONDS} s for {what}")
-        time.sleep(0.5)
+        time.sleep(every)
 
 
 if __name__ == "__main__":

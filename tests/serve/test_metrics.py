@@ -1,13 +1,16 @@
 """GET /metrics: what Prometheus reads, from what is counted."""
 
+import json
 import time
+from dataclasses import asdict
 
 from prometheus_client.parser import text_string_to_metric_families
 
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
-from headrace.log.progress import ProgressBoard, QueryProgress
+from headrace.log.progress import TOPIC, LandingProgress, ProgressBoard, QueryProgress
+from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from headrace.serve.online import MemoryOnline
 from headrace.store.memory import MemoryStore
@@ -88,6 +91,19 @@ def test_queries_tell_how_they_fare() -> None:
     assert value(seen, "state_bytes", query="tiles") == 4096
     assert value(seen, "dropped_by_watermark_total", query="tiles") == 2
     assert value(seen, "checkpoint_ms", query="tiles") == 31
+
+
+def test_the_lake_tells_how_far_it_is_behind() -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    board = ProgressBoard()
+    for left in (900, 700):
+        said = LandingProgress("silver/payments", 1_767_225_600_500_000, 200, left, 1.5)
+        board.apply([Record(TOPIC, 0, 0, 0, None, json.dumps(asdict(said)).encode(), None)])
+    with serving(app, MemoryOnline(MemoryStore([view]), None), board) as ask:
+        seen = metrics(ask)
+    assert value(seen, "lake_lag", table="silver/payments") == 700
+    assert value(seen, "lake_step_seconds", table="silver/payments") == 1.5
+    assert value(seen, "lake_step_at_seconds", table="silver/payments") == 1_767_225_600.5
 
 
 def test_every_record_has_a_fate_and_duplicates_are_those_in_no_tile(broker: Broker) -> None:

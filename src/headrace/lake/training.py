@@ -19,6 +19,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -44,6 +45,7 @@ LOG = "kafka://"
 EVENTS_A_BUCKET = 100_000
 BUCKETS_A_CORE = 2
 BUCKET = "hr_bucket"
+REPEATED = "hr_hash bigint, hr_events bigint"
 ANSI = "spark.sql.ansi.enabled"
 
 
@@ -152,12 +154,21 @@ def each_once(events: DataFrame, stream: Stream) -> Once:
 
     Ids whose hash came twice are looked for first: they are few, and all the other events just pass.
     """
-    hashed = F.xxhash64(F.col(f"`{stream.id}`"))
-    twice = events.groupBy(hashed.alias("hr_hash")).count().where("count > 1").select("hr_hash").localCheckpoint()
-    if twice.isEmpty():
-        return Once(events, events.count())
-    suspects = events.join(F.broadcast(twice), hashed == F.col("hr_hash"), "left_semi")
-    return Once(_without_repeats(events, suspects, stream), events.count())
+    hashed = F.xxhash64(F.col(f"`{stream.id}`")).alias("hr_hash")
+    found = events.select(hashed).repartition("hr_hash").mapInArrow(_repeated, REPEATED).localCheckpoint()
+    (total, repeated) = found.agg(F.sum("hr_events"), F.count("hr_hash")).collect()[0]
+    if not repeated:
+        return Once(events, total or 0)
+    suspects = events.join(F.broadcast(found.select("hr_hash")), hashed == F.col("hr_hash"), "left_semi")
+    return Once(_without_repeats(events, suspects, stream), total)
+
+
+def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The hashes that came more than once; and, beside none, how many came."""
+    hashes = np.sort(np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]))
+    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    found = pa.array([None, *repeated.tolist()], pa.int64())
+    yield pa.record_batch({"hr_hash": found, "hr_events": pa.array([len(hashes), *[0] * len(repeated)], pa.int64())})
 
 
 def _without_repeats(events: DataFrame, suspects: DataFrame, stream: Stream) -> DataFrame:

@@ -46,6 +46,17 @@ class CheckProgress:
     outcomes: dict[str, int]
 
 
+@dataclass(frozen=True)
+class LandingProgress:
+    """The last step of a table of the lake: how many records it took and left, and how long that lasted."""
+
+    landed: str
+    at_us: int
+    taken: int
+    left: int
+    seconds: float
+
+
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
     topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
@@ -67,12 +78,18 @@ def report_check(producer: Producer, progress: CheckProgress) -> None:
     producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"check {progress.checked}")
 
 
+def report_landing(producer: Producer, progress: LandingProgress) -> None:
+    """Send what the last step of one table did."""
+    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"lake {progress.landed}")
+
+
 class ProgressBoard:
-    """The latest word of each query, and of each view's check."""
+    """The latest word of each query, of each view's check, and of each table of the lake."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
+        self.landings: dict[str, LandingProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -82,6 +99,8 @@ class ProgressBoard:
     def _hear(self, said: dict[str, Any]) -> None:
         if "checked" in said:
             self.checks[said["checked"]] = CheckProgress(**said)
+        elif "landed" in said:
+            self.landings[said["landed"]] = LandingProgress(**said)
         else:
             self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.log.ledger import Account
-from headrace.log.progress import SILENT_AFTER_US, CheckProgress, ProgressBoard, QueryProgress
+from headrace.log.progress import SILENT_AFTER_US, CheckProgress, LandingProgress, ProgressBoard, QueryProgress
 from headrace.serve.answers import Answer
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.tallies import Tally
@@ -56,6 +56,7 @@ class Metrics(Collector):
         yield from requests(sources.tallies)
         yield from queries(sources.board.latest.copy().values())
         yield from checks(sources.board.checks.copy().values())
+        yield from landings(sources.board.landings.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -122,6 +123,17 @@ def checks(latest: Iterable[CheckProgress]) -> Iterator[Metric]:
     yield counter("checked_values", "Served values compared, by outcome", ["view", "outcome"], outcomes)
     answers = [([one.checked], float(one.answers)) for one in said]
     yield counter("checked_answers", "Answers compared with what their events say", ["view"], answers)
+
+
+def landings(latest: Iterable[LandingProgress]) -> Iterator[Metric]:
+    """How far the lake is behind the log."""
+    said = list(latest)
+    behind = [([one.landed], one.left) for one in said]
+    yield gauge("lake_lag", "Records a table's last step left in the log", ["table"], behind)
+    took = [([one.landed], one.seconds) for one in said]
+    yield gauge("lake_step_seconds", "How long a table's last step took", ["table"], took)
+    looked = [([one.landed], one.at_us / 1e6) for one in said]
+    yield gauge("lake_step_at_seconds", "When a table's last step ended, in epoch seconds", ["table"], looked)
 
 
 def queries(latest: Iterable[QueryProgress]) -> Iterator[Metric]:

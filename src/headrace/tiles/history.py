@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace.tiles.columns import Values
 from headrace.tiles.layout import Slot
-from headrace.tiles.timeline import Ints
+from headrace.tiles.timeline import Ints, by_owner_and_time
 
 
 @dataclass(frozen=True)
@@ -42,3 +42,9 @@ class History:
 
     def __len__(self) -> int:
         return len(self.owners)
+
+    def sorted(self) -> "History":
+        """The same events by entity and time: as they stand in every tile, whatever its hop."""
+        order = by_owner_and_time(self.owners, self.times_us)
+        columns = {slot: values[order] for slot, values in self.columns.items()}
+        return History(self.owners[order], self.times_us[order], self.known_us[order], columns)

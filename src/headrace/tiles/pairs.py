@@ -21,6 +21,7 @@ from headrace.tiles.timeline import Ints
 def values_at(view: View, history: History, pairs: Pairs) -> dict[str, Values | Maps]:
     """Each feature's column: a value a pair, k or a map; text, first and last as they stand in the history."""
     found: dict[str, Values | Maps] = {}
+    history = history.sorted()
     for hop_us in {feature.window.hop_us for feature in view.features}:
         features = [feature for feature in view.features if feature.window.hop_us == hop_us]
         with np.errstate(all="ignore"):
@@ -32,7 +33,7 @@ def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us:
     if not len(history):
         return {feature.name: _nothing(feature, len(pairs)) for feature in features}
     hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
-    levels = {slot: _levels(hop, history, slot) for slot in {slot_of(feature.aggregate) for feature in features}}
+    levels = _levels(hop, history, {slot_of(feature.aggregate) for feature in features})
     known_by_us = pairs.known_by_us.get(hop_us, pairs.at_us)
     found: dict[str, Values | Maps] = {}
     for length_us in {feature.window.length_us for feature in features}:
@@ -45,6 +46,7 @@ def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us:
 def events_at(view: View, history: History, pairs: Pairs) -> dict[int, Ints]:
     """How many events the longest window of each hop holds."""
     found = {}
+    history = history.sorted()
     for layout in layouts_of(view):
         hop_us, known_by_us = layout.hop_us, pairs.known_by_us.get(layout.hop_us, pairs.at_us)
         found[hop_us] = np.zeros(len(pairs), np.int64)
@@ -74,11 +76,19 @@ class _Level:
         self.blocks = hop.block_ranges.reduced(self.reduction, self.events)
 
 
-def _levels(hop: Hop, history: History, slot: Slot) -> dict[str, _Level]:
-    if slot.partial in SPREAD:
-        return {}
-    folds = folds_of(slot, history.columns[slot], history.owners)
-    return {suffix: _Level(hop, folded) for suffix, folded in folds.items()}
+def _levels(hop: Hop, history: History, slots: set[Slot]) -> dict[Slot, dict[str, _Level]]:
+    """The columns of each slot; those of one column and condition share how many values they have."""
+    shared: dict[tuple[object, ...], _Level] = {}
+    found: dict[Slot, dict[str, _Level]] = {}
+    for slot in slots:
+        folds = {} if slot.partial in SPREAD else folds_of(slot, history.columns[slot], history.owners)
+        found[slot] = {}
+        for suffix, folded in folds.items():
+            what = (slot.column, slot.where) if suffix == "c" else (slot, suffix)
+            if what not in shared:
+                shared[what] = _Level(hop, folded)
+            found[slot][suffix] = shared[what]
+    return found
 
 
 class _Window:
@@ -90,15 +100,22 @@ class _Window:
         ordered = pieces.pairs[self._order]
         self._firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._pairs = ordered[self._firsts]
+        self._merges: dict[_Level, Data] = {}
 
     def value(self, feature: Feature, levels: dict[str, _Level]) -> Values | Maps:
         slot = slot_of(feature.aggregate)
         if slot.partial in SPREAD:
             return SPREAD[slot.partial](feature.aggregate, self._spread(slot))
-        merged = {suffix: self._merged(level) for suffix, level in levels.items()}
+        merged = {suffix: self._merge_once(level) for suffix, level in levels.items()}
         if slot.partial is Partial.MOMENTS:
             self._mend_moments(slot, merged)
         return FINISHES[slot.partial, feature.aggregate.function](merged)
+
+    def _merge_once(self, level: _Level) -> Data:
+        """A column of the windows; features that share it read the same one."""
+        if level not in self._merges:
+            self._merges[level] = self._merged(level)
+        return self._merges[level]
 
     def _merged(self, level: _Level) -> Data:
         pieces = self._pieces

@@ -74,19 +74,24 @@ class Pieces:
 
 
 class Hop:
-    """The events of some entities, cut into tiles of one hop."""
+    """The events of some entities, sorted by entity and time, cut into tiles of one hop."""
 
     def __init__(self, owners: Ints, times_us: Ints, known_us: Ints, hop_us: int) -> None:
         self.hop_us = hop_us
-        starts_us = times_us // hop_us * hop_us
-        self.order = np.lexsort((known_us, starts_us, owners))
-        self._owners, self._starts_us, self._known_us = (column[self.order] for column in (owners, starts_us, known_us))
+        self._owners, self._starts_us = owners, times_us // hop_us * hop_us
+        self.order = self._by_known(known_us)
+        self._known_us = known_us[self.order]
+
+    def _by_known(self, known_us: Ints) -> Ints:
+        """Within each tile as they became known, which often is as they stand already."""
+        in_order = (np.diff(known_us) >= 0) | (np.diff(self.tile_of) != 0)
+        return np.arange(len(known_us)) if in_order.all() else np.lexsort((known_us, self.tile_of))
 
     @cached_property
     def firsts(self) -> Ints:
         """Where each tile's events begin, and where the last one's end."""
         changes = (np.diff(self._owners) != 0) | (np.diff(self._starts_us) != 0)
-        return np.concatenate(([0], np.flatnonzero(changes) + 1, [len(self.order)]))
+        return np.concatenate(([0], np.flatnonzero(changes) + 1, [len(self._owners)]))
 
     @cached_property
     def tile_of(self) -> Ints:
