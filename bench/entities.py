@@ -75,7 +75,7 @@ def _patterns(now_us: int, visits_an_hour: int) -> list[list[_Piece]]:
     events = [event for number in range(PATTERNS) for event in _payments(f"@{number}", visits, now_us, chance)]
     # What has not happened yet has arrived all the same: a store's own time must not run ahead.
     arrivals = [min(event["at"], now_us) for event in events]
-    folded = fold(CardSpend, events_of(payments.schema, events, arrivals))
+    folded = fold(CardSpend, events_of(CardSpend, payments, events, arrivals))
     layouts = {layout.version: layout for layout in layouts_of(CardSpend)}
     pieces = [(key.entity, _piece(key, encode_tile(layouts[key.version], tile))) for key, tile in folded]
     pieces.sort(key=lambda one: str(one[0]))

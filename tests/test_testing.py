@@ -85,7 +85,7 @@ def test_windows_slide_with_the_time_asked() -> None:
 
 
 def test_a_lifetime_window_holds_every_event_up_to_the_time_asked() -> None:
-    @hr.features(view().stream, by="card")
+    @hr.features(view().streams[0], by="card")
     class Lifetime:
         payments = hr.count(windows=["1h", "forever"])
         newcomer = payments["forever"] < 3

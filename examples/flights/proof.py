@@ -76,9 +76,9 @@ def main(days: int, pauses: int, asked: int, pairs: int, by_hand: int) -> None:
         answers = replayed(app, recordings, folder, _pauses(days, pauses), asked // pauses // views, dice)
         spark, wrong = session(folder), 0
         for view in app.views:
-            spine = spine_of(view, recordings[view.stream.name], answers[view.name], pairs // views, dice)
+            spine = spine_of(view, recordings[view.streams[0].name], answers[view.name], pairs // views, dice)
             wrong += unlike_served(spark, folder, view, spine, answers[view.name])
-            wrong += unlike_brute_force(spark, folder, view, spine, recordings[view.stream.name], by_hand // views)
+            wrong += unlike_brute_force(spark, folder, view, spine, recordings[view.streams[0].name], by_hand // views)
         spark.stop()
     click.echo(f"{wrong:,} differ" if wrong else "all the same")
     sys.exit(1 if wrong else 0)
@@ -98,7 +98,7 @@ def recorded(days: int) -> Recordings:
 def clean(view: View, recording: pa.Table) -> pa.Table:
     """What of a recording is not too late, by the very rule."""
     delay_us = prepare.us(recording["reported_at"]) - prepare.us(recording["at"])
-    return recording.filter(pa.array(delay_us <= view.stream.late.until_us))
+    return recording.filter(pa.array(delay_us <= view.streams[0].late.until_us))
 
 
 def replayed(
@@ -150,7 +150,7 @@ def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, u
 
 def some_keys(view: View, recordings: Recordings, until: datetime, count: int, dice: random.Random) -> list[str]:
     """Different entities that had been heard of by a time, those with many flights more often."""
-    events, (by,) = recordings[view.stream.name], view.by
+    events, (by,) = recordings[view.streams[0].name], view.by
     known = events.filter(pc.less_equal(events["reported_at"], pa.scalar(until)))[by]
     found = dict.fromkeys(known[dice.randrange(len(known))].as_py() for _ in range(20 * count))
     return list(found)[:count]
@@ -182,7 +182,7 @@ def lag(url: str) -> float:
 
 def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
     """Wait until every clean record, repeated ones as well, is in the lake."""
-    views = {view.stream.name: view for view in app.views}
+    views = {view.streams[0].name: view for view in app.views}
     wanted = {name: len(clean(view, recordings[name])) for name, view in views.items()}
     wait_for(lambda: {name: rows_in(lake / "silver" / name) for name in wanted} == wanted, "the lake to have it all")
 

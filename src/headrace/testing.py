@@ -28,7 +28,7 @@ from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
 from headrace.tiles.finish import moment
 from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import lives_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tables import Loaded
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class UnfitQuestion(HeadraceError):
-    """A test asks for a time or an entity in a form that cannot be one."""
+    """A test asks for a time or an entity, or gives events, in a form that cannot be one."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Dead:
 
 
 Given = Mapping[str, Any] | bytes | Arrival
+Feeds = Iterable[Given] | Mapping[str, Iterable[Given]]
 
 
 def late(event: Given, *, by: str) -> Arrival:
@@ -105,15 +106,15 @@ def _arrival(event: Given) -> Arrival:
     return event if isinstance(event, Arrival) else Arrival(event)
 
 
-def feed(view: View | type, events: Iterable[Given]) -> "Fed":
-    """A view after these events: each arrives at its own time unless `late`, `early` or `shuffled` says otherwise."""
+def feed(view: View | type, events: Feeds) -> "Fed":
+    """A view after these events: each arrives at its own time unless `late`, `early` or `shuffled` says otherwise.
+
+    A view of several streams takes them by the name of their stream: {"payments": [...], "refunds": [...]}.
+    """
     view = view_of(view)
-    given = [_arrival(event) for event in events]
-    records = [_record(view.stream, arrival) for arrival in given]
-    verdicts = admit(view.stream, records)
-    judged = [_Judged(*parts) for parts in zip(given, records, verdicts, strict=True)]
+    judged = [one for stream, given in _by_stream(view, events) for one in _judged(stream, given)]
     judged.sort(key=lambda one: one.record.arrival_us)
-    clean, duplicates = _once(view.stream, [one for one in judged if one.verdict.fate == "clean"])
+    clean, duplicates = _once([one for one in judged if one.verdict.fate == "clean"])
     return Fed(
         view=view,
         clean=[one.given.event for one in clean],
@@ -125,7 +126,29 @@ def feed(view: View | type, events: Iterable[Given]) -> "Fed":
     )
 
 
+def _by_stream(view: View, events: Feeds) -> list[tuple[Stream, Iterable[Given]]]:
+    streams = {stream.name: stream for stream in view.streams}
+    if not isinstance(events, Mapping):
+        if len(streams) > 1:
+            raise UnfitQuestion(
+                f"{view.name} has the streams {', '.join(streams)}: which of them has which events? "
+                f"Write {{{', '.join(f'{name!r}: […]' for name in streams)}}}."
+            )
+        return [(view.streams[0], events)]
+    for name in events:
+        if name not in streams:
+            raise UnfitQuestion(f"{name!r} is no stream of {view.name}. It has {', '.join(streams)}.")
+    return [(streams[name], given) for name, given in events.items()]
+
+
+def _judged(stream: Stream, events: Iterable[Given]) -> list["_Judged"]:
+    given = [_arrival(event) for event in events]
+    records = [_record(stream, arrival) for arrival in given]
+    return [_Judged(stream, *parts) for parts in zip(given, records, admit(stream, records), strict=True)]
+
+
 class _Judged(NamedTuple):
+    stream: Stream
     given: Arrival
     record: Record
     verdict: Verdict
@@ -150,21 +173,25 @@ def _record(stream: Stream, arrival: Arrival) -> Record:
     return Record(value, arrival_us)
 
 
-def _once(stream: Stream, judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:
-    """The first to arrive of each id, and the others."""
-    firsts: dict[Any, _Judged] = {}
-    duplicates = [one for one in judged if firsts.setdefault(one.event[stream.id], one) is not one]
+def _once(judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:
+    """The first to arrive of each id of a stream, and the others."""
+    firsts: dict[tuple[str, Any], _Judged] = {}
+    duplicates = [
+        one for one in judged if firsts.setdefault((one.stream.name, one.event[one.stream.id]), one) is not one
+    ]
     return list(firsts.values()), duplicates
 
 
 def _rows(view: View, clean: Sequence[_Judged]) -> dict[Entity, list[TileRows]]:
-    layouts = layouts_of(view)
-    hops = [layout.hop_us for layout in layouts]
+    layouts = lives_of(view)
+    places = {layout.version: place for place, layout in enumerate(layouts)}
     rows: dict[Entity, list[TileRows]] = {}
-    events = events_of(view.stream.schema, [one.event for one in clean], [one.record.arrival_us for one in clean])
-    for key, tile in fold(view, events):
-        of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
-        of_entity[hops.index(key.hop_us)].apply(tile)
+    for stream in view.streams:
+        own = [one for one in clean if one.stream == stream]
+        events = events_of(view, stream, [one.event for one in own], [one.record.arrival_us for one in own])
+        for key, tile in fold(view, events):
+            of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
+            of_entity[places[key.version]].apply(tile)
     return rows
 
 

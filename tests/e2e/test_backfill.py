@@ -96,7 +96,7 @@ def test_a_view_added_to_a_running_app_has_every_event_once_from_its_first_answe
         app.write_text(OLD + NEW)
         done = backfill(running, "--json")
         assert done.returncode == 0, done.stderr
-        assert sum(json.loads(done.stdout)["cut"]) == len(sent)
+        assert sum(json.loads(done.stdout)["cut"]["taps"]) == len(sent)
         more = taps(300, 400)
         repeated = sent[::3]
         send(running, [*more, *repeated])

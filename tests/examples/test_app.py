@@ -5,7 +5,7 @@ def test_the_app_declares_three_views_of_payments():
     assert app.CardSpend.by == ("card",)
     assert app.MerchantFlow.by == ("merchant",)
     assert app.CardAbroad.by == ("card", "country")
-    assert {view.stream for view in (app.CardSpend, app.MerchantFlow, app.CardAbroad)} == {app.payments}
+    assert {view.streams[0] for view in (app.CardSpend, app.MerchantFlow, app.CardAbroad)} == {app.payments}
 
 
 def test_outputs_are_named_after_the_attribute_and_its_window():

@@ -35,6 +35,7 @@ from tests.lake.backfill_app import EIGHT_DAYS, few_aggregates
 from tests.lake.gated import land, pass_gate, read_topic
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
+from tests.oracle.several import payments, refunds, sent_to
 from tests.oracle.streams import DAY_US, Sent
 from tests.oracle.test_kernel_is_brute_force import agrees
 from tests.waiting import wait_until
@@ -47,10 +48,11 @@ _numbers = count()
 
 @dataclass
 class Story:
-    """A hostile stream, what was sent to it so far, and a view that was added late."""
+    """A hostile stream, what was sent to it so far, and a view that was added late; of several streams, one of them."""
 
     spark: SparkSession
     broker: str
+    stream: hr.Stream
     view: View
     place: HistoryPlace
     sent: list[Sent]
@@ -58,41 +60,50 @@ class Story:
     @classmethod
     def told(cls, spark: SparkSession, broker: str, folder: Path, view_of: ViewOf = few_aggregates) -> "Story":
         stream = hostile_stream(f"filled{os.getpid()}x{next(_numbers)}", EIGHT_DAYS)
+        return cls.of(stream, view_of(f"By{stream.name}", stream, "card"), spark, broker, folder)
+
+    @classmethod
+    def of(cls, stream: hr.Stream, view: View, spark: SparkSession, broker: str, folder: Path) -> "Story":
         ensure_topics(broker, [stream])
-        view = view_of(f"By{stream.name}", stream, "card")
-        return cls(spark, broker, view, HistoryPlace(folder / "lake", broker, folder / "state"), [])
+        return cls(spark, broker, stream, view, HistoryPlace(folder / "lake", broker, folder / "state"), [])
 
     def happen(self, events: list[Sent], key: str = "card") -> None:
         """Events are sent and pass the gate, and with them once more all that came before, as after a crash."""
-        send(self.broker, self.view.stream.name, events, len(self.sent), key)
+        send(self.broker, self.stream.name, events, len(self.sent), key)
         self.sent += events
-        pass_gate(self.spark, self.broker, self.view.stream)
+        pass_gate(self.spark, self.broker, self.stream)
 
     def land(self) -> None:
-        land(self.spark, self.broker, self.place.lake, silver(self.view.stream))
+        land(self.spark, self.broker, self.place.lake, silver(self.stream))
 
     def stream_on(self) -> None:
         """The query that `headrace up` starts for the view, until it has read all there is."""
-        generations = plan_generations(self.view.stream, [self.view], self.place.state, 2)
+        generations = plan_generations(self.stream, [self.view], self.place.state, 2)
         generations.require_possible()
         remember(generations, self.place.state)
         (generation,) = generations.running
-        spec = tiles_spec(self.view.stream, generation, Place(self.broker, self.place.state), 2)
+        spec = tiles_spec(self.stream, generation, Place(self.broker, self.place.state), 2, {self.view.name: 2})
         start(self.spark.newSession(), spec, Lane.DRAINING).awaitTermination()
 
     def differences(self) -> Iterator[tuple[Any, ...]]:
         """Where a store filled from the changelog says something else than loops over all events."""
-        log = arrived(self.broker, self.view.stream.name, self.sent)
-        counted = brute.counted(self.view.stream, log)
-        store = MemoryStore([self.view])
-        store.apply(read_topic(self.broker, self.view.topic))
-        last_us = max(store.tables[self.view.name].now_us, *(event["at"] for event in counted))
-        for entity in {(event["card"],) for event in counted}:
-            expected = brute.features(self.view, counted, entity, last_us)
-            (read,) = store.read(self.view.name, [entity], last_us)
-            for feature, value in zip(self.view.features, read.values, strict=True):
-                if not right(feature, value, expected[feature.name]):
-                    yield entity, feature.name, value, expected[feature.name]
+        yield from differences(self.broker, self.view, self.counted())
+
+    def counted(self) -> list[dict[str, Any]]:
+        """What counts of all that was sent."""
+        return brute.counted(self.stream, arrived(self.broker, self.stream.name, self.sent))
+
+
+def differences(broker: str, view: View, counted: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    store = MemoryStore([view])
+    store.apply(read_topic(broker, view.topic))
+    last_us = max(store.tables[view.name].now_us, *(brute.time_of(view, event) for event in counted))
+    for entity in {(event["card"],) for event in counted}:
+        expected = brute.features(view, counted, entity, last_us)
+        (read,) = store.read(view.name, [entity], last_us)
+        for feature, value in zip(view.features, read.values, strict=True):
+            if not right(feature, value, expected[feature.name]):
+                yield entity, feature.name, value, expected[feature.name]
 
 
 def right(feature: Feature, value: Any, expected: brute.Expected) -> bool:
@@ -120,7 +131,7 @@ def test_history_and_stream_together_are_every_event_once(spark: SparkSession, b
     to_come = until_the_cut(story, seed=4)
     said: list[str] = []
     done = backfill_view(lambda: spark, story.view, story.place, said.append)
-    assert 0 < sum(done.cut.raw) <= 340
+    assert 0 < sum(done.cuts[story.stream.name].raw) <= 340
     assert "is backfilled" in said[-1]
     story.happen(repeats(story, 1), key="id")
     story.happen(to_come)
@@ -132,17 +143,38 @@ def test_history_and_stream_together_are_every_event_once(spark: SparkSession, b
     assert said[-1].endswith("is backfilled already")
 
 
+def test_history_and_streams_of_a_view_of_several_are_every_event_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    number = f"{os.getpid()}x{next(_numbers)}"
+    streams = payments(EIGHT_DAYS, f"paid{number}"), refunds(EIGHT_DAYS, f"refunds{number}")
+    view = every_aggregate(f"Both{number}", streams, "card")
+    stories = [Story.of(stream, view, spark, broker.address, tmp_path) for stream in streams]
+    sent = sent_to(streams, sent_now(5, 300, 7 * DAY_US), [])
+    for story in stories:
+        story.happen(sent[story.stream.name][:150])
+        story.land()
+        story.happen(sent[story.stream.name][150:200])
+    done = backfill_view(lambda: spark, view, stories[0].place, lambda _: None)
+    assert set(done.cuts) == {stream.name for stream in streams}
+    for story in stories:
+        story.happen([*sent[story.stream.name][200:], *random.Random(1).sample(story.sent, 40)])
+        story.stream_on()
+    counted = brute.united(view, {story.stream.name: story.counted() for story in stories})
+    assert list(differences(broker.address, view, counted)) == []
+
+
 def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
     story = Story.told(spark, broker, folder)
     to_come = until_the_cut(story, seed=kills)
     output, dice, cuts = folder / "backfill.out", random.Random(kills), []
     for _ in range(kills):
         kill_a_backfill(story, output, dice)
-        cuts.append(load(story.place.state, story.view.name))
+        cuts.append(load(story.place.state, story.view))
         story.happen(repeats(story, len(cuts)), key="id")
         story.land()
     done = backfill_view(lambda: spark, story.view, story.place, lambda _: None)
-    assert {found.cut for found in cuts if found} == {done.cut}
+    assert all(found.cuts == done.cuts for found in cuts if found)
     story.happen(to_come)
     story.stream_on()
     assert list(story.differences()) == []
@@ -154,7 +186,7 @@ def kill_a_backfill(story: Story, output: Path, dice: random.Random) -> None:
     command = [sys.executable, "-m", "headrace", "backfill", str(APP), story.view.name, *flags]
     output.write_text("")
     running = Child(command, folder=ROOT, output=output)
-    running.start({**os.environ, "BACKFILLED": story.view.stream.name})
+    running.start({**os.environ, "BACKFILLED": story.stream.name})
     try:
         wait_until(lambda: "folding" in output.read_text() or not running.alive(), 120, "folding", output.read_text)
         assert running.alive(), output.read_text()
@@ -183,14 +215,14 @@ def story(spark: SparkSession, broker: Broker, tmp_path: Path) -> Story:
 
 
 def test_what_is_written_twice_is_the_same_tile_twice(story: Story) -> None:
-    backfill = begun(story.view, story.place)
+    backfill, (stream,) = begun(story.view, story.place), story.view.streams
     for _ in range(2):
-        write_history(story.spark, story.view, backfill.cut, story.place, lambda _: None)
+        write_history(story.spark, story.view, stream, backfill.cuts[stream.name], story.place, lambda _: None)
     records = read_topic(story.broker, story.view.topic)
     tiles = {(record.partition, record.key): json.loads(record.value)["n"] for record in records}
     assert len(records) == 2 * len(tiles) > 0
     assert all(json.loads(record.value)["n"] == tiles[record.partition, record.key] for record in records)
-    assert not load(story.place.state, story.view.name).is_done
+    assert not load(story.place.state, story.view).is_done
 
 
 def test_the_cut_stays_though_more_has_landed(story: Story) -> None:
@@ -201,11 +233,11 @@ def test_the_cut_stays_though_more_has_landed(story: Story) -> None:
 
 
 def test_a_view_that_is_kept_already_or_has_tiles_is_refused(story: Story) -> None:
-    remember(plan_generations(story.view.stream, [story.view], story.place.state, 2), story.place.state)
+    remember(plan_generations(story.stream, [story.view], story.place.state, 2), story.place.state)
     with pytest.raises(CannotBackfill, match="Give the view another name"):
         begun(story.view, story.place)
-    (story.place.state / "generations" / f"{story.view.stream.name}.json").unlink()
-    ensure_topics(story.broker, [story.view.stream], [story.view])
+    (story.place.state / "generations" / f"{story.stream.name}.json").unlink()
+    ensure_topics(story.broker, [story.stream], [story.view])
     with Producer(story.broker) as producer:
         producer.send(story.view.topic, b"{}", key=b"{}")
     with pytest.raises(CannotBackfill, match="has tiles already"):
@@ -215,13 +247,13 @@ def test_a_view_that_is_kept_already_or_has_tiles_is_refused(story: Story) -> No
 
 def test_a_view_that_changed_after_its_backfill_began_is_refused(story: Story) -> None:
     begun(story.view, story.place)
-    changed = every_aggregate(story.view.name, story.view.stream, "card")
+    changed = every_aggregate(story.view.name, story.stream, "card")
     with pytest.raises(CannotBackfill, match="has changed since its backfill began"):
         begun(changed, story.place)
 
 
 def test_a_lake_that_has_read_another_log_is_refused(story: Story) -> None:
-    LakeTable(story.place.lake, silver(story.view.stream)).commit([], {0: Position(read=10_000, landed=10_000)})
+    LakeTable(story.place.lake, silver(story.stream)).commit([], {0: Position(read=10_000, landed=10_000)})
     with pytest.raises(CannotBackfill, match="it has read another log"):
         begun(story.view, story.place)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.lake.checking import check
+from headrace.lake.lookback import known_name
 from headrace.serve.answers import encode_json
 from headrace.serve.features import Features
 from headrace.serve.online import MemoryOnline
@@ -28,7 +29,7 @@ def rows_after(clean: list[Sent], entity: tuple[Any, ...]) -> list[TileRows]:
     layouts = layouts_of(VIEW)
     hops = [layout.hop_us for layout in layouts]
     rows = [TileRows(layout) for layout in layouts]
-    events = events_of(VIEW.stream.schema, [one.values for one in clean], [one.arrival_us for one in clean])
+    events = events_of(VIEW, VIEW.streams[0], [one.values for one in clean], [one.arrival_us for one in clean])
     for key, tile in fold(VIEW, events):
         if key.entity == entity:
             rows[hops.index(key.hop_us)].apply(tile)
@@ -48,7 +49,7 @@ def served_table(clean: list[Sent], asked: list[tuple[tuple[Any, ...], int]]) ->
         answers.append(
             {"e0": entity[0], "hr_at": at_us, "hr_row": encode_json(row).decode()}
             | {
-                f"hr_{name}_{layout.hop_us}": part
+                known_name(name, layout.hop_us, 0): part
                 for layout, hop in zip(layouts_of(VIEW), known, strict=True)
                 for name, part in (("events", hop.events), ("known", hop.arrival_us))
             }
@@ -62,7 +63,7 @@ def questions(clean: list[Sent], count: int) -> list[tuple[tuple[Any, ...], int]
     return [(chance.choice(entities), chance.choice(clean).arrival_us) for _ in range(count)]
 
 
-CLEAN = first_of_each_id(VIEW, hostile(8, 400, 1_767_225_600 * SECOND_US, 1_800 * SECOND_US))
+CLEAN = first_of_each_id(VIEW.streams[0], hostile(8, 400, 1_767_225_600 * SECOND_US, 1_800 * SECOND_US))
 
 
 def test_right_answers_are_found_right() -> None:

@@ -141,6 +141,29 @@ def test_a_feature_that_adds_up_to_nothing_has_no_share(spark: SparkSession) -> 
     assert "–" in as_text(found)
 
 
+def test_the_share_of_a_view_of_several_streams_is_of_this_streams_part(spark: SparkSession) -> None:
+    schema = "id string, card string, amount bigint, fee double, at timestamp"
+    tips = hr.Stream("tips", schema="id string, card string, fee double, at timestamp", id="id", key="card", time="at")
+    rides = hr.Stream("rides", schema=schema, id="id", key="card", time="at")
+
+    @hr.features([rides, tips], by="card")
+    class Both:
+        number = hr.count(windows="1h")
+        tips = hr.count(where="stream = 'tips'", windows="1h")
+        rides = hr.count(where="stream = 'rides'", windows="1h")
+        amount = hr.sum("amount", windows="1h")
+        fee = hr.sum("fee", windows="1h")
+
+    values = [(b"a", b"1", 0), (b"b", b"3", 20_000_000)]
+    rows = [
+        (b'{"id":"%b","card":"c","fee":%b,"at":"2026-01-01T00:00:00Z"}' % (event_id, fee), START_US + late_us, 0, n)
+        for n, (event_id, fee, late_us) in enumerate(values)
+    ]
+    lost = _measured(arrived(frame_of(spark, rows), tips), tips, [Both]).lost[0]
+    names = {name.removeprefix("Both."): share for name, share in lost.features.items()}
+    assert names == {"number_1h": 0.5, "tips_1h": 0.5, "rides_1h": None, "amount_1h": None, "fee_1h": 0.75}
+
+
 def test_a_lake_without_events_is_said(spark: SparkSession, tmp_path: Path) -> None:
     LakeTable(tmp_path, bronze(taps)).prepare()
     with pytest.raises(NothingArrived, match="No event of 'taps' has landed"):

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.lake import plain
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, STATUS, UNKNOWN, features_at
@@ -15,15 +16,15 @@ from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.oracle.test_kernel_is_brute_force import VIEWS, agrees, in_order
 
 
-def first_of_each_id(view: View, sent: list[Sent]) -> list[Sent]:
-    clean = [one for one in sent if brute.fate(view.stream, one) == "clean"]
-    return list({one.values["id"]: one for one in reversed(clean)}.values())[::-1]
+def first_of_each_id(stream: Stream, sent: list[Sent]) -> list[Sent]:
+    clean = [one for one in sent if brute.fate(stream, one) == "clean"]
+    return list({one.values[stream.id]: one for one in reversed(clean)}.values())[::-1]
 
 
 def events_table(view: View, clean: list[Sent], as_of: str) -> pa.Table:
     """The events as Spark hands them over."""
     known_us = [one.arrival_us if as_of == "arrival" else one.values["at"] for one in clean]
-    return plain.events_table(view, [one.values for one in clean], known_us)
+    return plain.events_table(view, view.streams[0], [one.values for one in clean], known_us)
 
 
 def spine_table(view: View, rows: list[tuple[tuple[Any, ...], int | None]]) -> pa.Table:
@@ -34,7 +35,9 @@ def spine_table(view: View, rows: list[tuple[tuple[Any, ...], int | None]]) -> p
 
 def known_by(view: View, clean: list[Sent], at_us: int, as_of: str) -> list[dict[str, Any]]:
     return [
-        one.values for one in clean if (one.arrival_us if as_of == "arrival" else one.values[view.stream.time]) <= at_us
+        one.values
+        for one in clean
+        if (one.arrival_us if as_of == "arrival" else one.values[view.streams[0].time]) <= at_us
     ]
 
 
@@ -47,7 +50,7 @@ def whole(value: Any) -> Any:
 def test_features_of_pairs_are_what_loops_over_the_events_known_then_say(seed: int, as_of: str) -> None:
     chance = random.Random(seed)
     view, sent = VIEWS[seed % len(VIEWS)], hostile(seed, 300 if seed % 10 == 0 else 100)
-    clean = first_of_each_id(view, sent)
+    clean = first_of_each_id(view.streams[0], sent)
     entities = sorted({tuple(one.values[name] for name in view.by) for one in sent}, key=str)
     times = [one.arrival_us for one in sent] + [one.values["at"] for one in sent]
     rows = [(chance.choice(entities), chance.choice(times) + chance.choice((-1, 0, 0, 1))) for _ in range(40)]
@@ -64,7 +67,7 @@ def test_features_of_pairs_are_what_loops_over_the_events_known_then_say(seed: i
 
 def test_rows_without_anything_to_find_get_defaults_and_say_why() -> None:
     view = VIEWS[0]
-    (one,) = [one for one in hostile(3) if brute.fate(view.stream, one) == "clean"][:1]
+    (one,) = [one for one in hostile(3) if brute.fate(view.streams[0], one) == "clean"][:1]
     known = tuple(one.values[name] for name in view.by)
     rows = [
         (known, one.arrival_us),
@@ -84,7 +87,7 @@ def test_a_busy_tile_is_read_in_blocks_up_to_the_last_event_known() -> None:
     view = VIEWS[0]
     chance, base_us = random.Random(5), 1_767_225_600 * SECOND_US
     sent = hostile(11, 2_000, base_us, 600 * SECOND_US)
-    clean = first_of_each_id(view, sent)
+    clean = first_of_each_id(view.streams[0], sent)
     rows = [(("hot",), chance.choice(clean).arrival_us) for _ in range(30)]
     for as_of in ("arrival", "event"):
         found = features_at(view, events_table(view, clean, as_of), spine_table(view, rows)).to_pylist(

@@ -1,6 +1,7 @@
 """Training sets through Spark: the same as loops over the events that were known at each row's time."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from headrace.lake.training import Question, UnfitSpine, training_set, with_stat
 from tests.lake.test_lookback import first_of_each_id, known_by, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
+from tests.oracle.several import hostile_to, of_streams, payments, refunds, visits
 from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.oracle.test_kernel_is_brute_force import agrees
 
@@ -27,12 +29,12 @@ def moment(time_us: int | None) -> datetime | None:
     return None if time_us is None else EPOCH + timedelta(microseconds=time_us)
 
 
-def clean_events(spark: SparkSession, sent: list[Sent]) -> DataFrame:
+def clean_events(spark: SparkSession, sent: list[Sent], stream: hr.Stream = STREAM) -> DataFrame:
     """As the lake keeps them: typed, with duplicates, placed as in the log."""
-    clean = [(offset, one) for offset, one in enumerate(sent) if brute.fate(STREAM, one) == "clean"]
-    ddl = ", ".join(f"`{column.name}` {column.type}" for column in STREAM.schema)
+    clean = [(offset, one) for offset, one in enumerate(sent) if brute.fate(stream, one) == "clean"]
+    ddl = ", ".join(f"`{column.name}` {column.type}" for column in stream.schema)
     rows = [
-        (*(_typed(column.type, one.values[column.name]) for column in STREAM.schema), moment(one.arrival_us), 0, offset)
+        (*(_typed(column.type, one.values[column.name]) for column in stream.schema), moment(one.arrival_us), 0, offset)
         for offset, one in clean
     ]
     return spark.createDataFrame(rows, f"{ddl}, hr_arrival timestamp, hr_partition int, hr_offset bigint")
@@ -46,7 +48,7 @@ def _typed(kind: str, value: Any) -> Any:
 def test_a_training_set_is_what_loops_over_events_say(spark: SparkSession, as_of: Any) -> None:
     chance = random.Random(7)
     sent = hostile(21, 600, 1_767_225_600 * SECOND_US, 3_600 * SECOND_US)
-    clean = first_of_each_id(VIEW, sent)
+    clean = first_of_each_id(VIEW.streams[0], sent)
     entities = sorted({tuple(one.values[name] for name in VIEW.by) for one in sent}, key=str)
     rows = [(*chance.choice(entities), chance.choice(sent).arrival_us, number) for number in range(200)]
     spine = spark.createDataFrame(
@@ -63,6 +65,42 @@ def test_a_training_set_is_what_loops_over_events_say(spark: SparkSession, as_of
             value = whole(row[feature.name])
             value = value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
             assert agrees(feature, value, *expected[feature.name]), (feature.name, card, region, at_us)
+
+
+SEVERAL = (payments(hr.Late("5m")), visits(hr.Late("1m", then="drop")), refunds(hr.Late("30s", "update", "5m")))
+
+
+@pytest.mark.parametrize(("as_of", "made"), [("arrival", every_aggregate), ("event", of_streams)])
+def test_a_training_set_of_several_streams_is_what_loops_over_all_their_events_say(
+    spark: SparkSession, as_of: Any, made: Callable[..., View]
+) -> None:
+    chance, view = random.Random(9), made("Several", SEVERAL, ["card", "shop"])
+    sent = hostile_to(view.streams, 23, 400)
+    clean = {stream: first_of_each_id(stream, sent[stream.name]) for stream in view.streams}
+    frames = {stream.name: clean_events(spark, sent[stream.name], stream) for stream in view.streams}
+    known_us = {
+        stream: [one.arrival_us if as_of == "arrival" else one.values[stream.time] for one in own]
+        for stream, own in clean.items()
+    }
+    asked = [one for own in sent.values() for one in own if one.values["shop"] is not None]
+    rows = [(chance.choice(asked).values, chance.choice(asked).arrival_us, number) for number in range(150)]
+    spine = spark.createDataFrame(
+        [(values["card"], values["shop"], moment(at_us), number) for values, at_us, number in rows],
+        "card string, shop bigint, at timestamp, label int",
+    )
+    found = training_set(spark, spine, [view], as_of=as_of, source=frames).collect()
+    assert sorted(row["label"] for row in found) == list(range(150))
+    for row in found:
+        values, at_us, _ = rows[row["label"]]
+        known = {
+            stream.name: [one.values for one, us in zip(own, known_us[stream], strict=True) if us <= at_us]
+            for stream, own in clean.items()
+        }
+        expected = brute.features(view, brute.united(view, known), (values["card"], values["shop"]), at_us)
+        for feature in view.features:
+            value = whole(row[feature.name])
+            value = value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+            assert agrees(feature, value, *expected[feature.name]), (feature.name, values, at_us)
 
 
 @hr.features(STREAM, by="card")
@@ -112,6 +150,13 @@ def test_a_spine_that_does_not_fit_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(UnfitSpine, match=complaint):
         training_set(spark, spark.createDataFrame([], columns), views, as_of=as_of, source={})
+
+
+def test_a_frame_that_is_missing_is_named(spark: SparkSession) -> None:
+    spine = spark.createDataFrame([], "card string, shop bigint, at timestamp")
+    view = of_streams("Several", SEVERAL, ["card", "shop"])
+    with pytest.raises(UnfitSpine, match="no frame of the stream 'payments', only of visits"):
+        training_set(spark, spine, [view], source={"visits": spine})
 
 
 def test_two_views_of_one_stream_give_all_their_columns(spark: SparkSession) -> None:

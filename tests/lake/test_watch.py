@@ -12,17 +12,12 @@ from headrace.lake.watch import Sample
 from headrace.log.records import Record
 from headrace.store.reads import known_of
 from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import layouts_of, lives_of
 from headrace.tiles.rows import TileRows
 
 T0_US = 1_767_225_600_000_000
-payments = hr.Stream(
-    "payments",
-    schema="id string, card string, amount double, units bigint, at timestamp",
-    id="id",
-    key="card",
-    time="at",
-)
+SCHEMA = "id string, card string, amount double, units bigint, at timestamp"
+payments = hr.Stream("payments", schema=SCHEMA, id="id", key="card", time="at")
 
 
 @hr.features(payments, by="card")
@@ -34,6 +29,15 @@ class Spend:
 @hr.features(payments, by="card")
 class Units:
     units = hr.sum("units", windows="10m")
+
+
+refunds = hr.Stream("refunds", schema=SCHEMA, id="id", key="card", time="at")
+
+
+@hr.features([payments, refunds], by="card")
+class Flow:
+    events = hr.count(windows="10m")
+    refunds = hr.count(where="stream = 'refunds'", windows="10m")
 
 
 def clean(offset: int, card: str, event_id: str, units: int = 1) -> Record:
@@ -77,6 +81,25 @@ def test_sums_beyond_64_bits_are_compared_as_they_are() -> None:
     assert (sample.findings.outcomes["exact"], sample.findings.wrong) == (1, 1)
 
 
+def test_streams_of_one_view_advance_on_their_own_and_equal_ids_are_different_events() -> None:
+    sample = Sample(Flow)
+    assert sample.topics == ("payments.clean", "refunds.clean", "Flow.served")
+    for offset, event_id in enumerate(("a", "b", "a")):
+        sample.take(clean(offset, "c1", event_id))
+    for offset, event_id in enumerate(("a", "c")):
+        late = clean(offset, "c1", event_id)._replace(topic="refunds.clean")
+        headers = [("headrace.offset", str(offset).encode()), ("headrace.arrival", str(T0_US + offset).encode())]
+        sample.take(late._replace(headers=headers))
+    said = json.loads(answer(Flow, "c1", {"events_10m": 3, "refunds_10m": 1}, events=0).value or b"")
+    for known in ([[2, T0_US], [1, T0_US]], [[1, T0_US], [2, T0_US + 1]], [[2, T0_US], [2, T0_US + 1]]):
+        value = json.dumps(said | {"known": known, "versions": [layout.version for layout in lives_of(Flow)]})
+        sample.was_served(Record("Flow.served", 0, 0, T0_US, None, value.encode(), None))
+    sample.compare(T0_US + 1)
+    assert sample.findings.outcomes == {"exact": 2, "rounded": 0, "estimated": 0, "in_flight": 2, "wrong": 2}
+    told = [event for row in sample.findings.worst for event in row["last_events"]]
+    assert {event["stream"] for event in told} == {"payments", "refunds"}
+
+
 def test_an_answer_is_compared_only_once_it_is_due() -> None:
     sample = Sample(Spend)
     sample.was_served(answer(Spend, "c1", {"payments_10m": 0, "spend_10m": None}, events=0))
@@ -100,6 +123,6 @@ def test_the_sample_knows_what_the_store_knows() -> None:
     (layout,) = layouts_of(Spend)
     events = [{"id": "a", "card": "c1", "amount": 1.0, "units": 1, "at": T0_US}]
     rows = TileRows(layout)
-    for _, tile in fold(Spend, events_of(payments.schema, events, [T0_US + 7])):
+    for _, tile in fold(Spend, events_of(Spend, payments, events, [T0_US + 7])):
         rows.apply(tile)
     assert [tuple(known) for known in known_of([rows], T0_US, 1)] == [(1, T0_US + 7)]

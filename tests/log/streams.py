@@ -20,7 +20,7 @@ def new_stream(**settings: Any) -> hr.Stream:
     )
 
 
-def new_view(stream: hr.Stream, **windows: str) -> hr.View:
+def new_view(stream: hr.Stream | list[hr.Stream], **windows: str) -> hr.View:
     """A view no other test has: one count a window."""
     body = {name: hr.count(windows=window) for name, window in (windows or {"payments": "1h"}).items()}
     return hr.features(stream, by="card")(type(f"View{next(_numbers)}", (), body))

@@ -32,7 +32,7 @@ def partitions(broker: Broker, topic: str) -> int:
 def test_every_topic_of_an_app_is_created(broker: Broker) -> None:
     stream = new_stream(partitions=3)
     view = new_view(stream)
-    assert ensure_topics(broker.address, [stream], [view]) == Topics({stream.name: 3})
+    assert ensure_topics(broker.address, [stream], [view]) == Topics({stream.name: 3}, {view.name: 3})
     for topic in (stream.name, stream.clean, stream.late_topic, stream.dead, view.topic):
         assert partitions(broker, topic) == 3
         assert config_of(broker.address, topic)["message.timestamp.type"] == "LogAppendTime"
@@ -55,7 +55,7 @@ def test_topics_that_are_there_are_left_alone(broker: Broker) -> None:
 def test_the_other_topics_follow_the_partitions_of_a_given_raw_topic(broker: Broker) -> None:
     stream = new_stream(partitions=2)
     create_topic(broker.address, Topic(stream.name, stream.name, 5, {"message.timestamp.type": "LogAppendTime"}))
-    assert ensure_topics(broker.address, [stream], [new_view(stream)]) == Topics({stream.name: 5})
+    assert ensure_topics(broker.address, [stream], [new_view(stream)]).partitions == {stream.name: 5}
     assert partitions(broker, stream.clean) == 5
 
 
@@ -128,3 +128,15 @@ def test_fates_outlive_the_raw_records_they_tell_of() -> None:
 
 def test_fates_of_a_raw_topic_kept_for_ever_are_kept_for_ever() -> None:
     assert fate_config({"retention.ms": "-1", "segment.ms": "1"})["retention.ms"] == "-1"
+
+
+def test_the_changelog_of_several_streams_has_the_partitions_of_the_one_with_most_and_keeps_them(
+    broker: Broker,
+) -> None:
+    one, other, third = new_stream(partitions=1), new_stream(partitions=3), new_stream(partitions=4)
+    view = new_view([one, other])
+    assert ensure_topics(broker.address, [one], [view]) == Topics({one.name: 1, other.name: 3}, {view.name: 3})
+    assert [partitions(broker, topic) for topic in (one.clean, other.clean, view.topic)] == [1, 3, 3]
+    wider = replace(view, streams=(one, other, third))
+    assert ensure_topics(broker.address, [], [wider]).changelogs == {view.name: 3}
+    assert partitions(broker, third.clean) == 4

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.declare.stream import Stream
@@ -32,6 +32,31 @@ def counted(stream: Stream, arriving: Iterable[Sent]) -> list[dict[str, Any]]:
     return events
 
 
+def united(view: View, counted_by_stream: Mapping[str, Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The events of several streams as one: each with every column, null where its stream has none, and its stream."""
+    columns = {column.name for stream in view.streams for column in stream.schema}
+    return [
+        dict.fromkeys(columns) | event | {"stream": name}
+        for name, events in counted_by_stream.items()
+        for event in events
+    ]
+
+
+def order_of(view: View, event: dict[str, Any]) -> tuple[Any, ...]:
+    """By time, then id, then the name of the stream."""
+    stream = stream_of(view, event)
+    return event[stream.time], event[stream.id], stream.name
+
+
+def time_of(view: View, event: dict[str, Any]) -> int:
+    return int(event[stream_of(view, event).time])
+
+
+def stream_of(view: View, event: dict[str, Any]) -> Stream:
+    (stream,) = [one for one in view.streams if len(view.streams) == 1 or one.name == event["stream"]]
+    return stream
+
+
 class Expected(NamedTuple):
     """The value of a feature, times in µs; Σ|x|, to measure rounding; and what a quantile may be by its error."""
 
@@ -51,10 +76,10 @@ def taken(view: View, feature: Feature, own: Iterable[dict[str, Any]], at_us: in
     aggregate, window = feature.aggregate, feature.window
     events = []
     for event in own:
-        start_us = event[view.stream.time] - event[view.stream.time] % window.hop_us
+        start_us = time_of(view, event) - time_of(view, event) % window.hop_us
         if not at_us - window.length_us - window.hop_us < start_us <= at_us:
             continue
-        fits = aggregate.where is None or value_of(aggregate.where, event, view.stream.schema) is True
+        fits = aggregate.where is None or value_of(aggregate.where, event, view.schema) is True
         if fits and (aggregate.column is None or event[aggregate.column] is not None):
             events.append(event)
     return events
@@ -65,7 +90,7 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
     function, column = feature.aggregate.function, feature.aggregate.column
     if column is None:
         return Expected(len(events), 0.0)
-    events.sort(key=lambda event: (event[view.stream.time], event[view.stream.id]))
+    events.sort(key=lambda event: order_of(view, event))
     values = [event[column] for event in events]
     if function == "quantile":
         return _quantile(values, feature.aggregate.share or 0.0, feature.aggregate.error or 0.0)
@@ -74,7 +99,7 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
     if function == "count_by":
         return Expected(dict(_by_frequency(values)), 0.0)
     if function == "ewm":
-        ages_us = [event[view.stream.time] - events[-1][view.stream.time] for event in events]
+        ages_us = [time_of(view, event) - time_of(view, events[-1]) for event in events]
         return _ewm(values, [2.0 ** (age_us / (feature.aggregate.halflife_us or 1)) for age_us in ages_us])
     squared = [value * value for value in values] if function == "var" else values
     return Expected(_of_values(function, values), _scale(squared))

@@ -15,7 +15,7 @@ def hostile_stream(name: str, late: hr.Late) -> hr.Stream:
     return hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", late=late, check=CHECK)
 
 
-def every_aggregate(name: str, stream: hr.Stream, by: str | Sequence[str]) -> View:
+def every_aggregate(name: str, stream: hr.Stream | Sequence[hr.Stream], by: str | Sequence[str]) -> View:
     """Every aggregate × every window, by an entity."""
 
     @hr.features(stream, by=by)

@@ -27,7 +27,7 @@ Folded = list[tuple[HopLayout, TileKey, Tile]]
 
 def parts(view: View, sent: list[Sent], cut: int) -> tuple[Folded, Folded]:
     """The tiles of what was sent before the cut and after it; an id from before it counts there alone."""
-    verdicts = admit(view.stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = admit(view.streams[0], [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
     first: dict[Any, tuple[int, Any, int]] = {}
     for place, (verdict, one) in enumerate(zip(verdicts, sent, strict=True)):
         if verdict.fate == "clean" and verdict.event:
@@ -38,7 +38,7 @@ def parts(view: View, sent: list[Sent], cut: int) -> tuple[Folded, Folded]:
 
 
 def folded(view: View, kept: list[tuple[int, Any, int]], layouts: tuple[HopLayout, ...]) -> Folded:
-    events = events_of(view.stream.schema, [event for _, event, _ in kept], [arrival_us for *_, arrival_us in kept])
+    events = events_of(view, view.streams[0], [event for _, event, _ in kept], [arrival_us for *_, arrival_us in kept])
     by_version = {layout.version: layout for layout in layouts}
     return [(by_version[key.version], key, tile) for key, tile in fold(view, events, layouts)]
 
@@ -58,7 +58,7 @@ def test_whatever_the_cut_features_are_what_loops_over_all_events_say(seed: int)
     store = MemoryStore([view], known_at_most=0)
     store.apply(changes)
     hashes = in_redis([*history, *stream])
-    unpacker, reader, counted = Unpacker(parts_of(view)), ViewReader(view), brute.counted(view.stream, sent)
+    unpacker, reader, counted = Unpacker(parts_of(view)), ViewReader(view), brute.counted(view.streams[0], sent)
     entities = {entity for one in sent if None not in (entity := tuple(one.values[name] for name in view.by))}
     at_us = max(store.tables[view.name].now_us, times(sent, chance)[-1])
     for entity in sorted(entities, key=str)[:6]:

@@ -36,7 +36,7 @@ VIEWS = [every_aggregate("Everything", hostile_stream("payments", late), by) for
 
 def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple[bytes, bytes]]:
     """The tiles of a stream and, as after a crash, of its beginnings: JSON, in any order."""
-    verdicts = admit(view.stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = admit(view.streams[0], [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
     first: dict[Any, tuple[Any, int]] = {}
     for verdict, one in zip(verdicts, sent, strict=True):
         if verdict.fate == "clean" and verdict.event:
@@ -49,7 +49,7 @@ def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple
 
 def encoded(view: View, kept: list[tuple[Any, int]]) -> Iterator[tuple[bytes, bytes]]:
     layouts = {layout.hop_us: layout for layout in layouts_of(view)}
-    events = events_of(view.stream.schema, [event for event, _ in kept], [arrival_us for _, arrival_us in kept])
+    events = events_of(view, view.streams[0], [event for event, _ in kept], [arrival_us for _, arrival_us in kept])
     for key, tile in fold(view, events):
         yield encode_key(key), encode_tile(layouts[key.hop_us], tile)
 
@@ -107,7 +107,7 @@ def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: i
     view = VIEWS[seed % len(VIEWS)]
     sent = hostile(seed)
     rows = store(view, changelog(view, sent, chance))
-    reader, counted = Reader(view), brute.counted(view.stream, sent)
+    reader, counted = Reader(view), brute.counted(view.streams[0], sent)
     entities = {tuple(one.values[name] for name in view.by) for one in sent}
     whole = [entity for entity in entities if None not in entity]
     assert set(rows) <= set(whole)
@@ -123,6 +123,6 @@ def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: i
 @pytest.mark.parametrize("seed", range(50))
 def test_each_record_has_the_fate_its_maker_gave_it(seed: int) -> None:
     view, sent = VIEWS[seed % len(VIEWS)], hostile(seed)
-    verdicts = admit(view.stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = admit(view.streams[0], [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
     found = [verdict.reason.split(":")[0] if verdict.reason else verdict.fate for verdict in verdicts]
-    assert found == [brute.fate(view.stream, one) for one in sent]
+    assert found == [brute.fate(view.streams[0], one) for one in sent]

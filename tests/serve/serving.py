@@ -99,7 +99,7 @@ def serving_store(store: MemoryStore, *views: hr.View) -> Iterator[Asking]:
 
 
 def app_of_views(*views: hr.View) -> App:
-    return App("shop", tuple(dict.fromkeys(view.stream for view in views)), views)
+    return App("shop", tuple(dict.fromkeys(stream for view in views for stream in view.streams)), views)
 
 
 def board_of(app: App) -> ProgressBoard:
@@ -114,10 +114,10 @@ def board_of(app: App) -> ProgressBoard:
 
 def tiles_of(view: hr.View, events: Iterable[Mapping[str, Any]]) -> list[Record]:
     """The changelog of a view after these events, each arriving at its event time."""
-    read = [read_event(view.stream.schema, json.dumps(event).encode()) for event in events]
-    arrivals = [event[view.stream.time] for event in read]
+    read = [read_event(view.streams[0].schema, json.dumps(event).encode()) for event in events]
+    arrivals = [event[view.streams[0].time] for event in read]
     layouts = {layout.version: layout for layout in layouts_of(view)}
     return [
         Record(view.topic, 0, offset, 0, encode_key(key), encode_tile(layouts[key.version], tile), None)
-        for offset, (key, tile) in enumerate(fold(view, events_of(view.stream.schema, read, arrivals)))
+        for offset, (key, tile) in enumerate(fold(view, events_of(view, view.streams[0], read, arrivals)))
     ]

@@ -20,7 +20,7 @@ class Spend:
 
 
 APP = app_of_views(Spend)
-BACKFILL = Backfill("Spend", Cut((5, 5), (4, 4)), versions_of(Spend))
+BACKFILL = Backfill("Spend", {Spend.streams[0].name: Cut((5, 5), (4, 4))}, versions_of(Spend))
 
 
 class Behind(MemoryOnline):

@@ -158,7 +158,7 @@ class Broken:
 
 
 def test_an_error_of_ours_is_a_sentence_without_its_insides() -> None:
-    app = App("shop", (CARDS.stream,), (CARDS,))
+    app = App("shop", (CARDS.streams[0],), (CARDS,))
     broken: Online = Broken()
     with serving(app, broken, board_of(app)) as ask:
         said = ask.features(CARDS, ["c1"])

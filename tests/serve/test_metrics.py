@@ -78,9 +78,9 @@ def test_queries_tell_how_they_fare() -> None:
     app = app_of_views(view := new_view(new_stream()))
     board, now_us = ProgressBoard(), time.time_ns() // 1000
     board.latest["tiles"] = QueryProgress(
-        "tiles", view.stream.name, (view.name,), "real-time", True, now_us, 1_767_225_600_500_000, 7, 4096, 2, 31
+        "tiles", view.streams[0].name, (view.name,), "real-time", True, now_us, 1_767_225_600_500_000, 7, 4096, 2, 31
     )
-    board.latest["gate"] = QueryProgress("gate", view.stream.name, (), "draining", True, now_us - 60_000_000)
+    board.latest["gate"] = QueryProgress("gate", view.streams[0].name, (), "draining", True, now_us - 60_000_000)
     with serving(app, MemoryOnline(MemoryStore([view]), None), board) as ask:
         seen = metrics(ask)
     assert value(seen, "query_running", query="tiles", lane="real-time") == 1
@@ -108,7 +108,7 @@ def test_the_lake_tells_how_far_it_is_behind() -> None:
 
 def test_every_record_has_a_fate_and_duplicates_are_those_in_no_tile(broker: Broker) -> None:
     app = app_of_views(view := new_view(new_stream()))
-    stream = view.stream
+    stream = view.streams[0]
     ensure_topics(broker.address, app.streams, app.views)
     with Producer(broker.address) as producer:
         for offset in range(12):
@@ -144,4 +144,4 @@ def test_without_a_broker_the_rest_is_still_told() -> None:
     with served(app, "127.0.0.1:1") as ask:
         seen = metrics(ask)
     assert value(seen, "entities", view=view.name) == 0
-    assert value(seen, "events_total", stream=view.stream.name, fate="in") is None
+    assert value(seen, "events_total", stream=view.streams[0].name, fate="in") is None

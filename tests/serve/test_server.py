@@ -18,9 +18,11 @@ from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 from headrace.serve.listen import AddressTaken
+from headrace.serve.online import MemoryOnline
 from headrace.serve.server import ServePlace, UnknownStore, serve
+from headrace.store.memory import MemoryStore
 from tests.log.streams import new_stream, new_view
-from tests.serve.serving import Asking, app_of_views, tiles_of
+from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.waiting import wait_until
 
 
@@ -88,7 +90,7 @@ def test_a_server_started_before_its_topics_says_what_is_missing(broker: Broker)
         assert said.status == 503
         assert said.json["ready"] is False
         assert any(view.topic in sentence or "changelogs" in sentence for sentence in said.json["missing"])
-        assert f"the gate of {view.stream.name} does not run yet" in said.json["missing"]
+        assert f"the gate of {view.streams[0].name} does not run yet" in said.json["missing"]
         ensure_topics(broker.address, app.streams, app.views)
         tell(broker.address, app)
         wait_until(lambda: ready(ask), 20, "the server to find its topics")
@@ -103,9 +105,19 @@ def test_a_query_that_stops_makes_the_server_unready(broker: Broker) -> None:
         tell(broker.address, app, running=False)
         wait_until(lambda: not ready(ask), 10, "the server to notice")
         assert ask("GET", "/v2/health/ready").json["missing"] == [
-            f"the gate of {view.stream.name} does not run yet",
+            f"the gate of {view.streams[0].name} does not run yet",
             f"the tiles of {view.name} are not computed yet",
         ]
+
+
+def test_a_view_of_several_streams_is_not_ready_before_the_tiles_of_each_are_computed() -> None:
+    paid, back = new_stream(), new_stream()
+    app = app_of_views(view := new_view([paid, back]))
+    board, store = board_of(app), MemoryStore([view])
+    board.latest.pop(f"{back.name}.tiles")
+    with serving(app, MemoryOnline(store, None), board) as ask:
+        said = ask("GET", "/v2/health/ready").json
+        assert said["missing"] == [f"the tiles of {view.name} from {back.name} are not computed yet"]
 
 
 def test_a_server_without_a_broker_lives_and_is_not_ready() -> None:

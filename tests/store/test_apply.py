@@ -139,7 +139,7 @@ def test_a_worker_stops_while_redis_is_gone_and_loses_nothing(broker: Broker, ow
 
 
 def test_views_of_another_layout_are_applied_by_another_group() -> None:
-    @hr.features(Spend.stream, by="card")
+    @hr.features(Spend.streams[0], by="card")
     class Other:
         payments = hr.count(windows="10m")
 

@@ -30,7 +30,7 @@ class Spend:
 
 def new_spend(stream: hr.Stream = payments) -> hr.View:
     """`Spend` under a name no other test has, so that tests can share one Redis."""
-    return replace(Spend, name=f"Spend{os.getpid()}x{next(_numbers)}", stream=stream)
+    return replace(Spend, name=f"Spend{os.getpid()}x{next(_numbers)}", streams=(stream,))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A changed definition goes on where it can, and is refused with what to do where it cannot."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.stream.backfills import Backfill, Cut, file_of, keep, versions_of
+from headrace.stream.backfills import Backfill, Cut, file_of, keep, load, versions_of
 from headrace.stream.generations import (
     ChangedDefinition,
     Generations,
@@ -136,7 +137,7 @@ CUT = Cut((7, 9), (5, 6))
 
 
 def backfilled(state: Path, view: View, cut: Cut = CUT) -> None:
-    keep(Backfill(view.name, cut, versions_of(view)), state)
+    keep(Backfill(view.name, dict.fromkeys([stream.name for stream in view.streams], cut), versions_of(view)), state)
 
 
 def test_a_view_with_a_history_gets_a_generation_with_its_cut_which_is_remembered(tmp_path: Path) -> None:
@@ -194,3 +195,69 @@ def test_the_plan_tells_where_a_query_begins(tmp_path: Path) -> None:
     backfilled(tmp_path, spend(stream, ["1h"]))
     text = as_text(plan_app(App("shop", (stream,), (spend(stream, ["1h"]),)), tmp_path))
     assert "payments.clean after its history, from payments-0@7, payments-1@9 on" in text
+
+
+def refunds() -> Stream:
+    return hr.Stream(
+        "refunds", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
+    )
+
+
+def flow(*streams: Stream) -> View:
+    @hr.features(list(streams), by="card")
+    class Spend:
+        total = hr.sum("amount", windows=["1h"])
+
+    return Spend
+
+
+def test_a_view_of_several_streams_is_kept_by_a_query_of_each(tmp_path: Path) -> None:
+    both = flow(payments(), refunds())
+    for stream in both.streams:
+        after(tmp_path, stream, both)
+        assert names(planned(tmp_path, stream, flow(refunds(), payments()))) == [(1, ["Spend"])]
+        assert planned(tmp_path, stream, both).refused == ()
+
+
+def test_a_stream_that_is_added_to_a_view_or_taken_from_it_is_a_change_that_says_what_to_rebuild(
+    tmp_path: Path,
+) -> None:
+    alone, both = spend(payments(), ["1h"]), flow(payments(), refunds())
+    after(tmp_path, payments(), alone)
+    added = planned(tmp_path, payments(), both)
+    assert "streams was one alone, is ['payments', 'refunds']" in added.refused[0]
+    assert "--rebuild payments --rebuild refunds" in added.advice
+    remember(planned(tmp_path, payments(), both, rebuild=True), tmp_path)
+    assert planned(tmp_path, payments(), both).refused == ()
+    taken = planned(tmp_path, payments(), alone)
+    assert "streams was ['payments', 'refunds'], is one alone" in taken.refused[0]
+
+
+def test_the_plan_tells_which_streams_a_tile_is_merged_from(tmp_path: Path) -> None:
+    both = flow(payments(), refunds())
+    text = as_text(plan_app(App("shop", both.streams, (both,)), tmp_path))
+    assert "Spend every 1m, merged with those from refunds: at most" in text
+    assert "Spend every 1m, merged with those from payments: at most" in text
+
+
+def test_each_stream_of_a_view_with_a_history_begins_at_its_own_cut(tmp_path: Path) -> None:
+    both = flow(payments(), refunds())
+    cuts = {"payments": CUT, "refunds": Cut((3,), (2,))}
+    keep(Backfill(both.name, cuts, versions_of(both)), tmp_path)
+    for stream in both.streams:
+        (generation,) = planned(tmp_path, stream, both).running
+        assert generation.cut == cuts[stream.name]
+    assert not is_kept_from_the_beginning(both, tmp_path)
+    after(tmp_path, refunds(), both)
+    file_of(tmp_path, both.name).unlink()
+    after(tmp_path, payments(), both)
+    assert is_kept_from_the_beginning(both, tmp_path)
+
+
+def test_a_backfill_from_before_views_had_several_streams_is_still_read(tmp_path: Path) -> None:
+    view = spend(payments(), ["1h"])
+    file = file_of(tmp_path, view.name)
+    file.parent.mkdir(parents=True)
+    written = {"view": view.name, "cut": {"raw": [7, 9], "clean": [5, 6]}, "versions": versions_of(view), "ends": [1]}
+    file.write_text(json.dumps(written))
+    assert load(tmp_path, view) == Backfill(view.name, {"payments": CUT}, versions_of(view), (1,))

@@ -9,7 +9,7 @@ from tests.tiles.views import MINUTE_US, Numbers, Objects, payments
 
 def events(*written: dict[str, Any]) -> Events:
     whole = [dict.fromkeys(payments.schema.names) | {"id": f"p{i}", "card": "c1"} | e for i, e in enumerate(written)]
-    return events_of(payments.schema, whole, [event["at"] + 5 for event in whole])
+    return events_of(Numbers, payments, whole, [event["at"] + 5 for event in whole])
 
 
 def folded(view: View, *written: dict[str, Any]) -> dict[TileKey, Tile]:

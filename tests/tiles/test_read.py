@@ -20,7 +20,7 @@ def rows_of(view: View, events: list[dict[str, Any]]) -> list[TileRows | None]:
     whole = [dict.fromkeys(payments.schema.names) | {"id": f"p{i}", "card": "c1"} | e for i, e in enumerate(events)]
     layouts = layouts_of(view)
     rows = {layout.hop_us: TileRows(layout) for layout in layouts}
-    for key, tile in fold(view, events_of(payments.schema, whole, [0] * len(whole))):
+    for key, tile in fold(view, events_of(view, payments, whole, [0] * len(whole))):
         rows[key.hop_us].apply(tile)
     return list(rows.values())
 

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,11 @@ def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any)
         raise BadSetting("--lake off: history is in the lake. Give its folder with --lake DIR.")
     place = HistoryPlace(folder, flags["broker"] or f"127.0.0.1:{flags['broker_port']}", state)
     with ExitStack() as until_done:
-        done = backfill_view(
-            lambda: until_done.enter_context(batch_session(flags["spark"])), load_app(app).view(view), place, say
-        )
+        session = cache(lambda: until_done.enter_context(batch_session(flags["spark"])))
+        done = backfill_view(session, load_app(app).view(view), place, say)
     if in_json:
-        click.echo(json.dumps({"view": view, "cut": list(done.cut.raw), "changelog": done.ends}))
+        cuts = {stream: list(cut.raw) for stream, cut in done.cuts.items()}
+        click.echo(json.dumps({"view": view, "cut": cuts, "changelog": done.ends}))
 
 
 def say(line: str) -> None:

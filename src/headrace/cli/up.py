@@ -69,13 +69,22 @@ def _require_plan(app: App, settings: Settings) -> None:
     found = ensure_topics(broker_of(settings), app.streams, app.views)
     for warning in found.warnings:
         say(warning)
-    for stream in app.streams:
-        rebuild = stream.name in settings.rebuild
-        plan = plan_generations(stream, app.views_of(stream), settings.state, found.partitions[stream.name], rebuild)
+    plans = [
+        plan_generations(
+            stream,
+            app.views_of(stream),
+            settings.state,
+            found.partitions[stream.name],
+            stream.name in settings.rebuild,
+        )
+        for stream in app.streams
+    ]
+    for plan in plans:
         plan.require_possible()
+    for plan in plans:
         remember(plan, settings.state)
         for change in plan.changes:
-            say(f"{stream.name}: {change}")
+            say(f"{plan.stream.name}: {change}")
 
 
 def _start_parts(supervisor: Supervisor, app: str, settings: Settings) -> None:

@@ -37,7 +37,7 @@ class App:
         )
 
     def views_of(self, stream: Stream) -> tuple[View, ...]:
-        return tuple(view for view in self.views if view.stream == stream)
+        return tuple(view for view in self.views if stream in view.streams)
 
 
 def load_app(where: str) -> App:
@@ -50,7 +50,7 @@ def app_of(module: ModuleType) -> App:
     values = list(vars(module).values())
     views = tuple(dict.fromkeys(value for value in values if isinstance(value, View)))
     declared = [value for value in values if isinstance(value, Stream)]
-    streams = tuple(dict.fromkeys([*declared, *(view.stream for view in views)]))
+    streams = tuple(dict.fromkeys([*declared, *(stream for view in views for stream in view.streams)]))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)

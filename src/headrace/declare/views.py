@@ -1,7 +1,8 @@
-"""Feature views: a class of aggregates over one stream, by entity."""
+"""Feature views: a class of aggregates over one stream, or several as one, by entity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.declare.aggregates import Aggregate, Declared
 from headrace.declare.binding import bind, windows_of, written_windows
@@ -12,6 +13,7 @@ from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.declare.table import ENTITY
+from headrace.declare.union import require_in_all, schema_of, streams_of
 from headrace.declare.windows import Window
 from headrace.errors import DeclarationError
 
@@ -27,16 +29,26 @@ class Feature:
 
 @dataclass(frozen=True)
 class View:
-    """The features of an entity, kept from one stream."""
+    """The features of an entity, kept from one stream or from several as one."""
 
     name: str
-    stream: Stream
+    streams: tuple[Stream, ...]
     by: tuple[str, ...]
     freshness_us: int | None
     features: tuple[Feature, ...]
     derived: tuple[Derived, ...] = ()
     requested: tuple[Column, ...] = ()
     joined: tuple[Joined, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The columns its aggregates and conditions read: its stream's own or, of several, all of theirs."""
+        return schema_of(self.streams)
+
+    @cached_property
+    def streams_by_name(self) -> tuple[Stream, ...]:
+        """Its streams in an order that does not depend on how they were listed."""
+        return tuple(sorted(self.streams, key=lambda stream: stream.name))
 
     @property
     def topic(self) -> str:
@@ -49,7 +61,7 @@ class View:
 
     @property
     def entity(self) -> tuple[Column, ...]:
-        return tuple(self.stream.schema.column(name, self.name) for name in self.by)
+        return tuple(self.schema.column(name, self.name) for name in self.by)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,8 +88,10 @@ def view_of(declared: View | type) -> View:
     return declared
 
 
-def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None = None) -> Callable[[type], View]:
-    """Declare a feature view: the decorated class's attributes are its aggregates."""
+def features(
+    stream: Stream | Sequence[Stream], *, by: str | Sequence[str], freshness: str | None = None
+) -> Callable[[type], View]:
+    """Declare a feature view of a stream, or of a list of them: the decorated class's attributes are its aggregates."""
 
     def declare(body: type) -> View:
         name = body.__name__
@@ -85,16 +99,14 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
             raise DeclarationError(
                 f"{name}: a view names a topic. Rename it with at most 200 ASCII letters and digits."
             )
-        if not isinstance(stream, Stream):
-            raise DeclarationError(
-                f"{name}: {stream!r} is not a stream. Write @hr.features(payments, by=…) with an hr.Stream."
-            )
-        entity = _entity(by, stream, name)
-        kept, requested, computed = _outputs(body, stream, name), _requested(body), _named(body, name)
-        known = Schema((*outputs_of(kept, requested), *_keys(stream, entity)))
+        streams = streams_of(stream, name)
+        schema = schema_of(streams)
+        entity = _entity(by, streams, name)
+        kept, requested, computed = _outputs(body, schema, name), _requested(body), _named(body, name)
+        known = Schema((*outputs_of(kept, requested), *_keys(schema, entity)))
         return View(
             name=name,
-            stream=stream,
+            streams=streams,
             by=entity,
             freshness_us=None if freshness is None else duration_us(freshness, f"{name}: freshness"),
             features=kept,
@@ -106,33 +118,35 @@ def features(stream: Stream, *, by: str | Sequence[str], freshness: str | None =
     return declare
 
 
-def _entity(by: object, stream: Stream, name: str) -> tuple[str, ...]:
+def _entity(by: object, streams: Sequence[Stream], name: str) -> tuple[str, ...]:
     columns = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
     if not columns or any(columns.count(column) > 1 for column in columns):
         raise DeclarationError(
             f'{name}: by={by!r}. Write one column, or several different ones: by="card" or by=["card", "country"].'
         )
     for column in columns:
-        if stream.schema.column(column, f"{name}: by").kind is Kind.DOUBLE:
+        if len(streams) > 1:
+            require_in_all(column, streams, name)
+        if schema_of(streams).column(column, f"{name}: by").kind is Kind.DOUBLE:
             raise DeclarationError(
                 f"{name}: by={column!r} is a double. Group by a string, a whole number, a boolean or a timestamp."
             )
     return columns
 
 
-def _outputs(body: type, stream: Stream, name: str) -> tuple[Feature, ...]:
+def _outputs(body: type, schema: Schema, name: str) -> tuple[Feature, ...]:
     outputs = [
         feature
         for attribute, value in vars(body).items()
         if not attribute.startswith("__") and not isinstance(value, Operand)
-        for feature in _features_of(attribute, value, stream, f"{name}.{attribute}")
+        for feature in _features_of(attribute, value, schema, f"{name}.{attribute}")
     ]
     if not outputs:
         raise DeclarationError(
             f'{name}: no features. Give the class an attribute such as payments = hr.count(windows="1h").'
         )
     names = [feature.name for feature in outputs]
-    taken = set(stream.schema.names)
+    taken = set(schema.names)
     for output in names:
         if names.count(output) > 1:
             raise DeclarationError(
@@ -146,10 +160,10 @@ def _outputs(body: type, stream: Stream, name: str) -> tuple[Feature, ...]:
     return tuple(outputs)
 
 
-def _features_of(attribute: str, value: object, stream: Stream, where: str) -> list[Feature]:
+def _features_of(attribute: str, value: object, schema: Schema, where: str) -> list[Feature]:
     if not isinstance(value, Declared):
         raise DeclarationError(f"{where}: {value!r} is not a feature. Write hr.count, hr.sum, hr.mean, … or remove it.")
-    aggregate = bind(value, stream.schema, where)
+    aggregate = bind(value, schema, where)
     return [Feature(f"{attribute}_{window.text}", aggregate, window) for window in windows_of(value, where)]
 
 
@@ -187,9 +201,9 @@ def _named(body: type, name: str) -> dict[str, Named]:
     }
 
 
-def _keys(stream: Stream, by: Sequence[str]) -> list[Column]:
+def _keys(schema: Schema, by: Sequence[str]) -> list[Column]:
     """The entity's columns, as tables are looked up by them."""
-    return [Column(ENTITY + name, stream.schema.column(name, name).type) for name in by]
+    return [Column(ENTITY + name, schema.column(name, name).type) for name in by]
 
 
 def _derived(computed: Mapping[str, Named], kept: Sequence[Feature], known: Schema, name: str) -> tuple[Derived, ...]:

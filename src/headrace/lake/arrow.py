@@ -24,7 +24,7 @@ def output_type(feature: Feature, view: View) -> pa.DataType:
         case "count" | "distinct", _:
             return pa.int64()
         case "sum", Kind.INTEGER:
-            column = view.stream.schema.column(str(aggregate.column), view.name)
+            column = view.schema.column(str(aggregate.column), view.name)
             return LARGE_SUM if column.type == "bigint" else pa.int64()
         case "top", Kind() as kind:
             return pa.list_(ARROW_TYPES[kind])

@@ -24,7 +24,7 @@ from headrace.stream.lanes import KAFKA_SINK
 from headrace.stream.tiles import SPARE_US, Fold, TilePlan, folded, typed
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.finish import moment
-from headrace.tiles.layout import bases_of
+from headrace.tiles.layout import layouts_of
 
 Say = Callable[[str], None]
 
@@ -32,13 +32,14 @@ Say = Callable[[str], None]
 def backfill_view(session: Callable[[], SparkSession], view: View, place: HistoryPlace, say: Say) -> Backfill:
     """Fold the history of a view and mark it done; one that is done stays as it is, and needs no Spark."""
     backfill = begun(view, place)
-    say(f"the history of {view.name} ends, and its stream begins, at {backfill.cut.described(view.stream.name)}")
+    say(f"the history of {view.name} ends, and its stream begins, at {backfill.described}")
     if backfill.is_done:
         say(f"{view.name} is backfilled already")
         return backfill
     began, offsets = time.monotonic(), Offsets(place.broker)
     before = sum(offsets.ends(view.topic))
-    write_history(session(), view, backfill.cut, place, say)
+    for stream in view.streams:
+        write_history(session(), view, stream, backfill.cuts[stream.name], place, say)
     done = backfill.done(offsets.ends(view.topic))
     keep(done, place.state)
     tiles, seconds = sum(done.ends or ()) - before, time.monotonic() - began
@@ -46,16 +47,17 @@ def backfill_view(session: Callable[[], SparkSession], view: View, place: Histor
     return done
 
 
-def write_history(spark: SparkSession, view: View, cut: Cut, place: HistoryPlace, say: Say) -> None:
-    """Write the tiles of everything before the cut."""
+def write_history(spark: SparkSession, view: View, stream: Stream, cut: Cut, place: HistoryPlace, say: Say) -> None:
+    """Write the tiles of everything before the cut of one stream."""
     with plain_arithmetic(spark):
-        history = below(silver_events(spark, place.lake, view.stream), cut)
-        newest_us = _newest_us(history, view.stream)
+        history = below(silver_events(spark, place.lake, stream), cut)
+        newest_us = _newest_us(history, stream)
         if newest_us is None:
             return
-        once = each_once(_needed(history, view, newest_us), view.stream)
-        say(f"folding {once.total:,} events of {view.stream.name}, the newest of {moment(newest_us).isoformat()}")
-        fold = Fold(TilePlan(view.stream, (view,), bases_of), len(cut.raw), newest_us=newest_us)
+        once = each_once(_needed(history, view, stream, newest_us), stream)
+        say(f"folding {once.total:,} events of {stream.name}, the newest of {moment(newest_us).isoformat()}")
+        partitions = {view.name: len(Offsets(place.broker).ends(view.topic))}
+        fold = Fold(TilePlan(stream, (view,), is_base=True), partitions, newest_us=newest_us)
         sink = base_tiles(once.events, fold).write.format("kafka").options(**KAFKA_SINK)
         sink.option("kafka.bootstrap.servers", place.broker).save()
 
@@ -80,11 +82,11 @@ def _newest_us(history: DataFrame, stream: Stream) -> int | None:
     return newest_us
 
 
-def _needed(history: DataFrame, view: View, newest_us: int) -> DataFrame:
+def _needed(history: DataFrame, view: View, stream: Stream, newest_us: int) -> DataFrame:
     """What windows may hold, and before it what the stream too would remember the ids of."""
-    layouts = bases_of(view)
+    layouts = layouts_of(view)
     if any(layout.is_kept_forever for layout in layouts):
         return history
     longest_us = max(layout.keep_us for layout in layouts)
-    back_us = longest_us + watermark_delay_us(view.stream, draining=True) + SPARE_US
+    back_us = longest_us + watermark_delay_us(stream, draining=True) + SPARE_US
     return history.where(F.col(DAY) >= F.lit(moment(newest_us - back_us).date()))

@@ -15,6 +15,7 @@ from headrace.declare.operands import REQUEST
 from headrace.declare.views import View
 from headrace.lake.checking import Compared, Findings, check
 from headrace.lake.landing import Landing, served
+from headrace.lake.lookback import known_name, places_of
 from headrace.lake.rows import records, rows
 from headrace.lake.tables import table_rows
 from headrace.lake.training import (
@@ -27,7 +28,7 @@ from headrace.lake.training import (
     plain_arithmetic,
     read_events,
 )
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import lives_of
 
 ANSWER = "at bigint, known array<array<bigint>>, versions array<string>, request string, row string"
 FINDINGS = pa.schema([("findings", pa.binary())])
@@ -36,7 +37,8 @@ FINDINGS = pa.schema([("findings", pa.binary())])
 def check_served(spark: SparkSession, view: View, source: str) -> Findings:
     """Everything that was served of a view and kept, against the events of the lake or of the log."""
     with plain_arithmetic(spark):
-        events = read_events(each_once(events_of(spark, view.stream, source), view.stream).events, view, "arrival")
+        once = [each_once(events_of(spark, stream, source), stream).events for stream in view.streams]
+        events = read_events(once, view, "arrival")
         asked = _spine(_served_rows(spark, served(view), source), view)
         buckets = spark.sparkContext.defaultParallelism
         by_bucket = [frame.withColumn(BUCKET, bucket(view, buckets)).groupBy(BUCKET) for frame in (asked, events)]
@@ -55,20 +57,19 @@ def _served_rows(spark: SparkSession, landing: Landing, source: str) -> DataFram
 
 def _spine(answers: DataFrame, view: View) -> DataFrame:
     """Answers of the layout that is declared now, as `checking` takes them."""
-    layouts = layouts_of(view)
     answer = F.from_json("value", ANSWER)
     entity = ", ".join(f"`{column.name}` {column.type}" for column in view.entity)
     asked = answers.select(answer.alias("a")).select("a.*", F.from_json("a.row", entity).alias("e"))
     fields = ", ".join(f"`{column.name.removeprefix(REQUEST)}` {column.type}" for column in view.requested)
     request = F.from_json("request", fields) if fields else None
-    same = F.col("versions") == F.array(*(F.lit(layout.version) for layout in layouts))
+    same = F.col("versions") == F.array(*(F.lit(layout.version) for layout in lives_of(view)))
     return asked.where(same).select(
         *entity_columns(view, {name: F.col("e").getField(name) for name in view.by}),
         F.col("at").alias("hr_at"),
         F.col("row").alias("hr_row"),
         *(
-            F.col("known")[hop][part].alias(f"hr_{name}_{layout.hop_us}")
-            for hop, layout in enumerate(layouts)
+            F.col("known")[number][part].alias(known_name(name, *place))
+            for number, place in enumerate(places_of(view))
             for part, name in enumerate(("events", "known"))
         ),
         *(

@@ -1,6 +1,7 @@
 """Served values against recomputed ones, one by one: the pure part of `headrace check`.
 
-    served       what the server said, and what that was made of: of each hop, how many events, and the last arrival
+    served       what the server said, and what that was made of: of each hop and stream, how many events, and the last
+                 arrival
     by arrival   recomputed from the events that had arrived by then
     by event     recomputed from the events that had happened by the time asked
 
@@ -21,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.declare.schema import Kind
+from headrace.declare.union import STREAM
 from headrace.declare.views import View
-from headrace.lake.lookback import Reads, events_in, features_at
+from headrace.lake.lookback import Reads, events_in, features_at, known_name
 from headrace.tiles.columns import Mask
 from headrace.tiles.frequent import key_text
 from headrace.tiles.layout import SKETCHES, Partial, slot_of
@@ -91,7 +93,7 @@ def check(view: View, events: pa.Table, served: pa.Table) -> Findings:
     """Compare served rows with what their entities' events say.
 
     `events` are as `lookback` takes them, known by arrival; `served` has its spine, and the answers' JSON in `hr_row`
-    and `hr_events_HOP`, of how many events each hop held.
+    and `hr_events_HOP_STREAM`, of how many events each hop held of a stream.
     """
     by_arrival = features_at(view, events, served).to_pylist(maps_as_pydicts="strict")
     as_happened = events.set_column(events.column_names.index("hr_known"), "hr_known", events["hr_time"])
@@ -118,10 +120,10 @@ def _as_asked(served: pa.Table) -> pa.Table:
 
 
 def _in_flight(view: View, events: pa.Table, served: pa.Table) -> dict[str, Mask]:
-    """Of each feature, the rows whose hop held another number of events than is found."""
-    held = {hop_us: served[f"hr_events_{hop_us}"].to_numpy() for hop_us in {f.window.hop_us for f in view.features}}
-    found = events_in(view, events, served)
-    differs = {hop_us: found[hop_us] != held[hop_us] for hop_us in held}
+    """Of each feature, the rows whose hop held another number of events of some stream than is found."""
+    differs = {feature.window.hop_us: np.zeros(len(served), np.bool_) for feature in view.features}
+    for place, found in events_in(view, events, served).items():
+        differs[place[0]] |= found != served[known_name("events", *place)].to_numpy()
     anywhere: Mask = np.logical_or.reduce(list(differs.values()))
     kept = {feature.name: differs[feature.window.hop_us] for feature in view.features}
     return kept | {one.name: anywhere for one in view.derived}
@@ -196,6 +198,12 @@ def _told(view: View, events: pa.Table, served: pa.Table, number: int) -> dict[s
     for index in range(len(view.by)):
         mine = mine.filter(pc.equal(mine[f"e{index}"], row[f"e{index}"]))
     mine = mine.filter(pc.less_equal(mine["hr_known"], row["hr_at"])).sort_by([("hr_known", "descending")])
-    columns: Mapping[str, str] = {"hr_id": view.stream.id, "hr_time": "time_us", "hr_known": "arrival_us"}
-    last = mine.select(list(columns)).slice(0, EXPLAINING).rename_columns(list(columns.values())).to_pylist()
+    last = [_explaining(view, event) for event in mine.slice(0, EXPLAINING).to_pylist()]
     return {"entity": entity, "at_us": row["hr_at"], "last_events": last}
+
+
+def _explaining(view: View, event: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells an event from others: its id, its times and, where there are several, its stream."""
+    stream = view.streams_by_name[event.get("hr_stream", 0)]
+    named = {STREAM: stream.name} if len(view.streams) > 1 else {}
+    return {stream.id: event["hr_id"], "time_us": event["hr_time"], "arrival_us": event["hr_known"]} | named

@@ -35,27 +35,28 @@ class HistoryPlace:
 
 def begun(view: View, place: HistoryPlace) -> Backfill:
     """The backfill of a view: as it was begun, or begun now."""
-    found = load(place.state, view.name)
+    found = load(place.state, view)
     if found is None:
         return _begin(view, place)
     if not found.fits(view):
         raise CannotBackfill(
             f"{view.name} has changed since its backfill began. Undo the change, or give it another name."
         )
-    ensure_topics(place.broker, [view.stream], [view])
+    ensure_topics(place.broker, view.streams, [view])
     return found
 
 
 def _begin(view: View, place: HistoryPlace) -> Backfill:
     _require_new(view, place.state)
-    partitions = ensure_topics(place.broker, [view.stream], [view]).partitions[view.stream.name]
+    partitions = ensure_topics(place.broker, view.streams, [view]).partitions
     offsets = Offsets(place.broker)
     if any(offsets.ends(view.topic)):
         raise CannotBackfill(
             f"{view.topic} has tiles already: they would be counted beside those of the history. "
             f"Give {view.name} another name."
         )
-    backfill = Backfill(view.name, _cut(view, place.lake, offsets, partitions), versions_of(view))
+    cuts = {stream.name: _cut(view, stream, place.lake, offsets, partitions[stream.name]) for stream in view.streams}
+    backfill = Backfill(view.name, cuts, versions_of(view))
     keep(backfill, place.state)
     try:
         _require_new(view, place.state)  # a stream that was started meanwhile has not seen the file
@@ -73,8 +74,7 @@ def _require_new(view: View, state: Path) -> None:
         )
 
 
-def _cut(view: View, lake: Path, offsets: Offsets, partitions: int) -> Cut:
-    stream = view.stream
+def _cut(view: View, stream: Stream, lake: Path, offsets: Offsets, partitions: int) -> Cut:
     table = LakeTable(lake, silver(stream))
     files_of(table.folder)  # says what to do where there is none
     positions = table.positions(range(partitions)).values()

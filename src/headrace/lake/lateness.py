@@ -17,13 +17,14 @@ from pyspark.sql import functions as F
 
 from headrace.declare.aggregates import Aggregate
 from headrace.declare.durations import duration_us
+from headrace.declare.schema import Schema
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION, bronze
 from headrace.lake.measured import MARGIN, SHARES, Delays, Lateness, Lost
 from headrace.lake.tables import table_rows
-from headrace.stream.expressions import to_column, widest
+from headrace.stream.expressions import seen, to_column, widest
 from headrace.stream.gate import judged
 
 HUMAN = (
@@ -130,14 +131,17 @@ def _weights(view: View, stream: Stream) -> list[tuple[str, Column]]:
     for feature in view.features:
         if feature.aggregate.function in MEASURED:
             names.setdefault(feature.aggregate, []).append(feature.name)
-    return [(f"{view.name}.{', '.join(named)}", _weight(aggregate, stream)) for aggregate, named in names.items()]
+    event = seen(F.col("event"), stream, view)
+    return [
+        (f"{view.name}.{', '.join(named)}", _weight(aggregate, view.schema, event))
+        for aggregate, named in names.items()
+    ]
 
 
-def _weight(aggregate: Aggregate, stream: Stream) -> Column:
-    event = F.col("event")
+def _weight(aggregate: Aggregate, schema: Schema, event: Column) -> Column:
     size = F.lit(1.0)
     if aggregate.column is not None:
-        number = F.abs(widest(event, aggregate.column, stream.schema).cast("double"))
+        number = F.abs(widest(event, aggregate.column, schema).cast("double"))
         size = F.when(number < float("inf"), number)  # NaN and infinity have no share
-    counts = F.lit(True) if aggregate.where is None else to_column(aggregate.where, stream.schema, event)
+    counts = F.lit(True) if aggregate.where is None else to_column(aggregate.where, schema, event)
     return F.when(counts, size)

@@ -1,8 +1,9 @@
 """Features of the past in Arrow: events and a spine of some entities in, one column a feature out.
 
     events   e0 …  the entity │ hr_time, hr_known │ hr_id │ v0 … values that are folded │ w0 … whether a condition holds
-    spine    e0 …  the entity │ hr_at             │ r0 … fields of a request │ hr_known_HOP, if not hr_at, by hop in µs
+    spine    e0 …  the entity │ hr_at             │ r0 … fields of a request │ hr_known_HOP_STREAM, if not hr_at
 
+A view of several streams has hr_stream beside hr_id: the stream's number in the order of their names. Hops are in µs.
 Spark computes what goes in (`training`); nothing here is a Python object an event or a row.
 """
 
@@ -24,7 +25,7 @@ from headrace.tiles.columns import Maps, Mask, Values
 from headrace.tiles.derive import Deriver
 from headrace.tiles.frequent import LONGEST_TEXT
 from headrace.tiles.history import History, Pairs
-from headrace.tiles.layout import Partial, Slot, slot_of
+from headrace.tiles.layout import Partial, Slot, layouts_of, slot_of
 from headrace.tiles.pairs import events_at, values_at
 from headrace.tiles.sketches import coupon_of
 from headrace.tiles.timeline import Ints
@@ -39,7 +40,7 @@ BY_RANK = {Partial.TEXT_MIN, Partial.TEXT_MAX}
 
 @dataclass(frozen=True)
 class Reads:
-    """What of its stream's events a view's windows read."""
+    """What of its streams' events a view's windows read."""
 
     view: View
 
@@ -69,8 +70,8 @@ def features_at(view: View, events: pa.Table, spine: pa.Table) -> pa.Table:
     return pa.table(kept | derived | {STATUS: _status(past.history, pairs)})
 
 
-def events_in(view: View, events: pa.Table, spine: pa.Table) -> dict[int, Ints]:
-    """How many events the longest window of each hop holds, for each row of the spine."""
+def events_in(view: View, events: pa.Table, spine: pa.Table) -> dict[tuple[int, int], Ints]:
+    """How many events of each stream the longest window of each hop holds, for each row of the spine."""
     past, pairs = _past_and_pairs(view, events, spine)
     return events_at(view, past.history, pairs)
 
@@ -79,9 +80,19 @@ def _past_and_pairs(view: View, events: pa.Table, spine: pa.Table) -> tuple["_Pa
     entity = [f"e{index}" for index in range(len(view.by))]
     owners, asked = _numbered(events, spine, entity)
     asked[~_all_valid(spine, [*entity, "hr_at"])] = NOBODY
-    hops = {f"hr_known_{hop_us}": hop_us for hop_us in {feature.window.hop_us for feature in view.features}}
-    known_by_us = {hops[name]: _numbers(spine[name]) for name in spine.column_names if name in hops}
+    places = {known_name("known", *place): place for place in places_of(view)}
+    known_by_us = {places[name]: _numbers(spine[name]) for name in spine.column_names if name in places}
     return _Past(view, events, owners), Pairs(asked, _numbers(spine["hr_at"]), known_by_us)
+
+
+def places_of(view: View) -> list[tuple[int, int]]:
+    """Hop and number of the stream of everything an answer is made of, in the order of `lives_of(view)`."""
+    return [(layout.hop_us, stream) for stream in range(len(view.streams)) for layout in layouts_of(view)]
+
+
+def known_name(what: str, hop_us: int, stream: int) -> str:
+    """The spine's column of what was known, or of how many events, of one hop and stream."""
+    return f"hr_{what}_{hop_us}_{stream}"
 
 
 def _numbered(events: pa.Table, spine: pa.Table, entity: Sequence[str]) -> tuple[Ints, Ints]:
@@ -105,13 +116,15 @@ class _Past:
 
     def __init__(self, view: View, events: pa.Table, owners: Ints) -> None:
         self._view, self._events, self._reads = view, events, Reads(view)
-        self._owners = owners
+        self._entities = owners
         self._times_us = _numbers(events["hr_time"])
 
     @cached_property
     def history(self) -> History:
         columns = {slot: self._folded(slot) for slot in self._reads.slots}
-        return History(self._owners, self._times_us, _numbers(self._events["hr_known"]), columns)
+        streams = len(self._view.streams)
+        owners = self._entities if streams == 1 else self._entities * streams + _numbers(self._events["hr_stream"])
+        return History(owners, self._times_us, _numbers(self._events["hr_known"]), columns, streams)
 
     def arrow(self, feature: Feature, values: Values | Maps) -> pa.Array:
         """A feature's column as it is given out."""
@@ -175,12 +188,13 @@ class _Past:
 
     @cached_property
     def _order(self) -> Ints:
-        """Events by time and id; ids are looked at only where times are equal."""
+        """Events by time, id and stream; ids are looked at only where times are equal."""
         by_time = np.argsort(self._times_us, kind="stable")
         sorted_us = self._times_us[by_time]
         if not (sorted_us[1:] == sorted_us[:-1]).any():
             return by_time
-        by_id = pc.sort_indices(self._events["hr_id"].combine_chunks()).to_numpy()
+        keys = [(name, "ascending") for name in ("hr_id", "hr_stream") if name in self._events.column_names]
+        by_id = pc.sort_indices(self._events.select([name for name, _ in keys]).combine_chunks(), keys).to_numpy()
         ordered: Ints = by_id[np.argsort(self._times_us[by_id], kind="stable")]
         return ordered
 
@@ -233,7 +247,7 @@ def _all_valid(table: pa.Table, names: Sequence[str]) -> Mask:
 def _status(history: History, pairs: Pairs) -> pa.Array:
     """Whether a row's entity is known, and was by then."""
     asked, at_us = pairs.owners, pairs.at_us
-    first_us = np.full(int(max(asked.max(initial=0), history.owners.max(initial=0))) + 1, NEVER)
-    np.minimum.at(first_us, history.owners, history.known_us)
+    first_us = np.full(int(max(asked.max(initial=0), history.entities.max(initial=0))) + 1, NEVER)
+    np.minimum.at(first_us, history.entities, history.known_us)
     known = np.where(first_us[asked] == NEVER, UNKNOWN, np.where(first_us[asked] <= at_us, FOUND, BEFORE))
     return pa.array(np.where(asked == NOBODY, NO_KEY, known), pa.int8())

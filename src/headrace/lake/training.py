@@ -35,7 +35,7 @@ from headrace.lake.arrow import ARROW_TYPES, output_type
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
 from headrace.lake.lookback import STATUS, Reads, features_at
 from headrace.lake.tables import log_events, silver_events
-from headrace.stream.expressions import to_column, widest
+from headrace.stream.expressions import seen, to_column, widest
 
 AsOf = Literal["arrival", "event"]
 Source = str | Path | Mapping[str, DataFrame]
@@ -82,27 +82,20 @@ class Question:
 def with_status(spark: SparkSession, spine: DataFrame, views: Sequence[View | type], question: Question) -> DataFrame:
     """A training set in which a column a view says whether there was anything to find."""
     declared = [view_of(view) for view in views]
-    time = question.time or (declared[0].stream.time if declared else "")
+    time = question.time or (declared[0].streams[0].time if declared else "")
     _require_fit(spine, declared, question.as_of, time)
     with plain_arithmetic(spark):
+        streams = dict.fromkeys(stream for view in declared for stream in view.streams)
+        once = {stream: each_once(events_of(spark, stream, question.source), stream) for stream in streams}
         frame = spine
-        for stream, its_views in _by_stream(declared).items():
-            once = each_once(events_of(spark, stream, question.source), stream)
-            for view in its_views:
-                frame = _with_features(frame, once, view, question.as_of, time)
+        for view in declared:
+            frame = _with_features(frame, [once[stream] for stream in view.streams], view, question.as_of, time)
     return frame
 
 
 def status_name(view: View) -> str:
     """The column that says whether there was anything to find for a view."""
     return f"{STATUS}_{view.name}"
-
-
-def _by_stream(views: Sequence[View]) -> dict[Stream, list[View]]:
-    found: dict[Stream, list[View]] = {}
-    for view in views:
-        found.setdefault(view.stream, []).append(view)
-    return found
 
 
 def _require_fit(spine: DataFrame, views: Sequence[View], as_of: str, time: str) -> None:
@@ -136,6 +129,10 @@ def plain_arithmetic(spark: SparkSession) -> Iterator[None]:
 def events_of(spark: SparkSession, stream: Stream, source: Source) -> DataFrame:
     """The clean events of a stream, from wherever they are kept."""
     if isinstance(source, Mapping):
+        if stream.name not in source:
+            raise UnfitSpine(
+                f"source= has no frame of the stream {stream.name!r}, only of {', '.join(source) or 'none'}. Add it."
+            )
         return source[stream.name]
     if str(source).startswith(LOG):
         return log_events(spark, str(source).removeprefix(LOG), stream)
@@ -178,9 +175,10 @@ def _without_repeats(events: DataFrame, suspects: DataFrame, stream: Stream) -> 
     return joined.where(F.col("hr_first").isNull() | (F.col("hr_first") == place)).drop("hr_id", "hr_first")
 
 
-def _with_features(spine: DataFrame, once: Once, view: View, as_of: AsOf, time: str) -> DataFrame:
-    read = read_events(once.events, view, as_of)
-    buckets = max(BUCKETS_A_CORE * spine.sparkSession.sparkContext.defaultParallelism, once.total // EVENTS_A_BUCKET)
+def _with_features(spine: DataFrame, once: Sequence[Once], view: View, as_of: AsOf, time: str) -> DataFrame:
+    read = read_events([one.events for one in once], view, as_of)
+    total = sum(one.total for one in once)
+    buckets = max(BUCKETS_A_CORE * spine.sparkSession.sparkContext.defaultParallelism, total // EVENTS_A_BUCKET)
     asked = _asked(spine, view, time).withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     known = read.withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     found = [StructField(name, from_arrow_type(kind)) for name, kind in _outputs(view)]
@@ -211,18 +209,25 @@ def _in_utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(ARROW_TYPES[Kind.TIMESTAMP]) if is_moment else column
 
 
-def read_events(events: DataFrame, view: View, as_of: AsOf) -> DataFrame:
-    """What the windows of a view read, as `lookback` names it."""
-    reads, schema = Reads(view), view.stream.schema
-    event = F.struct(*(F.col(f"`{column.name}`") for column in schema))
-    whole = reduce(and_, (F.col(f"`{name}`").isNotNull() for name in view.by))
-    time_us = F.unix_micros(F.col(f"`{view.stream.time}`"))
+def read_events(events: Sequence[DataFrame], view: View, as_of: AsOf) -> DataFrame:
+    """What the windows of a view read of the events of its streams, as `lookback` names it."""
+    read = [_read_events(own, view, stream, as_of) for own, stream in zip(events, view.streams, strict=True)]
+    return reduce(DataFrame.unionByName, read)
+
+
+def _read_events(events: DataFrame, view: View, stream: Stream, as_of: AsOf) -> DataFrame:
+    reads, schema = Reads(view), view.schema
+    event = seen(F.struct(*(F.col(f"`{column.name}`") for column in stream.schema)), stream, view)
+    whole = reduce(and_, (event.getField(name).isNotNull() for name in view.by))
+    time_us = F.unix_micros(F.col(f"`{stream.time}`"))
     known_us = F.unix_micros(ARRIVAL) if as_of == "arrival" else time_us
+    number = F.lit(view.streams_by_name.index(stream)).cast("tinyint").alias("hr_stream")
     return events.where(whole).select(
-        *entity_columns(view, {name: F.col(f"`{name}`") for name in view.by}),
+        *entity_columns(view, {name: event.getField(name) for name in view.by}),
         time_us.alias("hr_time"),
         known_us.alias("hr_known"),
-        F.col(f"`{view.stream.id}`").alias("hr_id"),
+        widest(event, stream.id, schema).alias("hr_id"),
+        *([number] if len(view.streams) > 1 else []),
         *(_value(widest(event, name, schema), view, name).alias(f"v{i}") for i, name in enumerate(reads.values)),
         *(to_column(condition, schema, event).alias(f"w{i}") for i, condition in enumerate(reads.conditions)),
     )
@@ -237,7 +242,7 @@ def entity_columns(view: View, columns: Mapping[str, Column]) -> list[Column]:
 
 
 def _value(value: Column, view: View, name: str) -> Column:
-    is_time = view.stream.schema.column(name, view.name).kind is Kind.TIMESTAMP
+    is_time = view.schema.column(name, view.name).kind is Kind.TIMESTAMP
     return F.unix_micros(value) if is_time else value
 
 

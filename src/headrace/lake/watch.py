@@ -18,8 +18,10 @@ import pyarrow as pa
 from headrace.declare.app import App
 from headrace.declare.operands import REQUEST
 from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.lake.checking import Findings, check
+from headrace.lake.lookback import known_name, places_of
 from headrace.lake.plain import ARROW_TYPES, events_table
 from headrace.log.follow import Follower
 from headrace.log.ledger import ARRIVAL, OFFSET
@@ -27,7 +29,7 @@ from headrace.log.produce import Producer
 from headrace.log.progress import CheckProgress, report_check
 from headrace.log.records import Record
 from headrace.tiles.events import Event, read_event
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import lives_of
 
 EVENTS_AT_MOST = 100_000
 SETTLED_US = 3_000_000
@@ -41,20 +43,28 @@ class Sample:
     def __init__(self, view: View) -> None:
         self.view, self.findings = view, Findings()
         self._mask = 0
-        self._events: dict[Any, _Kept] = {}
-        self._offsets: dict[int, int] = {}
+        self._streams = {stream.clean: stream for stream in view.streams}
+        self._events: dict[tuple[str, Any], _Kept] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
         self._served: list[dict[str, Any]] = []
-        self._versions = [layout.version for layout in layouts_of(view)]
+        self._versions = [layout.version for layout in lives_of(view)]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What it must be given: the clean events of each stream, and what was served."""
+        return (*self._streams, self.view.served)
 
     def take(self, record: Record) -> None:
         """An event, unless it is a replay, a duplicate, or not of the sample."""
-        offset, key = int(record.header(OFFSET) or -1), record.key or b""
-        if offset <= self._offsets.get(record.partition, -1):
+        offset, key, place = int(record.header(OFFSET) or -1), record.key or b"", (record.topic, record.partition)
+        if offset <= self._offsets.get(place, -1):
             return
-        self._offsets[record.partition] = offset
+        self._offsets[place] = offset
         if self._holds(key):
-            event = read_event(self.view.stream.schema, record.value)
-            self._events.setdefault(event[self.view.stream.id], _Kept(key, event, int(record.header(ARRIVAL) or 0)))
+            stream = self._streams[record.topic]
+            event = read_event(stream.schema, record.value)
+            kept = _Kept(key, stream, event, int(record.header(ARRIVAL) or 0))
+            self._events.setdefault((stream.name, event[stream.id]), kept)
         while len(self._events) > EVENTS_AT_MOST:
             self._mask = self._mask << 1 | 1
             self._events = {name: kept for name, kept in self._events.items() if self._holds(kept.key)}
@@ -81,17 +91,21 @@ class Sample:
     def _table(self, entities: set[Any]) -> pa.Table:
         (by,) = self.view.by
         kept = [one for one in self._events.values() if one.event[by] in entities]
-        return events_table(self.view, [one.event for one in kept], [one.arrival_us for one in kept])
+        return pa.concat_tables(self._table_of(stream, kept) for stream in self.view.streams)
+
+    def _table_of(self, stream: Stream, kept: Sequence["_Kept"]) -> pa.Table:
+        own = [one for one in kept if one.stream == stream]
+        return events_table(self.view, stream, [one.event for one in own], [one.arrival_us for one in own])
 
     def _asked(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:
-        (entity,), layouts = self.view.entity, layouts_of(self.view)
+        (entity,) = self.view.entity
         columns = {"e0": pa.array([answer["entity"][0] for answer in answers], ARROW_TYPES[entity.kind])}
         columns |= {"hr_at": pa.array([answer["at"] for answer in answers], pa.int64())}
         columns |= {"hr_row": pa.array([answer["row"] for answer in answers])}
-        for hop, layout in enumerate(layouts):
+        for number, place in enumerate(places_of(self.view)):
             for part, name in enumerate(("events", "known")):
-                known = [answer["known"][hop][part] for answer in answers]
-                columns[f"hr_{name}_{layout.hop_us}"] = pa.array(known, pa.int64())
+                known = [answer["known"][number][part] for answer in answers]
+                columns[known_name(name, *place)] = pa.array(known, pa.int64())
         for number, column in enumerate(self.view.requested):
             asked = [answer["request"].get(column.name.removeprefix(REQUEST)) for answer in answers]
             columns[f"r{number}"] = pa.array(asked, ARROW_TYPES[column.kind])
@@ -100,13 +114,18 @@ class Sample:
 
 class _Kept(NamedTuple):
     key: bytes
+    stream: Stream
     event: Event
     arrival_us: int
 
 
 def watched(app: App) -> list[View]:
-    """The views that are checked all the while: those by their stream's key, of which records tell without reading."""
-    return [view for view in app.views if view.by == (view.stream.key,) and view.entity[0].kind in KEY_IS_ITS_TEXT]
+    """The views that are checked all the while: those by their streams' key, of which records tell without reading."""
+    return [
+        view
+        for view in app.views
+        if {(stream.key,) for stream in view.streams} == {view.by} and view.entity[0].kind in KEY_IS_ITS_TEXT
+    ]
 
 
 def watch_until(app: App, broker: str, stop: threading.Event) -> None:
@@ -123,7 +142,7 @@ def watch_until(app: App, broker: str, stop: threading.Event) -> None:
             for record in records:
                 _hand(samples, record, began_us)
 
-    topics = [topic for sample in samples for topic in (sample.view.stream.clean, sample.view.served)]
+    topics = [topic for sample in samples for topic in sample.topics]
     with Follower(broker, list(dict.fromkeys(topics)), take, patient=True) as follower, Producer(broker) as producer:
         while not stop.wait(CHECK_SECONDS):
             follower.raise_failure()
@@ -134,10 +153,11 @@ def watch_until(app: App, broker: str, stop: threading.Event) -> None:
 
 def _hand(samples: Sequence[Sample], record: Record, began_us: int) -> None:
     for sample in samples:
-        if record.topic == sample.view.stream.clean:
+        if record.topic == sample.view.served:
+            if record.appended_us >= began_us:
+                sample.was_served(record)
+        elif record.topic in sample.topics:
             sample.take(record)
-        elif record.topic == sample.view.served and record.appended_us >= began_us:
-            sample.was_served(record)
 
 
 def _compare(samples: Sequence[Sample], producer: Producer) -> None:

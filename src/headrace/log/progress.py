@@ -109,8 +109,17 @@ class ProgressBoard:
         now_us = now_us or time.time_ns() // 1000
         alive = [said for said in self.latest.values() if said.running and now_us - said.at_us < SILENT_AFTER_US]
         gates = {said.stream for said in alive if not said.views}
-        kept = {view for said in alive for view in said.views}
+        kept = {(said.stream, view) for said in alive for view in said.views}
         return [
             *(f"the gate of {stream.name} does not run yet" for stream in streams if stream.name not in gates),
-            *(f"the tiles of {view.name} are not computed yet" for view in views if view.name not in kept),
+            *(
+                f"the tiles of {_fed(view, stream)} are not computed yet"
+                for view in views
+                for stream in view.streams
+                if (stream.name, view.name) not in kept
+            ),
         ]
+
+
+def _fed(view: View, stream: Stream) -> str:
+    return view.name if len(view.streams) == 1 else f"{view.name} from {stream.name}"

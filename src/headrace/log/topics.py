@@ -50,9 +50,10 @@ class PartitionMismatch(HeadraceError):
 
 @dataclass(frozen=True)
 class Topics:
-    """What was found or made: partitions by stream name, and what the user should know."""
+    """What was found or made: partitions by stream name, those of changelogs by view, and what the user should know."""
 
     partitions: Mapping[str, int]
+    changelogs: Mapping[str, int]
     warnings: tuple[str, ...] = ()
 
 
@@ -68,35 +69,50 @@ class Topic:
 
 def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] = ()) -> Topics:
     """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow."""
-    streams = tuple(dict.fromkeys([*streams, *(view.stream for view in views)]))
+    streams = tuple(dict.fromkeys([*streams, *(stream for view in views for stream in view.streams)]))
     admin = admin_client(broker)
     existing = _existing(admin, broker)
     given = _configs(admin, broker, [stream.name for stream in streams if stream.name in existing])
-    wanted = [
+    raw = {stream.name: existing.get(stream.name, stream.partitions) for stream in streams}
+    changelogs = {view.name: changelog_partitions(view, raw, existing) for view in views}
+    of_streams = [
         topic
         for stream in streams
-        for topic in topics_of(stream, [view for view in views if view.stream == stream], existing, given)
+        for topic in topics_of(
+            stream, [view for view in views if stream in view.streams], raw[stream.name], given.get(stream.name)
+        )
     ]
+    wanted = [*of_streams, *(topic for view in views for topic in topics_of_view(view, changelogs[view.name]))]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
-    changelogs = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
-    _keep_as_long(admin, broker, changelogs)
+    retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
+    _keep_as_long(admin, broker, retentions)
     _require_partitions(wanted, _settled(admin, broker, wanted))
-    return Topics({topic.raw: topic.partitions for topic in wanted}, tuple(_warnings(given)))
+    return Topics(raw, changelogs, tuple(_warnings(given)))
 
 
-def topics_of(
-    stream: Stream, views: Sequence[View], existing: Mapping[str, int], given: Mapping[str, Config]
-) -> list[Topic]:
-    """The raw topic of a stream, the gate's topics, and of each view its changelog and what it served."""
-    partitions = existing.get(stream.name, stream.partitions)
-    raw = given.get(stream.name) or raw_config(stream, views)
+def topics_of(stream: Stream, views: Sequence[View], partitions: int, given: Config | None) -> list[Topic]:
+    """The raw topic of a stream, which may have been given, and the gate's topics."""
+    raw = given or raw_config(stream, views)
     return [
         Topic(stream.name, stream.name, partitions, raw),
         *(Topic(name, stream.name, partitions, fate_config(raw)) for name in fates_of(stream)),
-        *(Topic(view.topic, stream.name, partitions, changelog_config(view)) for view in views),
-        *(Topic(view.served, stream.name, partitions, SERVED) for view in views),
     ]
+
+
+def topics_of_view(view: View, partitions: int) -> list[Topic]:
+    """The changelog of a view, and what it served."""
+    raw = view.streams[0].name
+    return [
+        Topic(view.topic, raw, partitions, changelog_config(view)),
+        Topic(view.served, raw, partitions, SERVED),
+    ]
+
+
+def changelog_partitions(view: View, raw: Mapping[str, int], existing: Mapping[str, int]) -> int:
+    """As many as its stream has; of several streams as the one that has most, but one that exists keeps its own."""
+    most = max(raw[stream.name] for stream in view.streams)
+    return existing.get(view.topic, most) if len(view.streams) > 1 else most
 
 
 def fates_of(stream: Stream) -> list[str]:

@@ -31,7 +31,7 @@ class Histories:
     async def _missing(self, view: View) -> str | None:
         if view.name in self.whole:
             return None
-        backfill = load(self._state, view.name)
+        backfill = load(self._state, view)
         if backfill is None:
             self._settle(view)
             return None

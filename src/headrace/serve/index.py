@@ -34,5 +34,5 @@ class Index:
 
 def _section(view: View) -> str:
     features = "".join(f"<li><code>{escape(name)}</code></li>" for name in view.names)
-    by, stream = escape(", ".join(view.by)), escape(view.stream.name)
+    by, stream = escape(", ".join(view.by)), escape(" and ".join(stream.name for stream in view.streams))
     return VIEW.format(name=escape(view.name), by=by, stream=stream, features=features)

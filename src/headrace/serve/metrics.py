@@ -91,9 +91,9 @@ def duplicates(app: App, accounts: Mapping[str, Account], held: Mapping[str, Tab
 
 
 def _folded(app: App, stream: Stream, held: Mapping[str, Table]) -> int | None:
-    """Events in the tiles of the first view by the stream's key: every clean event has one."""
+    """The stream's events in the tiles of the first view by its key: every clean event has one."""
     views = [view for view in app.views_of(stream) if view.by == (stream.key,) and view.name in held]
-    return held[views[0].name].events if views else None
+    return held[views[0].name].events_of(stream) if views else None
 
 
 def tables(held: Mapping[str, Table]) -> Iterator[Metric]:

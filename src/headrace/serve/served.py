@@ -9,7 +9,7 @@ from headrace.declare.views import View
 from headrace.log.produce import Producer
 from headrace.serve.online import Online
 from headrace.store.reads import Read
-from headrace.tiles.layout import layouts_of
+from headrace.tiles.layout import lives_of
 from headrace.tiles.tile import Entity
 
 EVERY_SECONDS = 0.1
@@ -20,7 +20,7 @@ class ServedLog:
 
     def __init__(self, view: View, online: Online, producer: Producer) -> None:
         self._view, self._online, self._producer = view, online, producer
-        self._versions = [layout.version for layout in layouts_of(view)]
+        self._versions = [layout.version for layout in lives_of(view)]
         self.due_at = 0.0
 
     def note(self, entity: Entity, read: Read, row: bytes, at_us: int, request: dict[str, Any]) -> None:

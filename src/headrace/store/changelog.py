@@ -13,10 +13,10 @@ LOGGER = logging.getLogger("headrace.store")
 
 
 class Change(NamedTuple):
-    """A tile of an entity, in the place its hop has in `parts_of(view)`."""
+    """A tile of an entity, in the place its layout has in `parts_of(view)`."""
 
     entity: Entity
-    hop: int
+    place: int
     layout: HopLayout
     tile: Tile
 
@@ -48,7 +48,7 @@ class Changelog:
         self.view = view
         self.layouts = parts_of(view)
         self.refused = 0
-        self._hops = {layout.version: hop for hop, layout in enumerate(self.layouts)}
+        self._places = {layout.version: place for place, layout in enumerate(self.layouts)}
 
     def change(self, record: Record) -> Change | None:
         """The change a record makes, None for tiles of another layout."""
@@ -61,8 +61,8 @@ class Changelog:
 
     def _change(self, record: Record) -> Change | None:
         key = decode_key(record.key or b"")
-        hop = self._hops.get(key.version)
-        if hop is None or record.value is None:
+        place = self._places.get(key.version)
+        if place is None or record.value is None:
             return None
-        layout = self.layouts[hop]
-        return Change(key.entity, hop, layout, decode_tile(layout, key.start_us, record.value))
+        layout = self.layouts[place]
+        return Change(key.entity, place, layout, decode_tile(layout, key.start_us, record.value))

@@ -6,6 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
@@ -21,15 +22,15 @@ KNOWN_AT_MOST = 100_000
 
 
 class Kept:
-    """What is kept of one entity: its tiles by hop, those of history after the others, and the answer they last gave.
+    """What is kept of one entity: its tiles by stream and hop, those of history last, and the answer they last gave.
 
     `changes` is odd while a tile is being changed, so an answer is remembered, and given again, only with whole tiles.
     """
 
     __slots__ = ("changes", "known", "rows_by_hop")
 
-    def __init__(self, hops: int) -> None:
-        self.rows_by_hop: list[TileRows | None] = [None] * hops
+    def __init__(self, lives: int) -> None:
+        self.rows_by_hop: list[TileRows | None] = [None] * lives
         self.changes = 0
         self.known: tuple[int, Unchanged] | None = None
 
@@ -76,7 +77,7 @@ class Table:
         self._changelog = Changelog(view)
         self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
-        self._hops = self._reader.hops
+        self._hops, self._lives = self._reader.hops, self._reader.lives
         self._entities: dict[Entity, Kept] = {}
         self._answered: OrderedDict[Entity, Kept] = OrderedDict()
         self._known_at_most = known_at_most
@@ -93,9 +94,17 @@ class Table:
     @property
     def events(self) -> int:
         """How many events the tiles of the store were folded from, those let go of included; every hop sees each."""
-        # Of the hop that is kept longest: a tile that comes again after it was let go of counts again.
-        longest = max(range(self._hops), key=lambda hop: self._changelog.layouts[hop].keep_us)
-        return sum(self._events[longest :: self._hops])
+        return sum(self._events[self._longest :: self._hops])
+
+    def events_of(self, stream: Stream) -> int:
+        """How many of them are of one stream."""
+        place = self._longest + self._hops * self._changelog.view.streams_by_name.index(stream)
+        return sum(self._events[place :: self._lives])
+
+    @property
+    def _longest(self) -> int:
+        """The hop that is kept longest: a tile that comes again after it was let go of counts again."""
+        return max(range(self._hops), key=lambda hop: self._changelog.layouts[hop].keep_us)
 
     @property
     def bytes(self) -> int:
@@ -119,7 +128,7 @@ class Table:
         kept = self._entities.get(entity)
         if kept is None or kept.known is None:
             return None
-        found = known_of(kept.rows_by_hop, at_us, self._hops)
+        found = known_of(kept.rows_by_hop, at_us, self._lives)
         changes, answer = kept.known
         return found if changes == kept.changes and answer.read is read else None
 
@@ -139,13 +148,13 @@ class Table:
         if change is None:
             return
         kept = self._kept(change.entity)
-        rows = self._rows(kept, change.hop)
+        rows = self._rows(kept, change.place)
         before = len(rows)
         kept.changes += 1
         grown = rows.apply(change.tile)
         kept.changes += 1
-        self._events[change.hop] += grown
-        if measure and grown and change.hop < self._hops:  # history says nothing about how soon news is known
+        self._events[change.place] += grown
+        if measure and grown and change.place < self._lives:  # history says nothing about how soon news is known
             self.delays.add(time.time() - change.arrival_us / 1e6)
         self.now_us = max(self.now_us, change.time_us)
         if len(rows) > before:
@@ -155,16 +164,16 @@ class Table:
     def _kept(self, entity: Entity) -> Kept:
         kept = self._entities.get(entity)
         if kept is None:
-            kept = self._entities[entity] = Kept(self._hops)
+            kept = self._entities[entity] = Kept(self._lives)
             self._round.append(entity)
         return kept
 
-    def _rows(self, kept: Kept, hop: int) -> TileRows:
-        if hop >= len(kept.rows_by_hop):
-            kept.rows_by_hop = [*kept.rows_by_hop, *[None] * self._hops]
-        rows = kept.rows_by_hop[hop]
+    def _rows(self, kept: Kept, place: int) -> TileRows:
+        if place >= len(kept.rows_by_hop):
+            kept.rows_by_hop = [*kept.rows_by_hop, *[None] * self._lives]
+        rows = kept.rows_by_hop[place]
         if rows is None:
-            rows = kept.rows_by_hop[hop] = TileRows(self._changelog.layouts[hop])
+            rows = kept.rows_by_hop[place] = TileRows(self._changelog.layouts[place])
         return rows
 
     def _look_at_next(self) -> None:

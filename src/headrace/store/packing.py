@@ -13,7 +13,7 @@ import orjson
 
 from headrace.declare.schema import Kind
 from headrace.store.reads import SLACK_US
-from headrace.tiles.layout import HopLayout, Part, Partial, Slot
+from headrace.tiles.layout import HopLayout, Partial, Slot
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity, Stored, Tile
 
@@ -99,7 +99,7 @@ class Unpacker:
 
     def __init__(self, layouts: Sequence[HopLayout]) -> None:
         self._layouts = layouts
-        self._live = sum(layout.part is Part.LIVE for layout in layouts)
+        self._live = sum(not layout.part.is_base for layout in layouts)
         self._hops = {bytes.fromhex(layout.version): hop for hop, layout in enumerate(layouts)}
 
     def rows_by_hop(self, fields: Mapping[bytes, bytes]) -> list[TileRows | None]:

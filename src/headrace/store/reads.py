@@ -65,15 +65,15 @@ class Unchanged(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What an answer was made of, in one hop: how many events its tiles hold, and when the last of them arrived."""
+    """What an answer was made of, in one hop of one stream: how many events, and when the last of them arrived."""
 
     events: int
     arrival_us: int
 
 
-def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, hops: int) -> list[Known]:
-    """Of each hop, what an answer at that time is made of; after so many hops come those of history."""
-    return [_known(rows_by_hop[hop::hops], at_us) for hop in range(hops)]
+def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, lives: int) -> list[Known]:
+    """Of each hop of each stream, what an answer at that time is made of; after so many come those of history."""
+    return [_known(rows_by_hop[place::lives], at_us) for place in range(lives)]
 
 
 def _known(parts: Sequence[TileRows | None], at_us: int) -> Known:
@@ -88,8 +88,9 @@ class ViewReader:
         self.layouts = layouts_of(view)
         self._reader = Reader(view)
         self.hops = len(self.layouts)
-        # Twice: rows from history may follow those from the stream.
-        self._reaches_us = 2 * [_reaches_us(view, layout) for layout in self.layouts]
+        self.lives = self.hops * len(view.streams)
+        # Twice: rows from history may follow those from the streams.
+        self._reaches_us = 2 * len(view.streams) * [_reaches_us(view, layout) for layout in self.layouts]
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
@@ -108,7 +109,7 @@ class ViewReader:
         return Unchanged(at_us, until_us, self.read(rows_by_hop, at_us))
 
     def _newest_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
-        """Of both parts the later tile's times; of two tiles of one start, what they say together."""
+        """Of all parts the latest tile's times; of tiles of one start, what they say together."""
         for hop, layout in enumerate(self.layouts):
             parts = [rows for rows in rows_by_hop[hop :: self.hops] if rows is not None]
             found = [times for rows in parts if (times := rows.newest(at_us - layout.keep_us, at_us)) is not None]

@@ -60,7 +60,7 @@ class RedisStore:
         """What a read was made of; None where it is not held any more."""
         reader = self._readers[view_name]
         held = reader.held(hash_key(view_name, entity))
-        return known_of(held.rows_by_hop, at_us, reader.hops) if held.answer.read is read else None
+        return known_of(held.rows_by_hop, at_us, reader.lives) if held.answer.read is read else None
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""
@@ -188,7 +188,7 @@ class _ViewHashes:
 
     def __init__(self, view: View, held_at_most: int) -> None:
         self._reader = ViewReader(view)
-        self.hops = self._reader.hops
+        self.lives = self._reader.lives
         self._unpacker = Unpacker(parts_of(view))
         self._held: Recent[bytes, _Held] = Recent(held_at_most)
 

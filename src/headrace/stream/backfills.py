@@ -9,7 +9,7 @@ with the same one, and what was folded twice is the same tile twice.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -51,12 +51,17 @@ class Cut:
 
 @dataclass(frozen=True)
 class Backfill:
-    """One view's backfill: its cut, the tiles it is folded into, and the ends of its changelog once all are in it."""
+    """One view's backfill: each stream's cut, the tiles it makes, and the ends of its changelog once all are in it."""
 
     view: str
-    cut: Cut
+    cuts: Mapping[str, Cut]
     versions: tuple[str, ...]
     ends: tuple[int, ...] | None = None
+
+    @property
+    def described(self) -> str:
+        """The cuts for a person."""
+        return ", ".join(cut.described(stream) for stream, cut in self.cuts.items())
 
     @property
     def is_done(self) -> bool:
@@ -81,16 +86,20 @@ def file_of(state: Path, view: str) -> Path:
     return state / "backfills" / f"{view}.json"
 
 
-def load(state: Path, view: str) -> Backfill | None:
+def load(state: Path, view: View) -> Backfill | None:
     """The backfill of a view, None where it has none."""
     try:
-        written: dict[str, Any] = json.loads(file_of(state, view).read_text())
+        written: dict[str, Any] = json.loads(file_of(state, view.name).read_text())
     except FileNotFoundError:
         return None
-    ends = written["ends"]
-    return Backfill(
-        written["view"], Cut.read(written["cut"]), tuple(written["versions"]), None if ends is None else tuple(ends)
-    )
+    cuts, ends = _cuts(written, view), written["ends"]
+    return Backfill(written["view"], cuts, tuple(written["versions"]), None if ends is None else tuple(ends))
+
+
+def _cuts(written: dict[str, Any], view: View) -> dict[str, Cut]:
+    """The cut of each stream; a file from before views had several does not name the one."""
+    cuts = written["cuts"] if "cuts" in written else {view.streams[0].name: written["cut"]}
+    return {stream: Cut.read(cut) for stream, cut in cuts.items()}
 
 
 def keep(backfill: Backfill, state: Path) -> None:

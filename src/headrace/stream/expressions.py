@@ -7,7 +7,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.declare.expressions import Expression, Field, Literal
+from headrace.declare.schema import Column as Declared
 from headrace.declare.schema import Kind, Schema
+from headrace.declare.stream import Stream
+from headrace.declare.union import STREAM
+from headrace.declare.views import View
 
 WIDEST = {Kind.INTEGER: "bigint", Kind.DOUBLE: "double"}
 
@@ -43,6 +47,19 @@ def to_column(tree: Expression, schema: Schema, event: Column) -> Column:
     if isinstance(tree, Literal):
         return F.lit(tree.value).cast("bigint") if type(tree.value) is int else F.lit(tree.value)
     return _OPERATORS[tree.op](*(to_column(arg, schema, event) for arg in tree.args))
+
+
+def seen(event: Column, stream: Stream, view: View) -> Column:
+    """One stream's event as a view sees it: of several, null where that one has no column, and the stream's name."""
+    if len(view.streams) == 1:
+        return event
+    return F.struct(*(_seen(event, stream, column).alias(column.name) for column in view.schema))
+
+
+def _seen(event: Column, stream: Stream, column: Declared) -> Column:
+    if column.name in stream.schema:
+        return event.getField(column.name).cast(column.type)
+    return F.lit(stream.name if column.name == STREAM else None).cast(column.type)
 
 
 def widest(event: Column, name: str, schema: Schema) -> Column:

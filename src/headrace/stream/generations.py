@@ -18,6 +18,7 @@ from headrace.stream.backfills import Backfill, Cut, load
 from headrace.tiles.layout import layouts_of
 
 Shape = dict[str, object]
+ALONE = {"streams": "one alone"}  # what a shape that does not name its streams says of them
 
 
 class ChangedDefinition(HeadraceError):
@@ -38,7 +39,10 @@ class Generation:
 
 @dataclass(frozen=True)
 class Generations:
-    """The tiles queries of a stream that run from now on, and what that changes."""
+    """The tiles queries of a stream that run from now on, and what that changes.
+
+    `together` names the other streams of changed views: all of them are rebuilt, or none.
+    """
 
     stream: Stream
     running: tuple[Generation, ...]
@@ -46,6 +50,7 @@ class Generations:
     changes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     have_history: bool = False
+    together: tuple[str, ...] = ()
 
     def require_possible(self) -> None:
         if self.refused:
@@ -56,9 +61,11 @@ class Generations:
         """What can be done about what is refused."""
         if self.have_history:
             return "Undo it, or give the view another name and backfill that: a history is not rebuilt from the log."
+        streams = sorted({self.stream.name, *self.together})
+        its, logs = ("its", "log") if len(streams) == 1 else ("their", "logs")
         return (
-            f"Undo the change, give the view another name, or start with --rebuild {self.stream.name} "
-            f"to compute every view of {self.stream.name} again from its clean log."
+            f"Undo the change, give the view another name, or start with --rebuild {' --rebuild '.join(streams)} "
+            f"to compute every view of {' and '.join(streams)} again from {its} clean {logs}."
         )
 
 
@@ -78,7 +85,7 @@ def plan_generations(
 ) -> Generations:
     """Compare the declared views with the remembered ones; nothing is written."""
     past = _load(_file(state, stream))
-    filled = {view.name: found for view in views if (found := load(state, view.name)) is not None}
+    filled = {view.name: found for view in views if (found := load(state, view)) is not None}
     if not past.generations or rebuild:
         return _begin(stream, views, partitions, past, filled)
     return _follow(stream, views, past, filled)
@@ -88,30 +95,36 @@ def _begin(
     stream: Stream, views: Sequence[View], partitions: int, past: Remembered, filled: Mapping[str, Backfill]
 ) -> Generations:
     """All views anew: in the first run, or because a rebuild was asked for."""
-    running = _added(views, past.next_number, filled)
+    running = _added(stream, views, past.next_number, filled)
     if past.generations and (filled or past.cuts):
         refused = f"A view of {stream.name} was backfilled, and a rebuild would lose its history."
         return Generations(stream, running, partitions, (), (refused,), have_history=True)
     changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
-    told = tuple(_told(view, filled.get(view.name)) for view in views if view.name in filled)
+    told = tuple(_told(stream, view, filled) for view in views if view.name in filled)
     return Generations(stream, running, partitions, changes + told, _unfit(views, filled), bool(filled))
 
 
-def _added(views: Sequence[View], number: int, filled: Mapping[str, Backfill]) -> tuple[Generation, ...]:
+def _added(
+    stream: Stream, views: Sequence[View], number: int, filled: Mapping[str, Backfill]
+) -> tuple[Generation, ...]:
     """New generations: one of all views that begin with the log, and one of each that has a history."""
     together = tuple(view for view in views if view.name not in filled)
     first = [Generation(number, together)] if together else []
     with_history = [view for view in views if view.name in filled]
     return (
         *first,
-        *(Generation(n, (view,), filled[view.name].cut) for n, view in enumerate(with_history, number + len(first))),
+        *(
+            Generation(n, (view,), filled[view.name].cuts.get(stream.name))
+            for n, view in enumerate(with_history, number + len(first))
+        ),
     )
 
 
-def _told(view: View, backfill: Backfill | None) -> str:
-    if backfill is None:
+def _told(stream: Stream, view: View, filled: Mapping[str, Backfill]) -> str:
+    cut = filled[view.name].cuts.get(stream.name) if view.name in filled else None
+    if cut is None:
         return f"{view.name} is new: it is computed from the earliest clean record"
-    return f"{view.name} has a history: the stream counts from {backfill.cut.described(view.stream.name)} on"
+    return f"{view.name} has a history: the stream counts from {cut.described(stream.name)} on"
 
 
 def _unfit(views: Iterable[View], filled: Mapping[str, Backfill]) -> tuple[str, ...]:
@@ -124,7 +137,7 @@ def _unfit(views: Iterable[View], filled: Mapping[str, Backfill]) -> tuple[str, 
 
 def _follow(stream: Stream, views: Sequence[View], past: Remembered, filled: Mapping[str, Backfill]) -> Generations:
     declared = {view.name: view for view in views}
-    running, refused = [], []
+    running, refused, together = [], [], set[str]()
     if past.identity != _identity(stream):
         refused.append(
             f"{stream.name}: the columns named by id and time were {past.identity}, now {_identity(stream)}."
@@ -136,20 +149,23 @@ def _follow(stream: Stream, views: Sequence[View], past: Remembered, filled: Map
         refused += [
             f"{name} is gone, but the state it shares with {_others(shapes, name)} still holds it." for name in gone
         ]
-        refused += [
-            _difference(name, shapes[name], declared[name])
-            for name in shapes
-            if name in declared and shapes[name] != shape(declared[name])
-        ]
+        changed = [name for name in shapes if name in declared and shapes[name] != shape(declared[name])]
+        refused += [_difference(name, shapes[name], declared[name]) for name in changed]
+        together.update(other.name for name in changed for other in declared[name].streams)
         cut = past.cuts.get(number)
-        refused += [_cut_otherwise(name) for name in shapes if name in filled and filled[name].cut != cut]
+        refused += [
+            _cut_otherwise(name) for name in shapes if name in filled and filled[name].cuts.get(stream.name) != cut
+        ]
         running.append(Generation(number, tuple(declared[name] for name in shapes if name in declared), cut))
     known = {name for shapes in past.generations.values() for name in shapes}
     added = tuple(view for view in views if view.name not in known)
-    running += _added(added, past.next_number, filled)
-    changes = tuple(_told(view, filled.get(view.name)) for view in added)
+    running += _added(stream, added, past.next_number, filled)
+    changes = tuple(_told(stream, view, filled) for view in added)
     refused += _unfit(added, filled)
-    return Generations(stream, tuple(running), past.partitions, changes, tuple(refused), bool(filled or past.cuts))
+    have_history = bool(filled or past.cuts)
+    return Generations(
+        stream, tuple(running), past.partitions, changes, tuple(refused), have_history, tuple(sorted(together))
+    )
 
 
 def _cut_otherwise(name: str) -> str:
@@ -157,9 +173,11 @@ def _cut_otherwise(name: str) -> str:
 
 
 def is_kept_from_the_beginning(view: View, state: Path) -> bool:
-    """Whether a view is kept already by a query that has no cut."""
-    past = _load(_file(state, view.stream))
-    return any(view.name in shapes and number not in past.cuts for number, shapes in past.generations.items())
+    """Whether a view is kept already by a query, of any of its streams, that has no cut."""
+    pasts = [_load(_file(state, stream)) for stream in view.streams]
+    return any(
+        view.name in shapes and number not in past.cuts for past in pasts for number, shapes in past.generations.items()
+    )
 
 
 def _others(shapes: Iterable[str], name: str) -> str:
@@ -168,17 +186,25 @@ def _others(shapes: Iterable[str], name: str) -> str:
 
 def _difference(name: str, before: Shape, view: View) -> str:
     now = shape(view)
-    parts = [f"{part} was {before.get(part)}, is {now.get(part)}" for part in now if before.get(part) != now[part]]
+    parts = [
+        f"{part} was {before.get(part, ALONE.get(part))}, is {now.get(part, ALONE.get(part))}"
+        for part in now | before
+        if before.get(part) != now.get(part)
+    ]
     return f"{name} has changed ({'; '.join(parts)}), and its state cannot follow."
 
 
 def shape(view: View) -> Shape:
-    """What of a view its state depends on: a new window that needs no new tiles changes nothing here."""
+    """What of a view its state depends on: a new window that needs no new tiles changes nothing here.
+
+    A view of one stream does not name it: it is remembered with that stream.
+    """
     by: list[object] = [[column.name, column.type] for column in view.entity]
     tiles: dict[str, object] = {
         f"hop {layout.hop_us // 1000} ms": [slot.described for slot in layout.slots] for layout in layouts_of(view)
     }
-    return {"by": by, **tiles}
+    streams = {"streams": [stream.name for stream in view.streams_by_name]} if len(view.streams) > 1 else {}
+    return {"by": by, **streams, **tiles}
 
 
 def _identity(stream: Stream) -> Shape:

@@ -1,6 +1,6 @@
 """The partial aggregates of a slot as native Spark aggregates, and a tile's value as JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -81,12 +81,12 @@ _FOLDS: dict[Partial, Callable[[Slot, Column], list[Named]]] = {
 }
 
 
-def value_json(layout: HopLayout, slots: tuple[Slot, ...]) -> Column:
-    """A tile's value: its head and the partials of its layout, under the names the layout gives them."""
+def value_json(layout: HopLayout, places: Mapping[Slot, int]) -> Column:
+    """A tile's value: its head and the partials of its layout that are fed, under the names the layout gives them."""
     fields = [F.col("n"), F.col("t"), F.col("a")]
     for number, slot in enumerate(layout.slots):
-        for suffix, _ in COLUMNS[slot.partial]:
-            column = F.col(f"{suffix}_{slots.index(slot)}")
+        for suffix, _ in COLUMNS[slot.partial] if slot in places else ():
+            column = F.col(f"{suffix}_{places[slot]}")
             is_sketch = slot.partial in SKETCHES and suffix == "v"
             fields.append((F.base64(column) if is_sketch else column).alias(f"{suffix}{number}"))
     return F.to_json(F.struct(*fields))

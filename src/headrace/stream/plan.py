@@ -32,7 +32,10 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class PlannedTiles:
-    """The tiles of one view and one hop, for one key; None online: one for each hop with events, and none ever goes."""
+    """The tiles of one view and one hop, for one key; None online: one for each hop with events, and none ever goes.
+
+    A view of several streams has such tiles of each; `beside` names the others.
+    """
 
     view: str
     hop: str
@@ -40,6 +43,7 @@ class PlannedTiles:
     bytes_a_tile: int
     tiles_in_state: int
     features: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def _plan(stream: Stream, views: tuple[View, ...], state: Path) -> PlannedStream
         stream=stream.name,
         topics=(stream.name, *fates_of(stream), *(view.topic for view in views)),
         queries=(_gate(stream, generations.partitions), *_tiles(stream, generations)),
-        tiles=tuple(_sized(view, layout) for view in views for layout in layouts_of(view)),
+        tiles=tuple(_sized(stream, view, layout) for view in views for layout in layouts_of(view)),
         changes=generations.changes or ("nothing has changed",),
         refused=generations.refused,
         advice=generations.advice,
@@ -99,8 +103,8 @@ def _from_the_cut(stream: Stream, generation: Generation) -> str:
     return f" after its history, from {generation.cut.described(stream.name)} on" if generation.cut else ""
 
 
-def _sized(view: View, layout: HopLayout) -> PlannedTiles:
-    in_state_us = layout.hop_us + watermark_delay_us(view.stream)
+def _sized(stream: Stream, view: View, layout: HopLayout) -> PlannedTiles:
+    in_state_us = layout.hop_us + watermark_delay_us(stream)
     return PlannedTiles(
         view=view.name,
         hop=duration_text(layout.hop_us),
@@ -108,6 +112,7 @@ def _sized(view: View, layout: HopLayout) -> PlannedTiles:
         bytes_a_tile=layout.row.size + sum(map(sketch_bytes, layout.slots)),
         tiles_in_state=-(-in_state_us // layout.hop_us),
         features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
+        beside=tuple(other.name for other in view.streams if other != stream),
     )
 
 
@@ -127,6 +132,10 @@ def _online(sized: PlannedTiles) -> str:
     return f"at most {sized.tiles_online} tiles a key online"
 
 
+def _beside(sized: PlannedTiles) -> str:
+    return f", merged with those from {' and '.join(sized.beside)}" if sized.beside else ""
+
+
 def _lines(stream: PlannedStream) -> list[str]:
     queries = [
         line
@@ -137,7 +146,7 @@ def _lines(stream: PlannedStream) -> list[str]:
         )
     ]
     tiles = [
-        f"  {sized.view} every {sized.hop}: {_online(sized)}, "
+        f"  {sized.view} every {sized.hop}{_beside(sized)}: {_online(sized)}, "
         f"{sized.tiles_in_state} in state, {sized.bytes_a_tile} bytes each → {', '.join(sized.features)}"
         for sized in stream.tiles
     ]

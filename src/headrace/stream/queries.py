@@ -1,7 +1,7 @@
 """The queries of an app: a gate for each stream, and a tiles query for each generation of its views."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,8 @@ def plan_queries(app: App, place: Place) -> Planned:
     for plan in plans:
         plan.require_possible()
         _require_cuts(plan, place)
-    return Planned(tuple(spec for plan in plans for spec in _specs(plan, place)), tuple(plans))
+    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
+    return Planned(specs, tuple(plans))
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:
@@ -80,10 +81,10 @@ def _checkpoint(stream: Stream, generation: Generation, place: Place) -> Path:
     return place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}"
 
 
-def _specs(plan: Generations, place: Place) -> Iterable[QuerySpec]:
+def _specs(plan: Generations, place: Place, changelogs: Mapping[str, int]) -> Iterable[QuerySpec]:
     yield gate_spec(plan.stream, place, plan.partitions)
     for generation in plan.running:
-        yield tiles_spec(plan.stream, generation, place, plan.partitions)
+        yield tiles_spec(plan.stream, generation, place, plan.partitions, changelogs)
 
 
 def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
@@ -104,12 +105,14 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
     )
 
 
-def tiles_spec(stream: Stream, generation: Generation, place: Place, partitions: int) -> QuerySpec:
-    """The query that keeps the tiles of a generation's views."""
+def tiles_spec(
+    stream: Stream, generation: Generation, place: Place, partitions: int, changelogs: Mapping[str, int]
+) -> QuerySpec:
+    """The query that keeps the tiles of a generation's views, whose changelogs have so many partitions."""
     plan = TilePlan(stream, generation.views)
 
     def build(clean: DataFrame, lane: Lane) -> DataFrame:
-        fold = Fold(plan, partitions, watermark_delay_us(stream, lane is Lane.DRAINING))
+        fold = Fold(plan, changelogs, watermark_delay_us(stream, lane is Lane.DRAINING))
         return tiles(clean, fold, generation.cut)
 
     return QuerySpec(

@@ -3,26 +3,30 @@
     payments.clean ──dedup by id──▶ one row a (view, hop) ──group by tile──▶ CardSpend.tiles, MerchantFlow.tiles …
 
 One query serves all views of a stream, so each id is remembered once. A row of state holds the partials of every view:
-those that are not of its tile stay empty.
+those that are not of its tile stay empty. A view of several streams is kept by a query of each: it feeds its part of a
+tile.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.declare.durations import UNITS_US
+from headrace.declare.expressions import fields
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
+from headrace.declare.union import STREAM
 from headrace.declare.views import View
 from headrace.stream.backfills import Cut
 from headrace.stream.events import event_of, parsed
-from headrace.stream.expressions import to_column, widest
+from headrace.stream.expressions import seen, to_column, widest
 from headrace.stream.partials import partial_columns, value_json
-from headrace.tiles.layout import HopLayout, Slot, layouts_of
+from headrace.tiles.layout import HopLayout, Slot, fed_by
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 COUNTS = "counts"
@@ -30,12 +34,27 @@ SPARE_US = UNITS_US["d"]  # tiles are folded that much further back than windows
 SHUFFLES = 2  # by id to drop duplicates, by tile to fold
 
 
+class Fed(NamedTuple):
+    """A partial aggregate that a stream feeds: its slot, and the kinds of what its condition reads, as views differ."""
+
+    slot: Slot
+    kinds: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class TileKind:
-    """The tiles of one view and one hop."""
+    """The tiles of one view and one hop, or the part of them that one stream feeds."""
 
     view: View
     layout: HopLayout
+
+    def fed_by(self, stream: Stream) -> list[Fed]:
+        """The partials that a stream can feed: those of no column of others."""
+        return [self._fed(slot) for slot in self.layout.slots if slot.column in (None, STREAM, *stream.schema.names)]
+
+    def _fed(self, slot: Slot) -> Fed:
+        read = [] if slot.where is None else sorted(fields(slot.where))
+        return Fed(slot, tuple(self.view.schema.column(name, self.view.name).kind.value for name in read))
 
 
 @dataclass(frozen=True)
@@ -44,29 +63,33 @@ class TilePlan:
 
     stream: Stream
     views: tuple[View, ...]
-    layouts: Callable[[View], tuple[HopLayout, ...]] = layouts_of
+    is_base: bool = False
 
     @cached_property
     def kinds(self) -> tuple[TileKind, ...]:
-        return tuple(TileKind(view, layout) for view in self.views for layout in self.layouts(view))
+        return tuple(
+            TileKind(view, layout) for view in self.views for layout in fed_by(self.stream, view, is_base=self.is_base)
+        )
 
     @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """Every partial of every kind once, in an order that depends on nothing but themselves."""
-        return tuple(
-            sorted({slot for kind in self.kinds for slot in kind.layout.slots}, key=lambda slot: slot.described)
-        )
+    def holders(self) -> dict[Fed, list[int]]:
+        """Every partial once, in an order that depends on nothing but themselves, and the numbers of its kinds."""
+        found: dict[Fed, list[int]] = {}
+        for number, kind in enumerate(self.kinds):
+            for fed in kind.fed_by(self.stream):
+                found.setdefault(fed, []).append(number)
+        return dict(sorted(found.items(), key=lambda item: (item[0].slot.described, item[0].kinds)))
 
 
 @dataclass(frozen=True)
 class Fold:
-    """How events become tiles: which, in how many partitions, and how long the state of one is kept after its end.
+    """How events become tiles: which, in how many partitions of each view, and how long one is kept after its end.
 
     Where the newest event is known, tiles that no window from then on holds are left out.
     """
 
     plan: TilePlan
-    partitions: int
+    partitions: Mapping[str, int]
     delay_us: int = 0
     newest_us: int | None = None
 
@@ -106,7 +129,7 @@ def folded(once: DataFrame, fold: Fold) -> DataFrame:
         end,
     )
     tile = keyed.groupBy("kind", "entity", "end").agg(*_head(), *_partials(fold.plan))
-    return tile.select(*_record(fold.plan, fold.partitions))
+    return tile.select(*_record(fold))
 
 
 def _events(clean: DataFrame, stream: Stream) -> DataFrame:
@@ -140,12 +163,11 @@ def typed(events: DataFrame, stream: Stream, *more: Column) -> DataFrame:
 
 def _places(fold: Fold) -> Column:
     """The tiles an event belongs to, one a kind; null where a column of the entity is null."""
-    kinds = enumerate(fold.plan.kinds)
-    return F.array(*(_place(number, kind, fold.oldest_us(kind.layout)) for number, kind in kinds))
+    return F.array(*(_place(fold, number, kind) for number, kind in enumerate(fold.plan.kinds)))
 
 
-def _place(number: int, kind: TileKind, oldest_us: int | None) -> Column:
-    event = F.col("event")
+def _place(fold: Fold, number: int, kind: TileKind) -> Column:
+    event, oldest_us = seen(F.col("event"), fold.plan.stream, kind.view), fold.oldest_us(kind.layout)
     present = reduce(and_, (event.getField(name).isNotNull() for name in kind.view.by))
     entity = F.to_json(
         F.struct(*(_json_value(event, kind.view, name).alias(f"e{i}") for i, name in enumerate(kind.view.by)))
@@ -159,7 +181,7 @@ def _place(number: int, kind: TileKind, oldest_us: int | None) -> Column:
 
 def _json_value(event: Column, view: View, name: str) -> Column:
     field = event.getField(name)
-    is_time = view.stream.schema.column(name, view.name).kind is Kind.TIMESTAMP
+    is_time = view.schema.column(name, view.name).kind is Kind.TIMESTAMP
     return F.unix_micros(field) if is_time else field
 
 
@@ -168,28 +190,32 @@ def _head() -> list[Column]:
 
 
 def _partials(plan: TilePlan) -> list[Column]:
-    schema = plan.stream.schema
     columns = []
-    for number, slot in enumerate(plan.slots):
-        holders = [index for index, kind in enumerate(plan.kinds) if slot in kind.layout.slots]
+    for number, ((slot, _), holders) in enumerate(plan.holders.items()):
+        view = plan.kinds[holders[0]].view
+        event = seen(F.col("event"), plan.stream, view)
         counts = F.lit(True) if len(holders) == len(plan.kinds) else F.col("kind").isin(holders)
         if slot.where is not None:
-            counts = counts & to_column(slot.where, schema, F.col("event"))
-        value = None if slot.column is None else widest(F.col("event"), slot.column, schema)
+            counts = counts & to_column(slot.where, view.schema, event)
+        value = None if slot.column is None else widest(event, slot.column, view.schema)
         columns += [column.alias(f"{name}_{number}") for name, column in partial_columns(slot, value, counts)]
     return columns
 
 
-def _record(plan: TilePlan, partitions: int) -> list[Column]:
-    topic = value = version = hop_us = F.lit(None)
+def _record(fold: Fold) -> list[Column]:
+    plan = fold.plan
+    numbers = {fed: number for number, fed in enumerate(plan.holders)}
+    topic = value = version = hop_us = partitions = F.lit(None)
     for number, kind in enumerate(plan.kinds):
         is_kind = F.col("kind") == number
         topic = F.when(is_kind, F.lit(kind.view.topic)).otherwise(topic)
         hop_us = F.when(is_kind, F.lit(kind.layout.hop_us)).otherwise(hop_us)
         version = F.when(is_kind, F.lit(kind.layout.version)).otherwise(version)
-        value = F.when(is_kind, value_json(kind.layout, plan.slots)).otherwise(value)
+        partitions = F.when(is_kind, F.lit(fold.partitions[kind.view.name])).otherwise(partitions)
+        places = {fed.slot: numbers[fed] for fed in kind.fed_by(plan.stream)}
+        value = F.when(is_kind, value_json(kind.layout, places)).otherwise(value)
     start_us = F.unix_micros("end") - hop_us
     place = F.to_json(F.struct(hop_us.alias("h"), start_us.alias("s"), version.alias("v")))
     key = F.concat(F.expr("left(entity, length(entity) - 1)"), F.lit(","), F.substr(place, F.lit(2)))
-    partition = F.pmod(F.xxhash64("entity"), F.lit(partitions)).cast("int")
+    partition = F.pmod(F.xxhash64("entity"), partitions).cast("int")
     return [topic.alias("topic"), key.alias("key"), value.alias("value"), partition.alias("partition")]

@@ -137,12 +137,12 @@ def _of_objects(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
 
 
 def _of_overlapping(aggregate: Aggregate, slot: Slot, column: int) -> Finish:
-    """As `_of_objects`, where the order of rows says nothing about the order of their events."""
+    """As `_of_objects`, where rows come by stream: their order decides only between events of one time and id."""
     match slot.partial:
         case Partial.FIRST:
             return lambda _, objects: _value_of(min(_present(objects, column), key=_TIME_AND_ID, default=None))
         case Partial.LAST:
-            return lambda _, objects: _value_of(max(_present(objects, column), key=_TIME_AND_ID, default=None))
+            return lambda _, objects: _value_of(max(_present(objects, column)[::-1], key=_TIME_AND_ID, default=None))
         case _:
             return _of_objects(aggregate, slot, column)
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.declare.schema import Schema
+from headrace.declare.stream import Stream
+from headrace.declare.union import STREAM
 from headrace.declare.views import View
 from headrace.tiles.columns import Data, Mask, Values, values_of
 from headrace.tiles.events import Event
 from headrace.tiles.expressions import holds
 from headrace.tiles.frequent import frequent_sketch_of
-from headrace.tiles.layout import HopLayout, Partial, Slot, layouts_of
+from headrace.tiles.layout import HopLayout, Partial, Slot, fed_by
 from headrace.tiles.quantiles import quantile_sketch_of
 from headrace.tiles.sketches import sketch_of
 from headrace.tiles.tile import Entity, Stored, Tile, TileKey
@@ -29,8 +30,9 @@ LOW_32_BITS = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Events:
-    """Clean events, each id once, as columns, with their arrival times."""
+    """Clean events of one stream, each id once, as the columns a view sees, with their arrival times."""
 
+    stream: Stream
     columns: Mapping[str, Values]
     arrival_us: Ints
 
@@ -38,21 +40,39 @@ class Events:
         return len(self.arrival_us)
 
     def __getitem__(self, rows: Any) -> "Events":
-        return Events({name: values[rows] for name, values in self.columns.items()}, self.arrival_us[rows])
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Events(self.stream, columns, self.arrival_us[rows])
+
+    @property
+    def times_us(self) -> Ints:
+        times_us: Ints = self.columns[self.stream.time].data
+        return times_us
+
+    @property
+    def ids(self) -> Data:
+        return self.columns[self.stream.id].data
 
 
-def events_of(schema: Schema, events: Sequence[Event], arrivals_us: Sequence[int]) -> Events:
-    """The columns of some events that were read one by one."""
-    columns = {column.name: values_of([event[column.name] for event in events], column.kind) for column in schema}
-    return Events(columns, np.array(arrivals_us, np.int64))
+def events_of(view: View, stream: Stream, events: Sequence[Event], arrivals_us: Sequence[int]) -> Events:
+    """The columns that a view sees of one stream's events, which were read one by one."""
+    columns = {
+        column.name: values_of([seen(event, column.name, stream) for event in events], column.kind)
+        for column in view.schema
+    }
+    return Events(stream, columns, np.array(arrivals_us, np.int64))
+
+
+def seen(event: Event, column: str, stream: Stream) -> Any:
+    """An event's value of a view's column: null where its stream has none, the stream's name where that is asked."""
+    return event.get(column, stream.name if column == STREAM else None)
 
 
 def fold(view: View, events: Events, layouts: Sequence[HopLayout] | None = None) -> Iterator[tuple[TileKey, Tile]]:
-    """The tiles of a view, by entity and start; an event without its whole entity belongs to none."""
+    """The tiles that one stream feeds, by entity and start; an event without its whole entity belongs to none."""
     ordered, entities, owners = _by_entity(view, events)
-    for layout in layouts or layouts_of(view):
+    for layout in layouts or fed_by(events.stream, view):
         if len(ordered):
-            yield from _Folder(view, layout, ordered, owners).tiles(entities)
+            yield from _Folder(layout, ordered, owners).tiles(entities)
 
 
 def _by_entity(view: View, events: Events) -> tuple[Events, list[Entity], Ints]:
@@ -62,20 +82,20 @@ def _by_entity(view: View, events: Events) -> tuple[Events, list[Entity], Ints]:
     numbers: dict[Entity, int] = {}
     keys = zip(*(owned.columns[name].data.tolist() for name in view.by), strict=True)
     owners = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-    _, id_ranks = np.unique(owned.columns[view.stream.id].data, return_inverse=True)
-    order = np.lexsort((id_ranks, owned.columns[view.stream.time].data, owners))
+    _, id_ranks = np.unique(owned.ids, return_inverse=True)
+    order = np.lexsort((id_ranks, owned.times_us, owners))
     return owned[order], list(numbers), owners[order]
 
 
 class _Folder:
     """Folds sorted events into the tiles of one hop, column by column."""
 
-    def __init__(self, view: View, layout: HopLayout, events: Events, owners: Ints) -> None:
+    def __init__(self, layout: HopLayout, events: Events, owners: Ints) -> None:
         self.layout = layout
         self.events = events
         self.owners = owners
-        self.times = events.columns[view.stream.time].data
-        self.ids = events.columns[view.stream.id].data
+        self.times = events.times_us
+        self.ids = events.ids
         self.starts = self.times // layout.hop_us * layout.hop_us
 
     def tiles(self, entities: Sequence[Entity]) -> Iterator[tuple[TileKey, Tile]]:

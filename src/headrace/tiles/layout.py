@@ -22,6 +22,7 @@ from headrace.declare.aggregates import Aggregate
 from headrace.declare.expressions import Expression
 from headrace.declare.schema import Kind
 from headrace.declare.sketch_sizes import sketch_k, sketch_lg_k, sketch_lg_map
+from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.declare.windows import FOREVER_US
 from headrace.tiles.frequent import LONGEST_TEXT, map_capacity
@@ -52,14 +53,22 @@ class Partial(Enum):
     TOP = "top"
 
 
-class Part(Enum):
-    """Which events a tile was folded from: a view that was backfilled has two tiles of one hop and start.
+@dataclass(frozen=True)
+class Part:
+    """Which events a tile was folded from: those of one of a view's streams, on one side of its cut if it has one.
 
-    raw log   ├──── BASE: history, in one batch ────┤cut├──── LIVE: the stream ────▶
+    payments   ├──── base: history, in one batch ────┤cut├──── live: the stream ────▶
+    refunds    ├──── base ─────────┤cut├─────── live ───────────────────────────────▶
+
+    The stream is named where a view has several: then tiles of one hop and start differ by it.
     """
 
-    LIVE = ""
-    BASE = "base"
+    stream: str | None = None
+    is_base: bool = False
+
+    def __str__(self) -> str:
+        side = "base" if self.is_base else ""
+        return side if self.stream is None else f"{side} of {self.stream}"
 
 
 class Block(Enum):
@@ -173,7 +182,7 @@ class HopLayout:
     hop_us: int
     keep_us: int
     slots: tuple[Slot, ...]
-    part: Part = Part.LIVE
+    part: Part = Part()
 
     @property
     def is_kept_forever(self) -> bool:
@@ -246,24 +255,35 @@ class HopLayout:
     @cached_property
     def version(self) -> str:
         """A fingerprint of the layout: tiles of another version are not read."""
-        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]]) + self.part.value
+        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]]) + str(self.part)
         return hashlib.sha256(described.encode()).hexdigest()[:8]
 
 
 def layouts_of(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of a view's tiles, one a hop, shortest hop first."""
+    """The layouts of a view's tiles, one a hop, shortest hop first, whichever part they are."""
     hops = sorted({feature.window.hop_us for feature in view.features})
     return tuple(_layout(view, hop_us) for hop_us in hops)
 
 
+def fed_by(stream: Stream, view: View, *, is_base: bool = False) -> tuple[HopLayout, ...]:
+    """The layouts of the tiles that one of its streams, or that stream's history, feeds: the same but for a version."""
+    part = Part(stream.name if len(view.streams) > 1 else None, is_base)
+    return tuple(replace(layout, part=part) for layout in layouts_of(view))
+
+
+def lives_of(view: View) -> tuple[HopLayout, ...]:
+    """The layouts of what its streams feed: the hops of each, stream by stream in the order of their names."""
+    return tuple(layout for stream in view.streams_by_name for layout in fed_by(stream, view))
+
+
 def bases_of(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of the tiles that hold a view's history, in the same order: the same but for their version."""
-    return tuple(replace(layout, part=Part.BASE) for layout in layouts_of(view))
+    """The layouts of the tiles that hold its streams' history, in the same order."""
+    return tuple(layout for stream in view.streams_by_name for layout in fed_by(stream, view, is_base=True))
 
 
 def parts_of(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of everything that is read of a view: its hops from the stream, then its hops from history."""
-    return (*layouts_of(view), *bases_of(view))
+    """The layouts of everything that is read of a view: what its streams feed, then what is history."""
+    return (*lives_of(view), *bases_of(view))
 
 
 def _layout(view: View, hop_us: int) -> HopLayout:

@@ -5,6 +5,7 @@ folded before (`pieces`), and a feature is a reduction of those ranges.
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from headrace.tiles.columns import Data, Maps, Values
 from headrace.tiles.folds import FINISHES, Folded, Merged, folds_of
 from headrace.tiles.history import History, Pairs
 from headrace.tiles.layout import Partial, Slot, layouts_of, slot_of
-from headrace.tiles.pieces import Hop, Pieces
+from headrace.tiles.pieces import Hop, Pieces, merged
 from headrace.tiles.spread import SPREAD, Spread
 from headrace.tiles.timeline import Ints
 
@@ -34,26 +35,32 @@ def _at_hop(features: Sequence[Feature], history: History, pairs: Pairs, hop_us:
         return {feature.name: _nothing(feature, len(pairs)) for feature in features}
     hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
     levels = _levels(hop, history, {slot_of(feature.aggregate) for feature in features})
-    known_by_us = pairs.known_by_us.get(hop_us, pairs.at_us)
     found: dict[str, Values | Maps] = {}
     for length_us in {feature.window.length_us for feature in features}:
-        window = _Window(hop, hop.windows(pairs.owners, pairs.at_us, known_by_us, length_us), history, len(pairs))
+        of_streams = [_windows(hop, pairs, length_us, stream, history.streams) for stream in range(history.streams)]
+        window = _Window(hop, merged(of_streams), history, len(pairs))
         mine = [feature for feature in features if feature.window.length_us == length_us]
         found |= {feature.name: window.value(feature, levels[slot_of(feature.aggregate)]) for feature in mine}
     return found
 
 
-def events_at(view: View, history: History, pairs: Pairs) -> dict[int, Ints]:
-    """How many events the longest window of each hop holds."""
+def _windows(hop: Hop, pairs: Pairs, length_us: int, stream: int, streams: int) -> Pieces:
+    """The windows of some pairs, of what one of so many streams has in them."""
+    known_by_us = pairs.known_by(hop.hop_us, stream)
+    return hop.windows(pairs.owners * streams + stream, pairs.at_us, known_by_us, length_us)
+
+
+def events_at(view: View, history: History, pairs: Pairs) -> dict[tuple[int, int], Ints]:
+    """How many events of each stream the longest window of each hop holds; by hop and number of the stream."""
     found = {}
     history = history.sorted()
-    for layout in layouts_of(view):
-        hop_us, known_by_us = layout.hop_us, pairs.known_by_us.get(layout.hop_us, pairs.at_us)
-        found[hop_us] = np.zeros(len(pairs), np.int64)
+    for layout, stream in product(layouts_of(view), range(history.streams)):
+        found[layout.hop_us, stream] = np.zeros(len(pairs), np.int64)
         if len(history):
-            hop = Hop(history.owners, history.times_us, history.known_us, hop_us)
-            ranges = hop.event_ranges(hop.windows(pairs.owners, pairs.at_us, known_by_us, layout.keep_us - hop_us))
-            np.add.at(found[hop_us], ranges.pairs, ranges.high - ranges.low)
+            hop = Hop(history.owners, history.times_us, history.known_us, layout.hop_us)
+            windows = _windows(hop, pairs, layout.keep_us - layout.hop_us, stream, history.streams)
+            ranges = hop.event_ranges(windows)
+            np.add.at(found[layout.hop_us, stream], ranges.pairs, ranges.high - ranges.low)
     return found
 
 
@@ -81,7 +88,7 @@ def _levels(hop: Hop, history: History, slots: set[Slot]) -> dict[Slot, dict[str
     shared: dict[tuple[object, ...], _Level] = {}
     found: dict[Slot, dict[str, _Level]] = {}
     for slot in slots:
-        folds = {} if slot.partial in SPREAD else folds_of(slot, history.columns[slot], history.owners)
+        folds = {} if slot.partial in SPREAD else folds_of(slot, history.columns[slot], history.entities)
         found[slot] = {}
         for suffix, folded in folds.items():
             what = (slot.column, slot.where) if suffix == "c" else (slot, suffix)

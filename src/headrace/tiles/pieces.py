@@ -10,6 +10,7 @@ An event is known from its arrival on, or from its own time on: that is the only
 back. A tile all of which was known is taken whole; of one that was not, what was known is a beginning of its events.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,8 +74,15 @@ class Pieces:
         return np.concatenate([self.tiles.pairs, self.blocks.pairs, self.events.pairs])
 
 
+def merged(parts: Sequence[Pieces]) -> Pieces:
+    """The windows of the same pairs over several owners, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Pieces(*(together([getattr(part, name) for part in parts]) for name in ("tiles", "blocks", "events")))
+
+
 class Hop:
-    """The events of some entities, sorted by entity and time, cut into tiles of one hop."""
+    """The events of some owners, sorted by owner and time, cut into tiles of one hop."""
 
     def __init__(self, owners: Ints, times_us: Ints, known_us: Ints, hop_us: int) -> None:
         self.hop_us = hop_us

@@ -6,7 +6,7 @@
      ↑  └── in the window at ───┘
    too old                   at
 
-A view that was backfilled has tiles of two parts, from history and from the stream: reading merges those too.
+A view of several streams has tiles of a part each, and one that was backfilled of two: reading merges those too.
 """
 
 import struct
@@ -47,7 +47,7 @@ class Reader:
     def __init__(self, view: View) -> None:
         layouts = layouts_of(view)
         self.default_row = [default_of(feature.aggregate) for feature in view.features]
-        self._hops = len(layouts)
+        self._hops, self._streams = len(layouts), len(view.streams)
         self._windows = [
             _Window(hop, layout, length_us, view.features)
             for hop, layout in enumerate(layouts)
@@ -57,7 +57,7 @@ class Reader:
     def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
         """The values at a time; None where nothing is.
 
-        `rows_by_hop` has the order of `layouts_of(view)` or, where there is history, of `parts_of(view)`.
+        `rows_by_hop` has the order of `lives_of(view)` or, where there is history, of `parts_of(view)`.
         """
         if len(rows_by_hop) > self._hops:
             return self._values_of_parts(rows_by_hop, at_us)
@@ -71,10 +71,15 @@ class Reader:
     def _values_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
         values: list[Any] = self.default_row.copy()
         for window in self._windows:
-            parts = [rows for rows in rows_by_hop[window.hop :: self._hops] if rows is not None]
-            if parts:
+            if parts := self._parts(rows_by_hop, window.hop):
                 window.read_parts(parts, at_us, values)
         return values
+
+    def _parts(self, rows_by_hop: Sequence[TileRows | None], hop: int) -> list[TileRows]:
+        """Of one hop what each stream has fed and its history: of events alike in all else that order decides."""
+        step = self._hops * self._streams
+        places = range(hop, step, self._hops)
+        return [rows for place in places for rows in rows_by_hop[place::step] if rows is not None]
 
 
 class _Window:
