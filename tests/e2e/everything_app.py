@@ -7,12 +7,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import headrace as hr
 from tests.oracle.everything import every_aggregate, hostile_stream
+from tests.oracle.several import REFUND_SCHEMA, of_streams
 
-correcting = hostile_stream("correcting", hr.Late("30s", then="update", until="8d"))
+EIGHT_DAYS = hr.Late("30s", then="update", until="8d")
+correcting = hostile_stream("correcting", EIGHT_DAYS)
 siding = hostile_stream("siding", hr.Late("5m", then="side_output"))
 dropping = hostile_stream("dropping", hr.Late("5m", then="drop"))
+
+refunds = hr.Stream(
+    "refunds", schema=REFUND_SCHEMA, id="number", key="card", time="back_at", late=EIGHT_DAYS, partitions=1
+)
 
 CorrectingByCard = every_aggregate("CorrectingByCard", correcting, "card")
 CorrectingByPair = every_aggregate("CorrectingByPair", correcting, ["card", "region"])
 SidingByCard = every_aggregate("SidingByCard", siding, "card")
 DroppingByShop = every_aggregate("DroppingByShop", dropping, "shop")
+SeveralByCard = of_streams("SeveralByCard", [correcting, refunds], "card")

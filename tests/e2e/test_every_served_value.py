@@ -20,6 +20,7 @@ from headrace.declare.views import Feature, View
 from headrace.lake.check import check_served
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.oracle import brute
+from tests.oracle.several import refund
 from tests.oracle.streams import DAY_US, SECOND_US, Sent
 from tests.running import Running
 from tests.waiting import wait_until
@@ -28,6 +29,7 @@ APP = Path(__file__).with_name("everything_app.py")
 COUNT = 6_500
 SPANS_US = {"correcting": 7 * DAY_US, "siding": 600 * SECOND_US, "dropping": 600 * SECOND_US}
 SETTLE_LIMIT_S = 240
+CHECKED = ("CorrectingByCard", "SeveralByCard")
 FATES = ("clean", "late", "dead", "dropped")
 
 
@@ -41,8 +43,10 @@ def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     """A running Headrace that has taken in more than 20,000 hostile events, and what arrived."""
     with Running(APP, tmp_path_factory.mktemp("everything")) as running, ExitStack() as stack:
         running.wait_until_ready()
-        stack.enter_context(asking(running, "CorrectingByCard", ["hot", "c1", "é", ""]))
+        for view in CHECKED:
+            stack.enter_context(asking(running, view, ["hot", "c1", "é", ""]))
         sent = {name: sent_now(seed, COUNT, span_us) for seed, (name, span_us) in enumerate(SPANS_US.items())}
+        sent["refunds"] = [back for one in sent["correcting"][::4] if (back := refund(one))]
         for name, records in sent.items():
             send(running.broker, name, records)
         log = {name: arrived(running.broker, name, records) for name, records in sent.items()}
@@ -90,17 +94,19 @@ def fate_of(judged: str) -> str:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["CorrectingByCard", "CorrectingByPair", "SidingByCard", "DroppingByShop"])
+@pytest.mark.parametrize(
+    "name", ["CorrectingByCard", "CorrectingByPair", "SidingByCard", "DroppingByShop", "SeveralByCard"]
+)
 def test_every_served_value_is_what_loops_over_the_events_say(
     app: App, served: tuple[Running, dict[str, list[Sent]]], name: str
 ) -> None:
     running, log = served
     view = app.view(name)
-    counted = brute.counted(view.stream, log[view.stream.name])
+    counted = counted_in(view, log)
     entities = sorted(
         {entity for event in counted if None not in (entity := tuple(event[c] for c in view.by))}, key=str
     )
-    last_us = max(event["at"] for event in counted) // 1000 * 1000
+    last_us = max(brute.time_of(view, event) for event in counted) // 1000 * 1000
     wait_until(
         lambda: folded(running, view, entities, last_us) == whole(view, counted), SETTLE_LIMIT_S, f"{name}'s tiles"
     )
@@ -108,12 +114,18 @@ def test_every_served_value_is_what_loops_over_the_events_say(
         assert differences(running, view, counted, entities, at_us) == []
 
 
+def counted_in(view: View, log: dict[str, list[Sent]]) -> list[dict[str, Any]]:
+    counted = {stream.name: brute.counted(stream, log[stream.name]) for stream in view.streams}
+    return brute.united(view, counted) if len(counted) > 1 else counted[view.streams[0].name]
+
+
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", CHECKED)
 def test_what_was_served_all_the_while_is_what_had_arrived(
-    app: App, served: tuple[Running, dict[str, list[Sent]]], spark: SparkSession
+    app: App, served: tuple[Running, dict[str, list[Sent]]], spark: SparkSession, name: str
 ) -> None:
     running, _ = served
-    view = app.view("CorrectingByCard")
+    view = app.view(name)
     findings = check_served(spark, view, f"kafka://{running.broker}")
     assert findings.wrong == 0, findings.worst
     assert findings.rows > 100
@@ -122,11 +134,12 @@ def test_what_was_served_all_the_while_is_what_had_arrived(
 
 
 @pytest.mark.timeout(900)
-def test_the_check_that_never_stops_tells_the_same(served: tuple[Running, dict[str, list[Sent]]]) -> None:
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_check_that_never_stops_tells_the_same(served: tuple[Running, dict[str, list[Sent]]], name: str) -> None:
     running, _ = served
 
     def values(outcome: str) -> float:
-        labels = f'outcome="{outcome}",view="CorrectingByCard"'
+        labels = f'outcome="{outcome}",view="{name}"'
         return running.metrics().get(("headrace_checked_values_total", labels), 0.0)
 
     wait_until(lambda: values("exact") > 1_000, SETTLE_LIMIT_S, "values to be checked")
