@@ -11,6 +11,7 @@ python examples/flights/proof.py --days 365
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 
 import click
 import duckdb
+import numpy as np
 import prepare
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +52,7 @@ SEED = 1
 
 Recordings = dict[str, pa.Table]
 Found = dict[str, Any]
+Answers = dict[str, Found]
 
 
 class Served(NamedTuple):
@@ -62,12 +65,13 @@ class Served(NamedTuple):
 
 @click.command()
 @click.option("--days", default=365, show_default=True, help="How much of the year.")
-@click.option("--pauses", default=20, show_default=True, help="How often the replay stops to ask.")
-@click.option("--asked", default=1_000, show_default=True, help="How many answers are compared in all.")
+@click.option("--pauses", default=10, show_default=True, help="How often the replay stops to ask.")
+@click.option("--asked", default=2_000, show_default=True, help="How many answers are compared in all, at most.")
 @click.option("--pairs", default=1_000_000, show_default=True, help="Rows of the training sets in all.")
 @click.option("--by-hand", default=10_000, show_default=True, help="How many of them DuckDB computes as well.")
 def main(days: int, pauses: int, asked: int, pairs: int, by_hand: int) -> None:
     """Replay, ask, train and compare; exit 1 where two numbers differ."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started is stopped, however it ends
     app, dice = load_app(str(APP)), random.Random(SEED)
     views = len(app.views)
     with tempfile.TemporaryDirectory() as name:
@@ -90,9 +94,9 @@ def _pauses(days: int, pauses: int) -> list[datetime]:
 
 def recorded(days: int) -> Recordings:
     """Both streams, up to a day of the year."""
-    flights, until = prepare.read_flights(), pa.scalar(BEGINNING + timedelta(days=days))
+    flights, until = prepare.read_flights(), BEGINNING + timedelta(days=days)
     whole = {"departures": prepare.departures(flights), "arrivals": prepare.arrivals(flights)}
-    return {name: events.filter(pc.less_equal(events["reported_at"], until)) for name, events in whole.items()}
+    return {name: _until(events, until) for name, events in whole.items()}
 
 
 def clean(view: View, recording: pa.Table) -> pa.Table:
@@ -111,7 +115,8 @@ def replayed(
         for pause in pauses:
             replay(recordings, folder, broker, since, pause)
             questions = {view.name: some_keys(view, recordings, pause, keys, dice) for view in app.views}
-            for name, found in settled(url, questions, pause).items():
+            repeated = repeated_by(app, recordings, pause)
+            for name, found in settled(url, repeated, questions, pause).items():
                 answers[name] += [Served(key, pause, values) for key, values in found.items()]
             since = pause
         sent = sum(len(recording) for recording in recordings.values())
@@ -151,33 +156,40 @@ def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, u
 def some_keys(view: View, recordings: Recordings, until: datetime, count: int, dice: random.Random) -> list[str]:
     """Different entities that had been heard of by a time, those with many flights more often."""
     events, (by,) = recordings[view.streams[0].name], view.by
-    known = events.filter(pc.less_equal(events["reported_at"], pa.scalar(until)))[by]
+    known = _until(events, until)[by]
     found = dict.fromkeys(known[dice.randrange(len(known))].as_py() for _ in range(20 * count))
     return list(found)[:count]
 
 
-def settled(url: str, questions: dict[str, list[str]], at: datetime) -> dict[str, dict[str, Found]]:
-    """The answers, once every record has its fate and nothing has changed for some seconds."""
-    found: dict[str, dict[str, Found]] = {}
-
-    def unchanged() -> bool:
-        before = dict(found)
-        found.update({name: answered(url, name, keys, at) for name, keys in questions.items()})
-        return lag(url) == 0 and found == before
-
-    wait_for(unchanged, "the stream to catch up", every=3)
-    return found
+def settled(url: str, repeated: dict[str, int], questions: dict[str, list[str]], at: datetime) -> dict[str, Answers]:
+    """The answers, once every record has passed the gate and every clean one but the repeated ones is in a tile."""
+    wanted = {f'headrace_duplicates_total{{stream="{name}"}}': float(count) for name, count in repeated.items()}
+    wanted |= {f'headrace_lag{{stream="{name}"}}': 0.0 for name in repeated}
+    wait_for(lambda: wanted.items() <= metrics(url).items(), "the stream to catch up", every=1)
+    return {name: answered(url, name, keys, at) for name, keys in questions.items()}
 
 
-def answered(url: str, view: str, keys: list[str], at: datetime) -> dict[str, Found]:
+def answered(url: str, view: str, keys: list[str], at: datetime) -> Answers:
     said = ask(f"{url}/features/{view}", {"keys": keys, "at": at.isoformat()})
     rows = [] if said is None else json.loads(said)["rows"]
     return {key: row["values"] for key, row in zip(keys, rows, strict=True)} if rows else {}
 
 
-def lag(url: str) -> float:
-    lines = (ask(f"{url}/metrics") or "headrace_lag 1").splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("headrace_lag"))
+def metrics(url: str) -> dict[str, float]:
+    """Each number the server counts, by its name and labels."""
+    lines = [line for line in (ask(f"{url}/metrics") or "").splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def repeated_by(app: App, recordings: Recordings, until: datetime) -> dict[str, int]:
+    """How many reports of each stream, of those that are not too late, say what an earlier one said."""
+    views = {view.streams[0].name: view for view in app.views}
+    sent = {name: clean(views[name], _until(events, until))["flight_id"] for name, events in recordings.items()}
+    return {name: len(ids) - len(pc.unique(ids)) for name, ids in sent.items()}
+
+
+def _until(events: pa.Table, until: datetime) -> pa.Table:
+    return events.filter(pc.less_equal(events["reported_at"], pa.scalar(until)))
 
 
 def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
@@ -201,19 +213,13 @@ def session(folder: Path) -> SparkSession:
 
 def spine_of(view: View, recording: pa.Table, answers: list[Served], pairs: int, dice: random.Random) -> pa.Table:
     """The pairs that were asked for, then entities of the recording at any times in it."""
-    (by,), seed = view.by, dice.randrange(1 << 32)
-    connection = duckdb.connect()
-    connection.register("recording", recording)
-    first, last = (prepare.us(recording["at"]).min(), prepare.us(recording["at"]).max())
-    connection.execute(f"SELECT setseed({seed / (1 << 32)})")
-    drawn = connection.execute(
-        f"SELECT {by}, make_timestamptz({first} + (random() * {last - first})::BIGINT) AS at FROM recording, "
-        f"range({-(-pairs // len(recording))}) LIMIT {pairs - len(answers)}"
-    ).to_arrow_table()
-    keys = pa.chunked_array([pa.array([one.key for one in answers], pa.string()), *drawn[by].cast("string").chunks])
-    asked = prepare.times(pa.array([one.at for one in answers], pa.timestamp("us", "UTC")).cast(pa.int64()))
-    at = pa.chunked_array([asked, *drawn["at"].cast(pa.timestamp("us", "UTC")).chunks])
-    return pa.table({by: keys, "at": at, "pair": pa.array(range(len(keys)))})
+    (by,), chance = view.by, np.random.default_rng(dice.randrange(1 << 32))
+    count, times_us = pairs - len(answers), prepare.us(recording["at"])
+    drawn = recording[by].take(chance.integers(len(recording), size=count))
+    asked = pa.array([one.at for one in answers], pa.timestamp("us", "UTC"))
+    keys = [pa.array([one.key for one in answers], pa.string()), *drawn.chunks]
+    at = [asked, prepare.times(chance.integers(times_us.min(), times_us.max(), size=count))]
+    return pa.table({by: pa.chunked_array(keys), "at": pa.chunked_array(at), "pair": pa.array(range(pairs))})
 
 
 def trained(spark: SparkSession, folder: Path, view: View, spine: pa.Table, as_of: AsOf) -> DataFrame:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.oracle.everything import hostile_stream
 EIGHT_DAYS = hr.Late("30s", then="update", until="8d")
 
 
-def few_aggregates(name: str, stream: hr.Stream, by: str) -> hr.View:
+def few_aggregates(name: str, stream: hr.Stream | Sequence[hr.Stream], by: str) -> hr.View:
     """What is quickly planned: numbers, text, and a sketch, over a window that ends and one that does not."""
 
     @hr.features(stream, by=by)

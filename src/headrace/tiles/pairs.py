@@ -52,12 +52,12 @@ def _windows(hop: Hop, pairs: Pairs, length_us: int, stream: int, streams: int) 
 
 def events_at(view: View, history: History, pairs: Pairs) -> dict[tuple[int, int], Ints]:
     """How many events of each stream the longest window of each hop holds; by hop and number of the stream."""
-    found = {}
+    kinds = product(layouts_of(view), range(history.streams))
+    found = {(layout.hop_us, stream): np.zeros(len(pairs), np.int64) for layout, stream in kinds}
     history = history.sorted()
-    for layout, stream in product(layouts_of(view), range(history.streams)):
-        found[layout.hop_us, stream] = np.zeros(len(pairs), np.int64)
-        if len(history):
-            hop = Hop(history.owners, history.times_us, history.known_us, layout.hop_us)
+    for layout in layouts_of(view) if len(history) else ():
+        hop = Hop(history.owners, history.times_us, history.known_us, layout.hop_us)
+        for stream in range(history.streams):
             windows = _windows(hop, pairs, layout.keep_us - layout.hop_us, stream, history.streams)
             ranges = hop.event_ranges(windows)
             np.add.at(found[layout.hop_us, stream], ranges.pairs, ranges.high - ranges.low)
