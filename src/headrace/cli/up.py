@@ -21,7 +21,7 @@ from headrace.local.java import find_java
 from headrace.local.ports import require_free
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
-from headrace.stream.generations import plan_generations, remember
+from headrace.stream.generations import possible_plans, remember
 
 ASK_SECONDS = 1.0
 
@@ -69,19 +69,7 @@ def _require_plan(app: App, settings: Settings) -> None:
     found = ensure_topics(broker_of(settings), app.streams, app.views)
     for warning in found.warnings:
         say(warning)
-    plans = [
-        plan_generations(
-            stream,
-            app.views_of(stream),
-            settings.state,
-            found.partitions[stream.name],
-            stream.name in settings.rebuild,
-        )
-        for stream in app.streams
-    ]
-    for plan in plans:
-        plan.require_possible()
-    for plan in plans:
+    for plan in possible_plans(app, settings.state, found.partitions, settings.rebuild):
         remember(plan, settings.state)
         for change in plan.changes:
             say(f"{plan.stream.name}: {change}")

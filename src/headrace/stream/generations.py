@@ -7,10 +7,11 @@ a view is changed  → refused, with what to do; `--rebuild payments` replays th
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
@@ -78,6 +79,19 @@ class Remembered:
     partitions: int = 0
     next_number: int = 1
     cuts: dict[int, Cut] = field(default_factory=dict)
+
+
+def possible_plans(
+    app: App, state: Path, partitions: Mapping[str, int], rebuild: Collection[str]
+) -> tuple[Generations, ...]:
+    """What runs of every stream of an app; refuses what the kept state of any of them cannot follow."""
+    plans = tuple(
+        plan_generations(stream, app.views_of(stream), state, partitions[stream.name], stream.name in rebuild)
+        for stream in app.streams
+    )
+    for plan in plans:
+        plan.require_possible()
+    return plans
 
 
 def plan_generations(

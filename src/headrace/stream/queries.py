@@ -14,7 +14,7 @@ from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
 from headrace.stream.checkpoints import is_begun
 from headrace.stream.gate import gate
-from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
@@ -52,21 +52,10 @@ def plan_queries(app: App, place: Place) -> Planned:
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)
-    plans = [
-        plan_generations(
-            stream,
-            app.views_of(stream),
-            place.state,
-            found.partitions[stream.name],
-            stream.name in place.rebuild,
-        )
-        for stream in app.streams
-    ]
+    plans = possible_plans(app, place.state, found.partitions, place.rebuild)
     for plan in plans:
-        plan.require_possible()
         _require_cuts(plan, place)
-    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
-    return Planned(specs, tuple(plans))
+    return Planned(tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs)), plans)
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:
