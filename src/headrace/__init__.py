@@ -31,6 +31,8 @@ from headrace.declare.aggregates import (
     top,
     var,
 )
+from headrace.declare.labels import Labels
+from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
@@ -44,7 +46,9 @@ __all__ = [
     "Client",
     "DeclarationError",
     "HeadraceError",
+    "Labels",
     "Late",
+    "Model",
     "Stream",
     "Table",
     "View",

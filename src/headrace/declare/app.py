@@ -1,4 +1,4 @@
-"""An app is a module: its streams and its feature views."""
+"""An app is a module: its streams, its feature views and its models."""
 
 import importlib
 import importlib.util
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
@@ -19,6 +20,7 @@ class App:
     name: str
     streams: tuple[Stream, ...]
     views: tuple[View, ...]
+    models: tuple[Model, ...] = ()
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -36,6 +38,13 @@ class App:
             f"{self.name}: there is no stream {name!r}. It declares {', '.join(s.name for s in self.streams)}."
         )
 
+    def model(self, name: str) -> Model:
+        for model in self.models:
+            if model.name == name:
+                return model
+        declared = ", ".join(model.name for model in self.models) or "none: write fraud = hr.Model(…)"
+        raise DeclarationError(f"{self.name}: there is no model {name!r}. It declares {declared}.")
+
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         return tuple(view for view in self.views if stream in view.streams)
 
@@ -46,16 +55,24 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """The streams and views among a module's names."""
+    """The streams, views and models among a module's names."""
     values = list(vars(module).values())
-    views = tuple(dict.fromkeys(value for value in values if isinstance(value, View)))
-    declared = [value for value in values if isinstance(value, Stream)]
-    streams = tuple(dict.fromkeys([*declared, *(stream for view in views for stream in view.streams)]))
+    models = tuple(dict.fromkeys(value for value in values if isinstance(value, Model)))
+    declared_views = [value for value in values if isinstance(value, View)]
+    views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
+    declared_streams = [value for value in values if isinstance(value, Stream)]
+    read = (stream for model in models for stream in _streams_of(model))
+    kept = (stream for view in views for stream in view.streams)
+    streams = tuple(dict.fromkeys([*declared_streams, *kept, *read]))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
-    _require_own_names([view.name for view in views], module.__name__)
-    return App(module.__name__, streams, views)
+    _require_own_names([*(view.name for view in views), *(model.name for model in models)], module.__name__)
+    return App(module.__name__, streams, views, models)
+
+
+def _streams_of(model: Model) -> list[Stream]:
+    return [model.stream] if model.labels is None else [model.stream, model.labels.stream]
 
 
 def _require_own_names(names: list[str], where: str) -> None:

@@ -6,11 +6,11 @@ category = merchants["category"]                        of the view's own entity
 last_one = merchants["category"].of(latest["7d"])       of a feature, a field of the request, or an expression
 """
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.declare.beside import beside_the_app
 from headrace.declare.expressions import Expression, Field
 from headrace.declare.operands import Leaf, Operand
 from headrace.declare.schema import Kind, Schema, parse_schema
@@ -33,7 +33,7 @@ class Table:
     schema: Schema
 
     def __init__(self, path: str, *, key: str, schema: str | None = None) -> None:
-        where, file = f"Table {path!r}", _beside_the_caller(path)
+        where, file = f"Table {path!r}", beside_the_app(path)
         if file.suffix not in SUFFIXES:
             raise DeclarationError(
                 f"{where}: neither Parquet nor CSV. Give a file that ends in {' or '.join(SUFFIXES)}."
@@ -84,15 +84,6 @@ class Lookup(Operand):
         if isinstance(key, Operand):
             return Operand(Looked(self._table, self._column, key.node), key.requested)
         return Operand(Looked(self._table, self._column, Field(f"{ENTITY}{key}")))
-
-
-def _beside_the_caller(path: str) -> Path:
-    """A path relative to the file that declares the table, or to the working folder where there is none."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    file = frame.f_globals.get("__file__") if frame is not None else None
-    return (Path(file).parent if file else Path()).resolve() / path
 
 
 def _schema_in(file: Path, where: str) -> Schema:

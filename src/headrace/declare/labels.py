@@ -1,0 +1,44 @@
+"""Labels: what an event turned out to be, told later by another stream."""
+
+from dataclasses import dataclass
+
+from headrace.declare.durations import duration_us
+from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
+from headrace.errors import DeclarationError
+
+LabelValue = bool | int | float
+_KINDS = {Kind.BOOLEAN: (bool,), Kind.INTEGER: (int,), Kind.DOUBLE: (int, float)}
+
+
+@dataclass(frozen=True, init=False)
+class Labels:
+    """A stream whose events carry a value for the events of another, by the same id.
+
+    event ───────── label counts ─────────┤ within      afterwards: `default`, or never known where there is none
+    """
+
+    stream: Stream
+    value: str
+    within_us: int
+    default: LabelValue | None
+
+    def __init__(self, stream: Stream, *, value: str, within: str, default: LabelValue | None = None) -> None:
+        if not isinstance(stream, Stream):
+            raise DeclarationError(
+                f"Labels: {stream!r} is not a stream. Write hr.Labels(chargebacks, …) with an hr.Stream."
+            )
+        where = f"Labels of {stream.name!r}"
+        kind = stream.schema.column(value, f"{where}: value").kind
+        if kind not in _KINDS:
+            raise DeclarationError(
+                f"{where}: value={value!r} is {kind.value}. A label is a boolean or a number: name such a column."
+            )
+        if default is not None and type(default) not in _KINDS[kind]:
+            raise DeclarationError(
+                f"{where}: default={default!r}, and {value!r} is {kind.value}. Write a {kind.value}, or leave it out."
+            )
+        object.__setattr__(self, "stream", stream)
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "within_us", duration_us(within, f"{where}: within"))
+        object.__setattr__(self, "default", default)

@@ -1,0 +1,246 @@
+"""Models: what gives each event of a stream, and each request about one, a score."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.declare.beside import beside_the_app
+from headrace.declare.durations import UNITS_US, duration_us
+from headrace.declare.labels import Labels
+from headrace.declare.operands import REQUEST
+from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
+from headrace.declare.stream import Stream
+from headrace.declare.views import View, view_of
+from headrace.errors import DeclarationError
+
+Train = Callable[[Any], Any]
+
+LABEL = "label"
+LONGEST_BUDGET_US = 60 * UNITS_US["s"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(frozen=True, init=False)
+class Model:
+    """A score of a stream's events: the features and fields it reads, where it comes from, and the time it has.
+
+    `inputs` names the columns of a vector in their order; without it, every single value of the views, then the fields.
+    """
+
+    name: str
+    stream: Stream
+    views: tuple[View, ...]
+    fields: tuple[str, ...]
+    inputs: tuple[str, ...] | None
+    file: Path | None
+    train: Train | None
+    budget_us: int
+    thresholds: tuple[tuple[str, float], ...]
+    labels: Labels | None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        on: Stream,
+        features: Sequence[View | type],
+        fields: Sequence[str] = (),
+        inputs: Sequence[str] | None = None,
+        file: str | None = None,
+        train: Train | None = None,
+        budget: str = "50ms",
+        thresholds: Mapping[str, float] | None = None,
+        labels: Labels | None = None,
+    ) -> None:
+        where = _where(name)
+        if not isinstance(on, Stream):
+            raise DeclarationError(f"{where}: on={on!r} is not a stream. Write on=payments with an hr.Stream.")
+        values = {
+            "name": name,
+            "stream": on,
+            "views": _views(features, on, where),
+            "fields": _names(fields, "fields", where),
+            "inputs": None if inputs is None else _names(inputs, "inputs", where),
+            "file": _file(file, train, where),
+            "train": train,
+            "budget_us": _budget_us(budget, where),
+            "thresholds": _thresholds(thresholds or {}, where),
+            "labels": labels,
+        }
+        for setting, value in values.items():
+            object.__setattr__(self, setting, value)
+        _require_labels(self, where)
+        _require_columns(self, where)
+
+    @property
+    def predictions(self) -> str:
+        """The topic of its scores."""
+        return f"{self.name}.predictions"
+
+    @property
+    def label(self) -> str:
+        """The column of a spine that says what came of a row."""
+        return LABEL if self.labels is None else self.labels.value
+
+    @property
+    def known(self) -> Schema:
+        """Every column a vector can have: single values of its views that are no times, and its fields."""
+        fields = (self.stream.schema.column(name, self.name) for name in self.fields)
+        return Schema((*(column for view in self.views for column in _single_values(view)), *fields))
+
+    @property
+    def vector(self) -> Schema:
+        """The columns of a vector, in order."""
+        known = self.known
+        return known if self.inputs is None else Schema(tuple(known.column(name, self.name) for name in self.inputs))
+
+    def decision(self, score: float) -> str | None:
+        """The highest threshold a score reaches."""
+        reached = [name for name, least in self.thresholds if score >= least]
+        return reached[-1] if reached else None
+
+
+def _where(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DeclarationError(
+            f"Model {name!r}: a model names a topic and a folder. "
+            "Rename it with 1 to 100 letters, digits, underscores and hyphens."
+        )
+    return f"Model {name!r}"
+
+
+def _views(features: object, on: Stream, where: str) -> tuple[View, ...]:
+    if not isinstance(features, list | tuple) or not features:
+        raise DeclarationError(f"{where}: features={features!r}. Write a list of views: features=[CardSpend].")
+    views = tuple(map(view_of, features))
+    for view in views:
+        if views.count(view) > 1:
+            raise DeclarationError(f"{where}: {view.name} is in features= twice. Write it once.")
+        asked = [Column(column.name.removeprefix(REQUEST), column.type) for column in view.requested]
+        for column in (*view.entity, *asked):
+            _require_told(column, view, on, where)
+    return views
+
+
+def _require_told(column: Column, view: View, on: Stream, where: str) -> None:
+    """A view is read by what an event says: its entity, and the fields its derived features ask for."""
+    if column.name not in on.schema:
+        raise DeclarationError(
+            f"{where}: {view.name} needs {column.name!r}, and an event of {on.name!r} has no such column: "
+            f"{', '.join(on.schema.names)}. Add it to the stream, or leave the view out."
+        )
+    found = on.schema.column(column.name, where).kind
+    if found is not column.kind:
+        raise DeclarationError(
+            f"{where}: {view.name} needs {column.name!r} as {column.kind.value}, and in {on.name!r} it is "
+            f"{found.value}. Declare both alike."
+        )
+
+
+def _names(written: object, setting: str, where: str) -> tuple[str, ...]:
+    if not isinstance(written, list | tuple) or any(not isinstance(name, str) for name in written):
+        raise DeclarationError(f'{where}: {setting}={written!r}. Write a list of names: {setting}=["amount"].')
+    for name in written:
+        if written.count(name) > 1:
+            raise DeclarationError(f"{where}: {setting}= has {name!r} twice. Write it once.")
+    return tuple(written)
+
+
+def _file(file: object, train: object, where: str) -> Path | None:
+    if (file is None) == (train is None):
+        given = "neither file= nor train=" if file is None else "both file= and train="
+        raise DeclarationError(
+            f'{where}: {given}. Write file="fraud.onnx" for a model you have, or train=fit for one to be trained.'
+        )
+    if file is None:
+        if not callable(train):
+            raise DeclarationError(
+                f"{where}: train={train!r} is not a function. Write def fit(frame) that returns an estimator."
+            )
+        return None
+    if not isinstance(file, str) or not file.endswith(".onnx"):
+        raise DeclarationError(
+            f"{where}: file={file!r} is not ONNX. Export the model to a file that ends in .onnx: "
+            "nothing is ever unpickled."
+        )
+    return beside_the_app(file)
+
+
+def _budget_us(budget: object, where: str) -> int:
+    budget_us = duration_us(budget, f"{where}: budget")
+    if budget_us > LONGEST_BUDGET_US:
+        raise DeclarationError(f"{where}: budget={budget!r} is out of range. Write a duration from 1ms to 60s.")
+    return budget_us
+
+
+def _thresholds(thresholds: object, where: str) -> tuple[tuple[str, float], ...]:
+    if not isinstance(thresholds, Mapping):
+        raise DeclarationError(f'{where}: thresholds={thresholds!r}. Write thresholds={{"review": 0.5, "block": 0.9}}.')
+    for name, least in thresholds.items():
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"{where}: thresholds= has {name!r}. Name the decision, such as 'block'.")
+        if type(least) not in {int, float} or not math.isfinite(least):
+            raise DeclarationError(f"{where}: thresholds[{name!r}] is {least!r}. Write the least score it takes.")
+        if list(thresholds.values()).count(least) > 1:
+            raise DeclarationError(f"{where}: two thresholds are {least!r}. Which decision is meant? Change one.")
+    return tuple((name, float(least)) for name, least in sorted(thresholds.items(), key=lambda one: float(one[1])))
+
+
+def _require_columns(model: Model, where: str) -> None:
+    for name in model.fields:
+        if model.stream.schema.column(name, f"{where}: fields").kind is Kind.TIMESTAMP:
+            raise DeclarationError(f"{where}: fields= has {name!r}, a timestamp. A model reads numbers and texts.")
+    names = [*(name for view in model.views for name in view.names), *model.fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(
+                f"{where}: two of its columns are named {name!r}. Rename the attribute of one view, or leave one out."
+            )
+    known = model.known
+    for name in model.inputs or ():
+        if name not in known:
+            raise DeclarationError(f"{where}: inputs= has {name!r}, {_why_not(name, names)}. {_spoken(known)}")
+    if not model.vector.names:
+        raise DeclarationError(f"{where}: no inputs. {_spoken(known)}")
+    if model.label in model.vector:
+        raise DeclarationError(
+            f"{where}: {model.label!r} is its label and one of its inputs: it would know the answer. Leave it out."
+        )
+
+
+def _why_not(name: str, names: Sequence[str]) -> str:
+    if name in names:
+        return "a list, a map or a time, and a model reads single numbers, texts and booleans"
+    return "and there is no such feature or field"
+
+
+def _spoken(known: Schema) -> str:
+    return f"It can read {', '.join(known.names)}." if known.names else "Its views have no number, text or boolean."
+
+
+def _require_labels(model: Model, where: str) -> None:
+    labels, key = model.labels, model.stream.schema.column(model.stream.id, where)
+    if labels is None:
+        return
+    if not isinstance(labels, Labels):
+        raise DeclarationError(
+            f"{where}: labels={labels!r}. Write labels=hr.Labels(chargebacks, value=…, within=…) or leave it out."
+        )
+    found = labels.stream.schema.column(key.name, f"{where}: labels from {labels.stream.name!r} by the event's id")
+    if found.kind is not key.kind:
+        raise DeclarationError(
+            f"{where}: {key.name!r} is {key.kind.value} in {model.stream.name!r} and {found.kind.value} in "
+            f"{labels.stream.name!r}. Declare both alike: labels are joined by it."
+        )
+
+
+def _single_values(view: View) -> list[Column]:
+    kept = {feature.name for feature in view.features}
+    columns = [
+        *(column for column in view.outputs if column.name in kept),
+        *(Column(one.name, TYPE_OF_KIND[one.kind]) for one in view.derived),
+    ]
+    return [column for column in columns if column.kind is not Kind.TIMESTAMP]
