@@ -47,7 +47,7 @@ faults: $(running) $(archive) $(redis)
 setup: $(running) $(archive) $(redis)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' -o requirements.lock
 
 clean:

@@ -1,0 +1,62 @@
+"""ONNX models in onnxruntime: one thread each, on the CPU, read from bytes that were read once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from headrace.errors import HeadraceError
+
+INPUTS_KEY = "headrace.inputs"
+LARGEST_BYTES = 1 << 30
+
+
+class BrokenModel(HeadraceError):
+    """A model's file that is not there or cannot be loaded."""
+
+
+def read_model(file: Path) -> bytes:
+    """The bytes of a model's file."""
+    try:
+        size = file.stat().st_size
+        if size > LARGEST_BYTES:
+            raise BrokenModel(f"{str(file)!r} has {size:,} bytes. Give a model of at most {LARGEST_BYTES:,}.")
+        return file.read_bytes()
+    except OSError as failure:
+        raise BrokenModel(f"{str(file)!r} cannot be read: {failure.strerror}. Put the ONNX file there.") from failure
+
+
+def load_network(content: bytes, where: str) -> onnxruntime.InferenceSession:
+    """A session that runs a model on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails is raised, and said once
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as failure:  # noqa: BLE001 - onnxruntime has a class for each cause, and no common one
+        raise BrokenModel(
+            f"{where} is not a model onnxruntime can run: {_first_line(failure)} Export it anew."
+        ) from None
+
+
+def trained_inputs(network: onnxruntime.InferenceSession, where: str) -> tuple[str, ...] | None:
+    """The names of the columns a model was trained on, where its file tells them."""
+    written = network.get_modelmeta().custom_metadata_map.get(INPUTS_KEY)
+    if written is None:
+        return None
+    names = _parsed(written)
+    if not isinstance(names, list) or not names or any(not isinstance(name, str) for name in names):
+        raise BrokenModel(f"{where}: its {INPUTS_KEY} is {written[:80]!r}, not a list of names. Train it anew.")
+    return tuple(names)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().splitlines()[0][:300] if str(failure).strip() else type(failure).__name__

@@ -1,0 +1,64 @@
+"""Small ONNX models, made by hand: whatever shape a test wants to see refused."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+FLOAT, DOUBLE, INT64, STRING, BOOL = (
+    TensorProto.FLOAT,
+    TensorProto.DOUBLE,
+    TensorProto.INT64,
+    TensorProto.STRING,
+    TensorProto.BOOL,
+)
+Value = tuple[str, int, Sequence[Any]]
+
+
+def network(
+    nodes: Sequence[Any], inputs: Sequence[Value], outputs: Sequence[Value], constants: Sequence[Any] = ()
+) -> bytes:
+    """The bytes of a graph."""
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(*one) for one in inputs],
+        [helper.make_tensor_value_info(*one) for one in outputs],
+        list(constants),
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    content: bytes = made.SerializeToString()
+    return content
+
+
+def summing(width: Any, kind: int = FLOAT, rows: Any = None, name: str = "features") -> bytes:
+    """The sum of the columns of one input."""
+    axes = helper.make_tensor("axes", INT64, [1], [1])
+    node = helper.make_node("ReduceSum", [name, "axes"], ["score"], keepdims=1)
+    return network([node], [(name, kind, [rows, width])], [("score", kind, [rows, 1])], [axes])
+
+
+def named(**inputs: int) -> bytes:
+    """The sum of inputs of one column each, whatever their types; texts count as nothing."""
+    return shaped({name: (kind, [None, 1]) for name, kind in inputs.items()})
+
+
+def shaped(inputs: dict[str, tuple[int, Sequence[Any]]]) -> bytes:
+    nodes, floats = [], []
+    for name, (kind, _) in inputs.items():
+        if kind == STRING:
+            continue
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_float"], to=FLOAT))
+        floats.append(f"{name}_float")
+    nodes.append(helper.make_node("Sum", floats, ["score"]))
+    shape = next(shape for kind, shape in inputs.values() if kind != STRING)
+    return network(nodes, [(name, *one) for name, one in inputs.items()], [("score", FLOAT, shape)])
+
+
+def with_metadata(content: bytes, **values: str) -> bytes:
+    made = onnx.load_model_from_string(content)
+    helper.set_model_props(made, values)
+    changed: bytes = made.SerializeToString()
+    return changed
