@@ -25,3 +25,10 @@ def test_declaring_and_testing_a_feature_never_load_the_kafka_client(module):
 
 def test_an_app_without_tables_never_loads_arrow():
     assert modules_loaded("headrace.serve.server", "pyarrow") == 0
+
+
+def test_scoring_needs_the_runtime_alone():
+    program = "import sys, headrace.score.champions; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "onnxruntime" in loaded
+    assert not {"pyspark", "pyarrow", "pandas", "sklearn", "onnx"} & set(loaded)

@@ -9,7 +9,7 @@ import click
 from headrace.cli.settings import file_defaults
 from headrace.errors import HeadraceError
 
-COMMANDS = ("up", "plan", "run", "backfill", "train", "check", "lateness", "replay", "doctor")
+COMMANDS = ("up", "plan", "run", "backfill", "train", "score", "models", "check", "lateness", "replay", "doctor")
 
 
 class Commands(click.Group):
@@ -35,6 +35,8 @@ class Commands(click.Group):
 
 def _read_environment(command: click.Command) -> None:
     """Let HEADRACE_HTTP stand for --http, and so on for every option."""
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _read_environment(inner)
     for option in command.params:
         if isinstance(option, click.Option) and option.name and option.envvar is None:
             option.envvar = f"HEADRACE_{option.name.strip('_').upper()}"

@@ -13,6 +13,8 @@ from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
 
 FILE = Path("headrace.toml")
+COMMANDS = ("up", "run", "plan", "backfill", "train", "score", "check", "lateness", "replay", "doctor")
+MODELS_COMMANDS = ("ls", "show", "promote", "rollback")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -145,11 +147,36 @@ OPTIONS = (
 )
 
 
+SPINE_OPTIONS = (
+    click.option("--spine", required=True, metavar="FILE", help="Rows of entity and time, and whatever else."),
+    click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True),
+    click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
+    click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="Where the events are."),
+    click.option("--broker", metavar="HOST:PORT", help="Read the events straight from this log instead."),
+    click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
+    click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON."),
+)
+
+
+def source_of(flags: dict[str, Any]) -> str:
+    """Where the events of a spine's entities are."""
+    return f"kafka://{flags['broker']}" if flags["broker"] else str(flags["lake"])
+
+
+def options(wanted: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
+    """Give a command these flags, in this order."""
+
+    def give(command: Command) -> Command:
+        for option in reversed(wanted):
+            command = option(command)
+        return command
+
+    return give
+
+
 def settings_options(command: Command) -> Command:
     """Give a command the flags every running part has."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return options(OPTIONS)(command)
 
 
 def file_defaults() -> dict[str, Any]:
@@ -163,4 +190,4 @@ def file_defaults() -> dict[str, Any]:
     if "rebuild" in written:
         raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    return dict.fromkeys(("up", "run", "plan", "backfill", "train", "check", "lateness", "replay", "doctor"), flat)
+    return dict.fromkeys(COMMANDS, flat) | {"models": dict.fromkeys(MODELS_COMMANDS, flat)}

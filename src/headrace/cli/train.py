@@ -1,46 +1,96 @@
-"""`headrace train APP VIEW… --spine FILE --out FILE`: a point-in-time training set."""
+"""`headrace train APP VIEW… --spine FILE --out FILE`: a training set; `headrace train APP MODEL`: a model from one."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.settings import SPINE_OPTIONS, BadSetting, options, source_of
 from headrace.declare.app import load_app
+from headrace.declare.model import Model
+from headrace.declare.views import View
+
+if TYPE_CHECKING:
+    from headrace.lake.spines import Counts
+    from headrace.score.card import Card
 
 
 @click.command()
 @click.argument("app")
-@click.argument("views", nargs=-1, required=True)
-@click.option("--spine", required=True, metavar="FILE", help="Rows of entity and time, with a label or whatever else.")
-@click.option("--out", required=True, metavar="FILE", help="Where to write them with one column more a feature.")
-@click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True)
-@click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the first view's stream.")
-@click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="The lake with the events.")
-@click.option("--broker", metavar="HOST:PORT", help="Read the events straight from this log instead.")
-@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
-@click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON.")
-def train(app: str, views: tuple[str, ...], in_json: bool, **flags: Any) -> None:
-    """Give each row of a spine the features of APP's VIEWS as they were at its time."""
-    # Imported here: only this command pays for Spark.
-    from headrace.lake.spines import SpineFiles, train_files
-    from headrace.lake.training import LOG
+@click.argument("names", nargs=-1, required=True, metavar="VIEW…|MODEL")
+@click.option("--out", metavar="FILE", help="Views: where to write the rows with one column more a feature.")
+@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="A model: where it is kept.")
+@click.option(
+    "--test", type=click.FloatRange(0.01, 0.9), default=0.2, show_default=True, help="A model: the share tested on."
+)
+@click.option("--promote", is_flag=True, help="A model: make the new version the champion.")
+@options(SPINE_OPTIONS)
+def train(app: str, names: tuple[str, ...], in_json: bool, **flags: Any) -> None:
+    """Give each row of a spine the features of APP's VIEWS as they were at its time; or train MODEL on them.
 
+    A model is fitted on the earlier rows, measured on the last ones by time, and kept as a new version with its card.
+    """
     declared = load_app(app)
-    wanted = [declared.view(name) for name in views]
-    files = SpineFiles(Path(flags["spine"]), Path(flags["out"]), flags["time"])
-    files.require_known()
-    source = f"{LOG}{flags['broker']}" if flags["broker"] else flags["lake"]
-    click.echo(f"headrace: reading {files.spine} and the events of {source}", err=True)
+    if any(name == model.name for model in declared.models for name in names):
+        if len(names) > 1:
+            raise BadSetting(f"{' '.join(names)}: train one model at a time, or name views alone.")
+        _train_model(declared.model(names[0]), in_json, flags)
+    else:
+        _write_training_set([declared.view(name) for name in names], in_json, flags)
+
+
+def _write_training_set(views: list[View], in_json: bool, flags: dict[str, Any]) -> None:
+    # Imported here: only this command pays for Spark.
+    from headrace.lake.spines import require_known, train_files
+    from headrace.lake.training import Question
+
+    if flags["out"] is None:
+        raise BadSetting("--out is missing. Say where to write the training set: --out train.parquet.")
+    spine, out, source = Path(flags["spine"]), Path(flags["out"]), source_of(flags)
+    require_known(spine, out)
+    click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
     with batch_session(flags["spark"]) as spark:
-        found = train_files(spark, files, wanted, flags["as_of"], source)
-    click.echo(json.dumps({"out": str(files.out), "views": found}) if in_json else _text(found, files.out))
+        found = train_files(spark, spine, out, views, Question(flags["as_of"], source, flags["time"]))
+    click.echo(json.dumps({"out": str(out), "views": found}) if in_json else found_text(found, out))
 
 
-def _text(found: dict[str, dict[str, int]], out: Path) -> str:
+def _train_model(model: Model, in_json: bool, flags: dict[str, Any]) -> None:
+    try:
+        from headrace.score.train import Asked, train_model
+    except ModuleNotFoundError as missing:
+        raise BadSetting(
+            f"{missing.name} is not installed, and training needs it: pip install 'headrace[train]'."
+        ) from missing
+    from headrace.lake.spines import require_known, training_table
+    from headrace.lake.training import Question
+    from headrace.score.versions import Versions
+
+    if model.train is None:
+        raise BadSetting(f"Model {model.name!r} has file=, and nothing to train. Give it train= instead.")
+    spine, source, time = Path(flags["spine"]), source_of(flags), flags["time"] or model.stream.time
+    require_known(spine)
+    click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
+    with batch_session(flags["spark"]) as spark:
+        table = training_table(spark, spine, model.views, Question(flags["as_of"], source, time))
+    versions = Versions(Path(flags["state"]), model.name)
+    card = train_model(model, table, Asked(time, flags["as_of"], flags["test"]), versions)
+    champion = (versions.promote(card.version) if flags["promote"] else versions.champion()).champion
+    click.echo(card.text() if in_json else _card_text(card, champion))
+
+
+def found_text(found: "Counts", out: Path) -> str:
+    """What was found of a spine, for a person."""
     lines = [
         f"{view}: rows {', '.join(f'{said} {count:,}' for said, count in counts.items() if count)}"
         for view, counts in found.items()
     ]
     return "\n".join([*lines, f"wrote {out}"])
+
+
+def _card_text(card: "Card", champion: str | None) -> str:
+    measures = ", ".join(f"{name} {value:.4g}" for name, value in card.metrics.items() if value is not None)
+    rows = f"{card.rows['train']:,} rows fitted, {card.rows['test']:,} later ones tested"
+    standing = "the champion" if champion == card.version else f"the champion is version {champion}"
+    return f"{card.model} version {card.version} ({standing}): {measures}; {rows}"

@@ -197,13 +197,13 @@ def _look_back(view: View, spine_columns: Sequence[str]) -> Callable[[pa.Table, 
 
     def look_back(spine: pa.Table, events: pa.Table) -> pa.Table:
         found = features_at(view, events, spine).rename_columns(list(types))
-        columns = {name: _in_utc(spine[name]) for name in spine_columns}
+        columns = {name: in_utc(spine[name]) for name in spine_columns}
         return pa.table(columns | {name: found[name].cast(kind) for name, kind in types.items()})
 
     return look_back
 
 
-def _in_utc(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def in_utc(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """A column as Spark wants it back: it hands moments over in the session's time zone, and takes them in UTC."""
     is_moment = pa.types.is_timestamp(column.type) and column.type.tz is not None
     return column.cast(ARROW_TYPES[Kind.TIMESTAMP]) if is_moment else column

@@ -1,0 +1,92 @@
+"""What a model card says of a training: definitions, windows, counts, and what each input looked like."""
+
+import hashlib
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.declare.model import Model
+from headrace.declare.schema import Column
+from headrace.score.card import Card
+from headrace.score.examples import Examples, Split
+from headrace.score.fit import Fitted
+
+QUANTILES = np.linspace(0, 1, 21)
+MOST_VALUES = 20
+LIBRARIES = ("headrace", "onnxruntime", "onnx", "skl2onnx", "onnxmltools", "scikit-learn", "lightgbm", "xgboost-cpu")
+
+
+def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_of: str) -> Card:
+    """The card of a trained model; its version is given where it is kept."""
+    frame = examples.frame
+    return Card(
+        model=model.name,
+        version="",
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=fitted.kind,
+        estimator=fitted.estimator,
+        sha256=hashlib.sha256(fitted.content).hexdigest(),
+        features=[_feature(model, column) for column in fitted.columns],
+        label=model.label,
+        as_of=as_of,
+        window={"train": _span(examples, split.train), "test": _span(examples, split.test)},
+        rows=_counts(model, examples, split),
+        data_sha256=examples.data_sha256,
+        thresholds=dict(model.thresholds),
+        metrics=fitted.metrics,
+        largest_difference=fitted.largest_difference,
+        reference={
+            **{column.name: distribution(frame[column.name].to_numpy()[split.train]) for column in fitted.columns},
+            "score": distribution(fitted.train_scores),
+        },
+        libraries={name: version(name) for name in LIBRARIES},
+    )
+
+
+def distribution(values: NDArray[Any]) -> dict[str, Any]:
+    """What a column looks like: the share of nulls, quantiles of numbers, the most frequent texts and their shares."""
+    if values.dtype == object:
+        found, counts = np.unique(values.astype(str), return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:MOST_VALUES]
+        top = {str(found[place]): float(counts[place] / len(values)) for place in order}
+        return {"nulls": float((values == "").mean()), "distinct": len(found), "top": top}
+    there = values[np.isfinite(values)].astype(np.float64)
+    quantiles = np.quantile(there, QUANTILES).tolist() if len(there) else []
+    return {"nulls": float(np.isnan(values).mean()), "quantiles": quantiles}
+
+
+def _feature(model: Model, column: Column) -> dict[str, Any]:
+    """A column with where it comes from, and a hash that changes with its definition."""
+    for view in model.views:
+        outputs: dict[str, object] = {one.name: one for one in view.features} | {one.name: one for one in view.derived}
+        if column.name in outputs:
+            definition = _hashed(outputs[column.name], view.by)
+            return {"name": column.name, "type": column.type, "of": view.name, "definition": definition}
+    return {"name": column.name, "type": column.type, "of": model.stream.name, "definition": _hashed(column)}
+
+
+def _hashed(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def _span(examples: Examples, rows: NDArray[np.bool_]) -> dict[str, str]:
+    times_us = examples.times_us[rows]
+    return {"from": _moment(times_us.min()), "to": _moment(times_us.max())}
+
+
+def _moment(time_us: int) -> str:
+    return f"{np.datetime64(int(time_us), 'us')}Z"
+
+
+def _counts(model: Model, examples: Examples, split: Split) -> dict[str, int]:
+    total, train, test = len(examples.frame), int(split.train.sum()), int(split.test.sum())
+    return {
+        "train": train,
+        "embargo": total - train - test,
+        "test": test,
+        "unlabelled": examples.unlabelled,
+        "train_label_above_zero": int((examples.frame[model.label].to_numpy()[split.train] > 0).sum()),
+    }

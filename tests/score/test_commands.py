@@ -1,0 +1,152 @@
+"""From a spine to a champion to scores, by the commands: on Spark the same scores as without it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from headrace.cli import main
+from headrace.declare.app import load_app
+from headrace.lake.delta import LakeTable, Position
+from headrace.lake.landing import silver
+from headrace.score.champions import load_champion
+from tests.score.app import payments
+
+APP = str(Path(__file__).with_name("app.py"))
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def write_lake(lake: Path, rows: int) -> None:
+    """Payments as Spark would have landed them, one of them twice."""
+    chance = np.random.default_rng(0)
+    table = LakeTable(lake, silver(payments))
+    table.prepare()
+    moments = [NOON + timedelta(seconds=float(second)) for second in np.sort(chance.uniform(0, 40_000, rows))]
+    events = {
+        "id": [f"p{min(number, rows - 2)}" for number in range(rows)],
+        "card": chance.choice([f"c{number}" for number in range(20)], rows),
+        "country": chance.choice(["FR", "DE"], rows),
+        "amount": chance.exponential(40, rows),
+        "at": pa.array(moments, pa.timestamp("us", "UTC")),
+        "hr_arrival": pa.array(moments, pa.timestamp("us", "UTC")),
+        "hr_partition": pa.array([0] * rows, pa.int32()),
+        "hr_offset": list(range(rows)),
+    }
+    file = table.folder / "hr_day=2026-01-01" / "landed.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table(events), file)
+    table.commit([file], {0: Position(rows - 1, rows - 1)})
+
+
+def write_spine(file: Path, rows: int) -> None:
+    chance = np.random.default_rng(1)
+    amount = chance.exponential(40, rows)
+    moments = [NOON + timedelta(seconds=float(second)) for second in chance.uniform(0, 40_000, rows)]
+    spine = {
+        "card": chance.choice([f"c{number}" for number in range(25)], rows),  # five of them were never seen
+        "at": pa.array(moments, pa.timestamp("us", "UTC")),
+        "amount": amount,
+        "label": (amount > 60) ^ (chance.random(rows) < 0.05),
+        "row": list(range(rows)),
+    }
+    pq.write_table(pa.table(spine), file)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_lake(folder / "lake", 2_000)
+    write_spine(folder / "spine.parquet", 1_000)
+    return folder
+
+
+def run(place: Path, *words: str, fails: bool = False) -> Any:
+    said = CliRunner().invoke(main, [*words, "--state", str(place)])
+    assert (said.exit_code != 0) == fails, said.output
+    return said.output if fails else json.loads(said.stdout) if "--json" in words else said.stdout
+
+
+@pytest.fixture
+def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of the whole run is the one the commands get."""
+
+    @contextmanager
+    def shared(_: str | None) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("headrace.cli.train.batch_session", shared)
+    monkeypatch.setattr("headrace.cli.score.batch_session", shared)
+
+
+def test_a_model_is_trained_promoted_and_scores_on_spark_as_it_does_without(session: None, place: Path) -> None:
+    spine = ["--spine", str(place / "spine.parquet"), "--lake", str(place / "lake")]
+    card = run(place, "train", APP, "fraud", *spine, "--json")
+    assert card["metrics"]["auc"] > 0.8
+    assert (card["rows"]["train"], card["rows"]["test"]) == (800, 200)
+    assert "the champion is version 1" in run(place, "train", APP, "fraud", *spine, "--test", "0.5")
+    assert run(place, "models", "promote", APP, "fraud", "2", "--json")["champion"] == "2"
+
+    done = run(place, "score", APP, "fraud", *spine, "--out", str(place / "scored.parquet"), "--json")
+    assert done["version"] == "2"
+    assert done["views"]["CardSpend"]["of an entity never seen"] > 100
+    rows = pq.read_table(place / "scored.parquet").to_pylist()
+    assert sorted(row["row"] for row in rows) == list(range(1_000))
+    scorer = load_champion(load_app(APP).model("fraud"), place).scorer
+    alone = scorer.score_rows([[row[column.name] for column in scorer.columns] for row in rows])
+    assert alone.tolist() == [row["score"] for row in rows]
+    assert {row["model_version"] for row in rows} == {"2"}
+    for row in rows:
+        assert row["decision"] == ("block" if row["score"] >= 0.8 else "review" if row["score"] >= 0.3 else None)
+    assert {row["decision"] for row in rows} == {None, "review", "block"}
+
+    other = run(place, "score", APP, "fraud", *spine, "--out", str(place / "first.parquet"), "--version", "1", "--json")
+    assert other["version"] == "1"
+
+    listed = run(place, "models", "ls", APP, "--json")
+    assert [(one["version"], one["champion"]) for one in listed] == [("1", False), ("2", True), ("ready.onnx", True)]
+    assert "auc" in run(place, "models", "ls", APP)
+    assert "ratio" in run(place, "models", "show", APP, "fraud")
+    assert "version 1 is the champion" in run(place, "models", "rollback", APP, "fraud")
+    assert "no champion before 1" in run(place, "models", "rollback", APP, "fraud", fails=True)
+    assert run(place, "models", "show", APP, "fraud", "1", "--json") == card
+
+
+def test_a_training_set_of_views_is_written_as_before(session: None, place: Path) -> None:
+    spine = ["--spine", str(place / "spine.parquet"), "--lake", str(place / "lake")]
+    said = run(place, "train", APP, "CardSpend", *spine, "--out", str(place / "train.parquet"), "--json")
+    assert sum(said["views"]["CardSpend"].values()) == 1_000
+    assert pq.read_table(place / "train.parquet").num_rows == 1_000
+
+
+def test_an_app_without_models_has_none(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(Path(APP).read_text().split("fraud =")[0])
+    assert run(tmp_path, "models", "ls", str(tmp_path / "app.py")).strip() == "no models"
+
+
+REFUSED: list[tuple[list[str], str]] = [
+    (["train", APP, "fraud", "CardSpend", "--spine", "s.parquet"], "train one model at a time"),
+    (["train", APP, "ready", "--spine", "s.parquet"], "'ready' has file=, and nothing to train"),
+    (["train", APP, "nobody", "--spine", "s.parquet"], "no view 'nobody'"),
+    (["train", APP, "CardSpend", "--spine", "s.parquet"], "--out is missing"),
+    (["train", APP, "fraud", "--spine", "s.xls"], "its kind is not known"),
+    (["score", APP, "fraud", "--spine", "s.parquet", "--out", "o.parquet"], "has no champion"),
+    (["score", APP, "ready", "--spine", "s.parquet", "--out", "o.parquet"], "Put the ONNX file there"),
+    (["score", APP, "nobody", "--spine", "s.parquet", "--out", "o.parquet"], "It declares fraud, ready"),
+    (["models", "promote", APP, "fraud", "7"], "has no version '7'"),
+    (["models", "show", APP, "fraud"], "has no champion"),
+    (["models", "rollback", APP, "ready"], "is ready.onnx, as declared"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED, ids=[" ".join(words[0:1] + words[2:4]) for words, _ in REFUSED])
+def test_what_cannot_be_done_is_said(tmp_path: Path, words: list[str], said: str) -> None:
+    assert said in run(tmp_path, *words, fails=True)
