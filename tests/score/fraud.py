@@ -8,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 
 import headrace as hr
-from headrace.declare.schema import Kind
 
 payments = hr.Stream(
     "payments",
@@ -73,7 +72,3 @@ def frame(rows: int = 2_000, seed: int = 0, nulls: float = 0.1) -> pd.DataFrame:
     from headrace.score.examples import examples_of
 
     return examples_of(model(), training_table(rows, seed, nulls), "at").frame
-
-
-def vector_kinds() -> dict[str, Kind]:
-    return {column.name: column.kind for column in model().vector}

@@ -20,6 +20,7 @@ from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
 from headrace.score.champions import load_champion
 from tests.score.app import payments
+from tests.score.networks import FLOAT, INT64, named
 
 APP = str(Path(__file__).with_name("app.py"))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -125,6 +126,19 @@ def test_a_training_set_of_views_is_written_as_before(session: None, place: Path
     said = run(place, "train", APP, "CardSpend", *spine, "--out", str(place / "train.parquet"), "--json")
     assert sum(said["views"]["CardSpend"].values()) == 1_000
     assert pq.read_table(place / "train.parquet").num_rows == 1_000
+
+
+def test_a_plan_binds_every_model_and_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(Path(APP).read_text())
+    assert "REFUSED: " in run(tmp_path, "plan", str(app), fails=True)
+    (tmp_path / "ready.onnx").write_bytes(named(amount=FLOAT, age=FLOAT))
+    assert "asks for 'age'" in run(tmp_path, "plan", str(app), fails=True)
+    (tmp_path / "ready.onnx").write_bytes(named(amount=FLOAT, payments_1h=INT64))
+    planned = {one["model"]: one for one in run(tmp_path, "plan", str(app), "--json") if "model" in one}
+    assert planned["fraud"]["version"] is None
+    assert planned["ready"]["reads"] == ["amount", "payments_1h"]
+    assert "no champion yet" in run(tmp_path, "plan", str(app))
 
 
 def test_an_app_without_models_has_none(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from headrace.declare.app import load_app
+from headrace.declare.model import Model
+from headrace.errors import HeadraceError
 from headrace.stream.plan import as_json, as_text, plan_app
 
 
@@ -15,7 +18,31 @@ from headrace.stream.plan import as_json, as_text, plan_app
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def plan(app: str, state: str, in_json: bool) -> None:
     """Show what would run for APP, and what a changed declaration does to its state; exit 1 where it is refused."""
-    planned = plan_app(load_app(app), Path(state))
-    click.echo(json.dumps(as_json(planned), indent=2) if in_json else as_text(planned))
-    if any(stream.refused for stream in planned):
+    declared = load_app(app)
+    planned = plan_app(declared, Path(state))
+    models = [_planned(model, Path(state)) for model in declared.models]
+    text = "\n\n".join([as_text(planned), *map(_text, models)])
+    click.echo(json.dumps([*as_json(planned), *models], indent=2) if in_json else text)
+    if any(stream.refused for stream in planned) or any(model["refused"] for model in models):
         raise SystemExit(1)
+
+
+def _planned(model: Model, state: Path) -> dict[str, Any]:
+    """What a model would read and which version would score, once it is bound and tried; or why it would not."""
+    from headrace.score.champions import load_champion
+    from headrace.score.versions import NoVersion
+
+    found: dict[str, Any] = {"model": model.name, "version": None, "reads": list(model.vector.names), "refused": None}
+    try:
+        loaded = load_champion(model, state)
+    except NoVersion:
+        return found
+    except HeadraceError as refused:
+        return found | {"refused": str(refused)}
+    return found | {"version": loaded.version, "reads": [column.name for column in loaded.scorer.columns]}
+
+
+def _text(model: dict[str, Any]) -> str:
+    version = f"version {model['version']}" if model["version"] else "no champion yet"
+    said = f"  REFUSED: {model['refused']}" if model["refused"] else f"  {version}; reads {', '.join(model['reads'])}"
+    return f"{model['model']} (model)\n{said}"
