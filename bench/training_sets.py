@@ -27,7 +27,7 @@ from headrace.stream.session import SparkPlace, start_session
 WINDOWS = ["1h", "1d", "7d"]
 DAYS = 30
 FIRST_US = 1_767_225_600_000_000
-ROWS_EVERY = 20
+ROWS_EVERY = 40
 
 
 @hr.features(payments, by="card")
@@ -70,7 +70,7 @@ class Case:
     hot: bool
 
 
-WARM_UP = Case(events=1_000_000, per_card=50, hot=False)
+WARM_UP = Case(events=500_000, per_card=50, hot=False)
 
 
 @dataclass(frozen=True)
