@@ -72,7 +72,10 @@ def ready_again(ask: Asking, broker: str, app: App) -> bool:
     return ready(ask)
 
 
-@pytest.mark.parametrize("url", [f"redis://{HOST}:{free_port()}", f"unix:///nowhere/{free_port()}.sock"])
+NO_REDIS = [f"redis://{HOST}:{free_port()}", f"unix:///nowhere/{free_port()}.sock"]
+
+
+@pytest.mark.parametrize("url", NO_REDIS, ids=["port", "socket"])
 def test_a_redis_that_is_gone_is_said_quickly(url: str) -> None:
     app = app_of_views(view := new_view(new_stream()))
     with serving(app, RedisOnline(app, NOWHERE, url), board_of(app)) as ask:

@@ -127,7 +127,7 @@ def test_a_server_without_a_broker_lives_and_is_not_ready() -> None:
         assert ask("GET", "/v2/health/ready").status == 503
 
 
-@pytest.mark.parametrize("store_url", ["memory", f"redis://{HOST}:{free_port()}"])
+@pytest.mark.parametrize("store_url", ["memory", f"redis://{HOST}:{free_port()}"], ids=["memory", "redis"])
 def test_an_app_without_views_is_served_too(broker: Broker, store_url: str) -> None:
     app = App("streams", (new_stream(),), ())
     ensure_topics(broker.address, app.streams)
