@@ -20,22 +20,6 @@ from tests.waiting import wait_until
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
 
-ROOMS_WITHOUT_SERVERS = {"bench", "declare", "oracle", "tiles"}
-FILES_WITHOUT_SERVERS = {"test_lookback.py", "test_lookback_of_tables.py", "test_testing.py"}
-SERVERS = {"broker", "redis_url", "spark"}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs or starts a server is one group: one process runs it, and another meanwhile all that only computes."""
-    for item in items:
-        if not _only_computes(item):
-            item.add_marker(pytest.mark.xdist_group("servers"))
-
-
-def _only_computes(item: pytest.Item) -> bool:
-    alone = item.path.parent.name in ROOMS_WITHOUT_SERVERS or item.path.name in FILES_WITHOUT_SERVERS
-    return alone and SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
-
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
