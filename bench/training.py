@@ -14,7 +14,7 @@ DENSE, SPARSE = 10_000, 50
 SIZES = {"full": (200_000, 1_000_000, 5_000_000), "quick": (200_000,)}
 NOTE = (
     "Ten features (two counts, two sums, mean, stddev, min, max, first, last) over 1 h, 1 d and 7 d of 30 days, by "
-    "event time, on all cores, from Parquet to Parquet; a row for every fortieth event. Dense is 10,000 events a "
+    "event time, on all cores, from Parquet to Parquet; a row for every eightieth event. Dense is 10,000 events a "
     "card, sparse 50; hot has half of all events on one card. Every way takes each payment once. Before a time counts, "
     "the sums of all columns must agree. Each way runs once, in this order, one process a case, after each has run on "
     "half a million other events: the first seconds of a JVM are not in the figures."

@@ -27,7 +27,7 @@ from headrace.stream.session import SparkPlace, start_session
 WINDOWS = ["1h", "1d", "7d"]
 DAYS = 30
 FIRST_US = 1_767_225_600_000_000
-ROWS_EVERY = 40
+ROWS_EVERY = 80
 
 
 @hr.features(payments, by="card")
