@@ -28,7 +28,7 @@ def test_a_rebuild_in_the_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     Path("headrace.toml").write_text('rebuild = ["payments"]\n')
     with pytest.raises(BadSetting, match="Give it once: --rebuild STREAM"):
-        file_defaults()
+        file_defaults(["up"])
 
 
 @pytest.mark.parametrize("written", ["1s", "0s", "soon"])

@@ -47,4 +47,4 @@ def _read_environment(command: click.Command) -> None:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Features declared once, kept fresh by Spark, served and trained alike."""
-    context.default_map = file_defaults()
+    context.default_map = file_defaults(COMMANDS)

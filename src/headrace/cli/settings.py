@@ -1,7 +1,7 @@
 """Settings: from flags, then HEADRACE_* variables, then headrace.toml."""
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,6 @@ from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
 
 FILE = Path("headrace.toml")
-COMMANDS = ("up", "run", "plan", "backfill", "train", "score", "check", "lateness", "replay", "doctor")
 MODELS_COMMANDS = ("ls", "show", "promote", "rollback")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
@@ -179,7 +178,7 @@ def settings_options(command: Command) -> Command:
     return options(OPTIONS)(command)
 
 
-def file_defaults() -> dict[str, Any]:
+def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
     """The settings of headrace.toml, for every command that has them."""
     if not FILE.exists():
         return {}
@@ -190,4 +189,4 @@ def file_defaults() -> dict[str, Any]:
     if "rebuild" in written:
         raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    return dict.fromkeys(COMMANDS, flat) | {"models": dict.fromkeys(MODELS_COMMANDS, flat)}
+    return dict.fromkeys(commands, flat) | {"models": dict.fromkeys(MODELS_COMMANDS, flat)}
