@@ -25,9 +25,9 @@ from headrace.log.records import Record
 from headrace.serve.features import Features
 from headrace.serve.http import Http, post
 from headrace.serve.listen import StoppableServer, bind
-from headrace.serve.online import MemoryOnline, Online
-from headrace.serve.online_redis import RedisOnline
 from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
+from headrace.store.online import MemoryOnline, Online
+from headrace.store.online_redis import RedisOnline
 from headrace.store.redis import HELD_AT_MOST
 
 NO_BROKER = "127.0.0.1:1"

@@ -10,8 +10,8 @@ from headrace.lake.checking import check
 from headrace.lake.lookback import known_name
 from headrace.serve.answers import encode_json
 from headrace.serve.features import Features
-from headrace.serve.online import MemoryOnline
 from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
 from headrace.store.reads import known_of
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of

@@ -19,9 +19,9 @@ from headrace.log.records import Record
 from headrace.serve.backfilled import Histories
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
-from headrace.serve.online import MemoryOnline, Online
 from headrace.serve.server import Parts, answer_until, http_of
 from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline, Online
 from headrace.tiles.events import read_event
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of

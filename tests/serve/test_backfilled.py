@@ -6,8 +6,8 @@ from pathlib import Path
 import headrace as hr
 from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.serve.backfilled import Histories
-from headrace.serve.online import MemoryOnline
 from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
 from headrace.stream.backfills import Backfill, Cut, keep, versions_of
 from tests.serve.serving import app_of_views, board_of, serving
 

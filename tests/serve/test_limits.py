@@ -13,8 +13,8 @@ from headrace.declare.app import App
 from headrace.local.ports import HOST
 from headrace.serve import listen
 from headrace.serve.http import LARGEST_BODY
-from headrace.serve.online import Online
 from headrace.store.memory import MemoryStore, Table
+from headrace.store.online import Online
 from headrace.store.reads import Read
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, board_of, serving, serving_store

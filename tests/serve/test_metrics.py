@@ -12,8 +12,8 @@ from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, LandingProgress, ProgressBoard, QueryProgress
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
-from headrace.serve.online import MemoryOnline
 from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, serving, serving_store, tiles_of
 from tests.serve.test_server import send_tiles, served

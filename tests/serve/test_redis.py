@@ -11,8 +11,8 @@ from headrace.declare.app import App
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
 from headrace.log.topics import ensure_topics
-from headrace.serve.online_redis import RedisOnline
 from headrace.store.apply import apply_until
+from headrace.store.online_redis import RedisOnline
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.serve.test_server import payments_of, ready, send_tiles, served, tell

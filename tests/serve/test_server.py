@@ -18,9 +18,10 @@ from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 from headrace.serve.listen import AddressTaken
-from headrace.serve.online import MemoryOnline
-from headrace.serve.server import ServePlace, UnknownStore, serve
+from headrace.serve.server import ServePlace, serve
+from headrace.store.choose import UnknownStore
 from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.waiting import wait_until

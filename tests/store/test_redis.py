@@ -11,7 +11,7 @@ import redis
 import headrace as hr
 from headrace.local.ports import free_port
 from headrace.log.records import Partition
-from headrace.store.hashes import StoreUnavailable
+from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import MemoryStore
 from headrace.store.packing import CHANGED, hash_key
 from headrace.store.reads import Read
@@ -113,9 +113,9 @@ def test_a_place_is_only_moved_where_there_is_one(reads: Reads) -> None:
 def test_a_redis_that_is_not_there_is_named_at_once_without_its_password() -> None:
     reads = Reads(f"redis://me:secret@127.0.0.1:{free_port()}/0", new_spend())
     began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:\d+ .*--store") as caught:
+    with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:\d+ .*--store") as caught:
         reads.read(["c1"], T0_US)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(RedisUnavailable):
         reads.store.apply(changelog([Event("c1", T0_US)], reads.view))
     assert time.monotonic() - began < 3
     assert "secret" not in str(caught.value)
@@ -128,7 +128,7 @@ def test_reads_come_back_by_themselves_with_redis(own_redis: OwnRedis) -> None:
     reads.store.apply(records)
     assert reads.read(["c1"], T0_US)[0].values[0] == 1
     own_redis.stop()
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(RedisUnavailable):
         reads.read(["c1"], T0_US)
     own_redis.start()
     reads.store.apply(records)

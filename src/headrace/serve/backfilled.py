@@ -8,7 +8,7 @@ from headrace.log.progress import ProgressBoard
 from headrace.log.records import Partition
 from headrace.serve.answers import Answer, Unavailable
 from headrace.serve.http import Handle
-from headrace.serve.online import Online
+from headrace.store.online import Online
 from headrace.stream.backfills import load
 
 

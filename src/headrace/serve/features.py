@@ -12,8 +12,8 @@ from headrace.declare.views import View
 from headrace.serve.answers import Answer, BadRequest, encode_json
 from headrace.serve.clock import Clock
 from headrace.serve.keys import KeyReader, shown, time_us
-from headrace.serve.online import Online
 from headrace.serve.served import ServedLog
+from headrace.store.online import Online
 from headrace.store.reads import Read, TooLongAgo
 from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment

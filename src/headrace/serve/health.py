@@ -4,7 +4,7 @@ from headrace.declare.app import App
 from headrace.log.progress import ProgressBoard
 from headrace.serve.answers import Answer, json_answer
 from headrace.serve.backfilled import Histories
-from headrace.serve.online import Online
+from headrace.store.online import Online
 
 
 class Health:

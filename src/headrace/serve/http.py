@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, WrongMethod
+from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
 from headrace.serve.tallies import Tally
+from headrace.store.reads import StoreUnavailable
 
 LARGEST_BODY = 1 << 20
 LOGGER = logging.getLogger("headrace.serve")
@@ -63,6 +64,8 @@ class Http:
             answer = await handle(bounded(message["body"]) if whole else await read_on(message, scope, receive))
         except Refused as refused:
             answer = refused.answer
+        except StoreUnavailable as problem:
+            answer = Unavailable(str(problem)).answer
         except ClientGone:
             return
         except Exception:

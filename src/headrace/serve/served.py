@@ -7,7 +7,7 @@ import orjson
 
 from headrace.declare.views import View
 from headrace.log.produce import Producer
-from headrace.serve.online import Online
+from headrace.store.online import Online
 from headrace.store.reads import Read
 from headrace.tiles.layout import lives_of
 from headrace.tiles.tile import Entity

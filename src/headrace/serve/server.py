@@ -6,13 +6,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import uvloop
 
 from headrace.declare.app import App
 from headrace.declare.views import View
-from headrace.errors import HeadraceError
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
@@ -24,18 +22,13 @@ from headrace.serve.index import Index
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.metrics import Metrics, Sources
-from headrace.serve.online import MemoryOnline, Online
-from headrace.serve.online_redis import RedisOnline
 from headrace.serve.served import ServedLog
 from headrace.serve.tallies import Tally
+from headrace.store.choose import online_of
+from headrace.store.online import Online
 
 # A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
 SWITCH_SECONDS = 0.0005
-REDIS_SCHEMES = {"redis", "rediss", "unix"}
-
-
-class UnknownStore(HeadraceError):
-    """A store of another kind than there are."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +50,6 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
     with bind(*place.address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
         parts = Parts(app, online, board, ledgers, Producer(broker), histories)
         uvloop.run(answer_until(stop, listening, online, http_of(parts)))
-
-
-def online_of(app: App, broker: str, store_url: str) -> Online:
-    """The store a URL names."""
-    if store_url == "memory":
-        return MemoryOnline.following(app, broker)
-    if urlsplit(store_url).scheme in REDIS_SCHEMES:
-        return RedisOnline(app, broker, store_url)
-    raise UnknownStore(f"--store {store_url!r} is not a store. Write memory or redis://HOST:PORT.")
 
 
 async def answer_until(stop: threading.Event, listening: socket.socket, online: Online, http: Http) -> None:

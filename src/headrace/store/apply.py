@@ -11,7 +11,7 @@ from headrace.declare.views import View
 from headrace.log.follow import Interrupted
 from headrace.log.records import Partition, Record
 from headrace.log.share import Rewind, SharedFollower
-from headrace.store.hashes import StoreUnavailable
+from headrace.store.hashes import RedisUnavailable
 from headrace.store.redis import RedisStore
 from headrace.tiles.layout import lives_of
 
@@ -66,7 +66,7 @@ class ApplyWorker:
         self._beginning &= mine
         try:
             lost = self._store.lost_places(self.group, mine)
-        except StoreUnavailable as problem:
+        except RedisUnavailable as problem:
             self.trouble = str(problem)
             return
         self.trouble = ""
@@ -82,7 +82,7 @@ class ApplyWorker:
         while True:
             try:
                 answer = step()
-            except StoreUnavailable as problem:
+            except RedisUnavailable as problem:
                 self.trouble = str(problem)
                 if self.follower.stopping.wait(RETRY_SECONDS):
                     raise Interrupted from problem

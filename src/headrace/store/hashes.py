@@ -8,7 +8,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from headrace.errors import HeadraceError
+from headrace.store.reads import StoreUnavailable
 from headrace.store.scripts import READ_CHANGED
 
 READ_SECONDS = 1.0
@@ -16,7 +16,7 @@ READ_SECONDS = 1.0
 Fields = Mapping[bytes, bytes]
 
 
-class StoreUnavailable(HeadraceError):
+class RedisUnavailable(StoreUnavailable):
     """Redis does not answer, or does not take what it is given."""
 
     def __init__(self, url: str, failure: BaseException) -> None:

@@ -17,6 +17,10 @@ HEAD = struct.Struct("<4q")
 SLACK_US = 60_000_000
 
 
+class StoreUnavailable(HeadraceError):
+    """A store that cannot answer now."""
+
+
 class TooLongAgo(HeadraceError):
     """A time for which tiles may have been let go of: an answer would be short without saying so."""
 

@@ -11,7 +11,7 @@ from redis.retry import Retry
 from headrace.declare.views import View
 from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
-from headrace.store.hashes import Fields, Hashes, PooledHashes, StoreUnavailable
+from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
 from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
 from headrace.store.recent import Recent
@@ -112,13 +112,13 @@ class RedisStore:
         try:
             return await asked
         except (redis.RedisError, OSError) as failure:
-            raise StoreUnavailable(self._url, failure) from failure
+            raise RedisUnavailable(self._url, failure) from failure
 
     def _execute(self, pipeline: redis.client.Pipeline) -> list[int]:
         try:
             answers: list[int] = pipeline.execute()
         except (redis.RedisError, OSError) as failure:
-            raise StoreUnavailable(self._url, failure) from failure
+            raise RedisUnavailable(self._url, failure) from failure
         return answers
 
 

@@ -1,4 +1,4 @@
-"""What the server reads from where the tables are in Redis, and how full they are."""
+"""What servers and scorers read from where the tables are in Redis, and how full they are."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ from headrace.errors import HeadraceError
 from headrace.log.follow import ASK_SECONDS
 from headrace.log.offsets import Offsets
 from headrace.log.records import Partition
-from headrace.serve.answers import Unavailable
-from headrace.serve.online import in_pieces
 from headrace.store.apply import group_of
-from headrace.store.hashes import StoreUnavailable
+from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import Table
+from headrace.store.online import in_pieces
 from headrace.store.reads import Known, Read
 from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
@@ -32,11 +31,8 @@ class RedisOnline:
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
         reads: list[Read] = []
-        try:
-            for piece in in_pieces(entities):
-                reads += await self.store.read(view_name, piece, at_us)
-        except StoreUnavailable as problem:
-            raise Unavailable(str(problem)) from problem
+        for piece in in_pieces(entities):
+            reads += await self.store.read(view_name, piece, at_us)
         return reads
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
@@ -55,7 +51,7 @@ class RedisOnline:
     async def reached(self, ends: Mapping[Partition, int]) -> bool:
         try:
             return await self._fill.left_of(ends) == 0
-        except StoreUnavailable:
+        except RedisUnavailable:
             return False
 
     def start(self) -> None:

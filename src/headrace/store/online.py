@@ -1,4 +1,4 @@
-"""What the server reads from: the app's tables, kept in this process by following the changelogs."""
+"""What servers and scorers read from: the app's tables, kept in this process by following the changelogs."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,8 @@ from typing import Protocol, Self
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
-from headrace.serve.answers import Unavailable
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Known, Read
+from headrace.store.reads import Known, Read, StoreUnavailable
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
@@ -80,7 +79,9 @@ class MemoryOnline:
     def _require_filled(self) -> None:
         """A store that has not read all there was would say less than an earlier server: a value would go back."""
         if self._follower and not self._follower.caught_up:
-            raise Unavailable(f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so.")
+            raise StoreUnavailable(
+                f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so."
+            )
         self._filled = True
 
     @property
