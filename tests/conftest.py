@@ -3,11 +3,14 @@
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadScopeScheduling
 
 from headrace.local.broker import Broker
 from headrace.local.child import Child
@@ -19,6 +22,26 @@ from tests.waiting import wait_until
 # How long an example takes depends on the machine; speed belongs in benchmarks.
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
+
+WHOLE_APPS = {"e2e", "examples", "faults"}
+
+
+class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # untyped
+    """Shares tests out file by file; those that need Spark all go to one process, which runs one at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0])
+        return "spark" if _needs_spark(file) else str(file)
+
+
+@cache
+def _needs_spark(file: Path) -> bool:
+    return file.parent.name in WHOLE_APPS or "SparkSession" in file.read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:
+    """Called by pytest-xdist, whose own groups need a pytest before 9.2."""
+    return SparkInOneProcess(config, log)
 
 
 @pytest.fixture(scope="session")
