@@ -4,6 +4,7 @@ raw topic full ▸ stream started ├ gate's first batch ───────�
                                 └────────── last commit of bronze ─── of silver ──┘
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from bench.app import payments
 from bench.drain import LIMIT_SECONDS, draining, produced
-from bench.results import Result, Table
+from bench.results import Goal, Result, Table
 from bench.section import Run
 from bench.topics import last_append_s
 from bench.waiting import wait_for
@@ -21,6 +22,7 @@ from headrace.lake.landing import Landing, bronze, silver
 from headrace.local.broker import Broker
 
 EVENTS = {"full": 1_000_000, "quick": 40_000}
+KEEPS_UP = 0.9
 NOTE = (
     "Gate, tiles and lake at once in one Spark on all cores, from a new JVM; each is timed from the gate's first batch "
     "to the last of the {events:,} records. The lake lands every second here, so that its end is not rounded to ten. "
@@ -47,7 +49,7 @@ def measure(run: Run) -> Result:
             run.say("landing")
             done = [_done_at(lake, landing, count) - began_at for landing in (bronze(payments), silver(payments))]
         landed = Landed(last_append_s(broker.address, payments.clean) - began_at, *done)
-    return result(count, landed)
+    return result(count, landed, [] if run.quick else [_kept_up(landed)])
 
 
 def _done_at(lake: Path, landing: Landing, count: int) -> float:
@@ -65,8 +67,13 @@ def rows_in(folder: Path) -> int:
     return pc.sum(files["num_records"]).as_py() or 0 if files else 0
 
 
-def result(count: int, landed: Landed) -> Result:
-    """The section's table and figures."""
+def _kept_up(landed: Landed) -> Goal:
+    found = landed.gate_seconds / landed.silver_seconds
+    return Goal(f"silver lands at {KEEPS_UP:.0%} of the gate's rate at least", f"{found:.0%}", found >= KEEPS_UP)
+
+
+def result(count: int, landed: Landed, goals: Sequence[Goal]) -> Result:
+    """The section's table, figures and goals."""
     seconds = {"gate": landed.gate_seconds, "bronze": landed.bronze_seconds, "silver": landed.silver_seconds}
     rows = [
         [name, f"{took:.1f} s", f"{count / took:,.0f}", f"{landed.gate_seconds / took:.2f}"]
@@ -77,4 +84,5 @@ def result(count: int, landed: Landed) -> Result:
         table=Table([f"{count:,} events", "time", "events/s", "of the gate"], rows),
         figures={"count": count, **asdict(landed)},
         notes=[NOTE.format(events=count)],
+        goals=goals,
     )

@@ -46,7 +46,7 @@ def drain_found() -> Result:
 
 
 def test_the_lake_is_compared_with_the_gate() -> None:
-    rows = {row[0]: row[1:] for row in lake.result(300_000, Landed(15.0, 12.0, 20.0)).table.rows}
+    rows = {row[0]: row[1:] for row in lake.result(300_000, Landed(15.0, 12.0, 20.0), []).table.rows}
     assert rows == {
         "gate": ["15.0 s", "20,000", "1.00"],
         "bronze": ["12.0 s", "25,000", "1.25"],

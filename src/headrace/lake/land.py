@@ -1,8 +1,8 @@
 """One step of a landing: the records that have come since, written by the executors, committed by the driver.
 
 read so far     end of the log now
-├───────────────┼──▶ records ──▶ rows, each once ──▶ one file a day ──▶ one commit: files and positions
-                └─ at most so many records a step
+├───────────────┼──▶ records ──▶ rows, each once ──▶ a file a day ──▶ one commit: files and positions
+                └─ at most so many records a step; of a backlog a file a day and task
 """
 
 import json
@@ -23,6 +23,7 @@ from headrace.lake.rows import records, rows
 from headrace.lake.spans import Span, cut, waiting
 from headrace.log.offsets import Offsets
 
+FEW = 20_000  # records that one task writes as quickly as several would: fewer files
 WRITING: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -64,7 +65,7 @@ class Lander:
         landing = self.table.landing
         read = records(self._spark, self._broker, **_options(landing.topic, spans))
         landed = {number: position.landed for number, position in positions.items()}
-        files = written(rows(read, landing, landed), self.table.folder)
+        files = written(rows(read, landing, landed), self.table.folder, in_parts=_records(spans) > FEW)
         reached = greatest_offsets(files) if landing.may_replay else {}
         self.table.commit(
             files,
@@ -88,14 +89,14 @@ def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:
     }
 
 
-def written(frame: DataFrame, folder: Path) -> list[Path]:
-    """Write a frame into a table's folder, a file a day, under names that only this attempt has.
+def written(frame: DataFrame, folder: Path, in_parts: bool = False) -> list[Path]:
+    """Write a frame into a table's folder under names that only this attempt has: a file a day, or one of each task.
 
     Spark works in a folder of the attempt's own: a job that outlives its killed driver must not meet the next one.
     """
     attempt = folder / UNFINISHED / uuid4().hex
-    files = frame.repartition(DAY).write.partitionBy(DAY).option("compression", "zstd")
-    files.parquet(spark_path(attempt))
+    parts = frame if in_parts else frame.repartition(DAY)
+    parts.write.partitionBy(DAY).option("compression", "zstd").parquet(spark_path(attempt))
     moved = [_moved(file, folder) for file in sorted(attempt.glob(f"{DAY}=*/*.parquet"))]
     shutil.rmtree(attempt)
     return moved

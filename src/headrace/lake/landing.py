@@ -20,6 +20,7 @@ from headrace.declare.views import View
 ARRIVAL, PARTITION, OFFSET, DAY = "hr_arrival", "hr_partition", "hr_offset", "hr_day"
 HEADERS = "array<struct<key:string,value:binary>>"
 SECONDS_A_DAY = 86_400
+GOLD = "gold/"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Landing:
     columns: tuple[LakeColumn, ...]
     counts: str
     event_of: Stream | None = None
+
+    @property
+    def is_gold(self) -> bool:
+        """Whether it is made of events, and not the events themselves."""
+        return self.table.startswith(GOLD)
 
     @property
     def may_replay(self) -> bool:
@@ -116,12 +122,12 @@ def dead(stream: Stream) -> Landing:
 
 def tiles(view: View) -> Landing:
     """The changelog of a view: of several values of a tile, the one with the greatest n is the newest."""
-    return Landing(view.topic, f"gold/{view.name}_tiles", (_TEXT_KEY, _TEXT_VALUE, *as_appended()), view.topic)
+    return Landing(view.topic, f"{GOLD}{view.name}_tiles", (_TEXT_KEY, _TEXT_VALUE, *as_appended()), view.topic)
 
 
 def served(view: View) -> Landing:
     """A sample of what was served, with what it was made of."""
-    return Landing(view.served, f"gold/{view.name}_served", (_TEXT_VALUE, *as_appended()), view.served)
+    return Landing(view.served, f"{GOLD}{view.name}_served", (_TEXT_VALUE, *as_appended()), view.served)
 
 
 def landings_of(app: App) -> tuple[Landing, ...]:

@@ -8,13 +8,14 @@ from pyspark.sql import functions as F
 from headrace.lake.landing import OFFSET, PARTITION, Landing
 from headrace.stream.events import event_of, parsed
 
+RECORDS_A_POLL = 5_000  # ten times Kafka's default: Spark asks for the log's ends after each
 ORDER = "hr_order"  # the offset in the topic that is read; a copy's hr_offset is that of its original
 
 
 def records(spark: SparkSession, broker: str, **which: str) -> DataFrame:
     """Records of the log; `which` of them in the words of Spark's Kafka source."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("includeHeaders", "true")
-    return reader.options(**which).load()
+    return reader.option("kafka.max.poll.records", RECORDS_A_POLL).options(**which).load()
 
 
 def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFrame:
@@ -23,6 +24,8 @@ def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFr
     if not landing.may_replay:
         return placed.drop(ORDER)
     news = placed.where(F.col(OFFSET) > _last_landed(landed))  # also drops what no gate wrote: it has no offset
+    if landed:  # each partition to a task of its own: their hashes may well be one task's
+        news = news.repartitionById(max(landed) + 1, F.col(PARTITION))
     before = Window.partitionBy(PARTITION).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
     ahead = F.coalesce(F.max(OFFSET).over(before), F.lit(-1))
     return news.withColumn("ahead", ahead).where(F.col(OFFSET) > F.col("ahead")).drop("ahead", ORDER)

@@ -15,27 +15,69 @@ from headrace.log.produce import Producer
 from headrace.log.progress import LandingProgress, report_landing
 
 LOGGER = logging.getLogger("headrace.lake")
-RECORDS_A_STEP = 200_000  # bounds the memory and the time of a step; a backlog takes several, without a pause between
+RECORDS_A_STEP = 100_000  # bounds the memory and the time of a step; a backlog takes several, without a pause between
+GIVES_WAY_SECONDS = 60.0
 
 
-class LakeWriter(threading.Thread):
-    """Lands topics until stopped. A step that fails is tried again: the real-time queries do not wait for it."""
+class LakeWriter:
+    """Lands topics until stopped: events, and beside them what is made of events, which gives way to them.
+
+    events   ├ bronze ┤├ silver ┤├ bronze ┤├ silver ┤                      behind for as long as a step leaves some
+    gold     ├ tiles ┤ · · · · · · · · · · · · · · · ├ tiles ┤├ tiles ┤    or after a minute
+    """
 
     def __init__(self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable]) -> None:
-        super().__init__(name="lake", daemon=True)
+        gold = [table for table in tables if table.landing.is_gold]
+        events = Rounds("lake-events", spark, lake, [table for table in tables if table not in gold])
+        self._rounds = [events, Rounds("lake-gold", spark, lake, gold, after=events)]
+        self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
+
+    def start(self) -> None:
+        self._caretaker.start()
+        for rounds in self._rounds:
+            rounds.start()
+
+    def stop(self) -> None:
+        for rounds in self._rounds:
+            rounds.stop()
+        self._caretaker.stop()
+
+    def join(self, timeout: float | None = None) -> None:
+        for rounds in self._rounds:
+            rounds.join(timeout)
+
+
+class Rounds(threading.Thread):
+    """Lands some topics, one after another. A step that fails is tried again: the queries do not wait for it."""
+
+    def __init__(
+        self,
+        name: str,
+        spark: SparkSession,
+        lake: Lake,
+        tables: Sequence[LakeTable],
+        after: "Rounds | None" = None,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.left = 0
+        self._after = after
         session = writing_session(spark)
         self._landers = [Lander(session, lake.broker, table, RECORDS_A_STEP) for table in tables]
-        self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
         self._every_s, self._producer = lake.every_s, Producer(lake.broker)
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        self._caretaker.start()
         pause_s = self._every_s
         while not self._stopped.wait(pause_s):
+            self._give_way()
             began = time.monotonic()
-            left = sum(self._land(lander) for lander in self._landers)
-            pause_s = 0 if left else max(0.0, began + self._every_s - time.monotonic())
+            self.left = sum(self._land(lander) for lander in self._landers)
+            pause_s = 0 if self.left else max(0.0, began + self._every_s - time.monotonic())
+
+    def _give_way(self) -> None:
+        until = time.monotonic() + GIVES_WAY_SECONDS
+        while self._after and self._after.left and time.monotonic() < until and not self._stopped.wait(1.0):
+            pass
 
     def _land(self, lander: Lander) -> int:
         """Take a step; how many records it has left."""
@@ -57,4 +99,3 @@ class LakeWriter(threading.Thread):
 
     def stop(self) -> None:
         self._stopped.set()
-        self._caretaker.stop()
