@@ -47,8 +47,8 @@ faults: $(running) $(archive) $(redis)
 setup: $(running) $(archive) $(redis)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --universal --python-version 3.11 --generate-hashes \
-		--no-annotate --custom-compile-command 'make lock' -o requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 
 clean:
 	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -40,6 +40,41 @@ def summing(width: Any, kind: int = FLOAT, rows: Any = None, name: str = "featur
     return network([node], [(name, kind, [rows, width])], [("score", kind, [rows, 1])], [axes])
 
 
+def offset(by: float, width: int = 2) -> bytes:
+    """The sum of the columns of one input, and a number: each version of a model another one."""
+    constants = [helper.make_tensor("axes", INT64, [1], [1]), helper.make_tensor("by", FLOAT, [1], [by])]
+    nodes = [
+        helper.make_node("ReduceSum", ["features", "axes"], ["total"], keepdims=1),
+        helper.make_node("Add", ["total", "by"], ["score"]),
+    ]
+    return network(nodes, [("features", FLOAT, [None, width])], [("score", FLOAT, [None, 1])], constants)
+
+
+def hanging(above: float, width: int = 2) -> bytes:
+    """The sum of the columns of one input; a loop that never ends where that is above a number."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["going"], ["goes_on"]), helper.make_node("Identity", ["value"], ["valued"])],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", INT64, []),
+            helper.make_tensor_value_info("going", BOOL, []),
+            helper.make_tensor_value_info("value", FLOAT, [None, 1]),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on", BOOL, []),
+            helper.make_tensor_value_info("valued", FLOAT, [None, 1]),
+        ],
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["features", "axes"], ["total"], keepdims=1),
+        helper.make_node("ReduceMax", ["total"], ["most"], keepdims=0),
+        helper.make_node("Greater", ["most", "above"], ["hangs"]),
+        helper.make_node("Loop", ["", "hangs", "total"], ["score"], body=body),
+    ]
+    constants = [helper.make_tensor("axes", INT64, [1], [1]), helper.make_tensor("above", FLOAT, [], [above])]
+    return network(nodes, [("features", FLOAT, [None, width])], [("score", FLOAT, [None, 1])], constants)
+
+
 def named(**inputs: int) -> bytes:
     """The sum of inputs of one column each, whatever their types; texts count as nothing."""
     return shaped({name: (kind, [None, 1]) for name, kind in inputs.items()})

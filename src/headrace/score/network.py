@@ -7,9 +7,12 @@ from typing import Any
 import onnxruntime
 
 from headrace.errors import HeadraceError
+from headrace.score.limits import Limit, TooSlow
 
 INPUTS_KEY = "headrace.inputs"
 LARGEST_BYTES = 1 << 30
+LOAD_S = 60.0
+SILENT = 4  # what fails is raised, and said once
 
 
 class BrokenModel(HeadraceError):
@@ -31,13 +34,31 @@ def load_network(content: bytes, where: str) -> onnxruntime.InferenceSession:
     """A session that runs a model on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what fails is raised, and said once
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as failure:  # noqa: BLE001 - onnxruntime has a class for each cause, and no common one
-        raise BrokenModel(
-            f"{where} is not a model onnxruntime can run: {_first_line(failure)} Export it anew."
-        ) from None
+    options.log_severity_level = SILENT
+    with Limit(LOAD_S, lambda: options.set_load_cancellation_flag(True)) as limit:
+        try:
+            return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as failure:  # noqa: BLE001 - onnxruntime has a class for each cause, and no common one
+            if limit.is_over:
+                raise TooSlow(f"{where} is not loaded after {LOAD_S:g} s. Export a smaller model.") from None
+            raise BrokenModel(
+                f"{where} is not a model onnxruntime can run: {_first_line(failure)} Export it anew."
+            ) from None
+
+
+def run_within(
+    within_s: float, network: onnxruntime.InferenceSession, output: str, feeds: dict[str, Any], where: str
+) -> Any:
+    """An output of a model, or the end of its run after so many seconds."""
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = SILENT
+    with Limit(within_s, lambda: setattr(options, "terminate", True)) as limit:
+        try:
+            return network.run([output], feeds, options)[0]
+        except Exception:
+            if limit.is_over:
+                raise TooSlow(f"{where} has not answered within {within_s:g} s.") from None
+            raise
 
 
 def trained_inputs(network: onnxruntime.InferenceSession, where: str) -> tuple[str, ...] | None:

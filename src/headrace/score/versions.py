@@ -3,7 +3,7 @@
 STATE/models/fraud/
     1/  model.onnx  card.json          a version is never written again
     2/  …
-    champion.json                      {"champion": "2", "earlier": ["1"], "history": […]}
+    champion.json                      who is champion, who challenges it, and what was done when
 
 A version appears whole, by the renaming of its folder; the champion changes by the renaming of one small file. So a
 reader at any moment finds one or the other, never a part.
@@ -13,44 +13,21 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.score.card import BrokenCard, Card, read_card
 from headrace.score.network import BrokenModel, read_model
-
-LARGEST_BYTES = 1 << 20
-LONGEST_HISTORY = 1000
-_VERSION = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+from headrace.score.roles import LARGEST_BYTES, VERSION, BrokenChampion, Champion, parsed
 
 
 class NoVersion(HeadraceError):
-    """There is no such version of a model, or none to go back to."""
-
-
-class BrokenChampion(HeadraceError):
-    """The file that names a champion is not one."""
-
-
-@dataclass(frozen=True)
-class Champion:
-    """Which version is served, those it came after, and what was done when."""
-
-    champion: str | None = None
-    earlier: tuple[str, ...] = ()
-    history: tuple[dict[str, str], ...] = field(default=())
-
-    def now(self, did: str, version: str, earlier: tuple[str, ...]) -> "Champion":
-        done = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "did": did, "version": version}
-        return Champion(version, earlier[-LONGEST_HISTORY:], (*self.history, done)[-LONGEST_HISTORY:])
+    """There is no such version of a model, none to go back to, or none that could challenge."""
 
 
 class Versions:
@@ -59,12 +36,12 @@ class Versions:
     def __init__(self, state: Path, model: str) -> None:
         self.model = model
         self.folder = state / "models" / model
-        self._file = self.folder / "champion.json"
+        self.file = self.folder / "champion.json"
 
     def names(self) -> list[str]:
         """Every version, oldest first."""
         found = self.folder.iterdir() if self.folder.is_dir() else []
-        return sorted((one.name for one in found if _VERSION.fullmatch(one.name) and one.is_dir()), key=int)
+        return sorted((one.name for one in found if VERSION.fullmatch(one.name) and one.is_dir()), key=int)
 
     def add(self, content: bytes, card: Card) -> Card:
         """Keep a model under the next free number."""
@@ -110,7 +87,7 @@ class Versions:
         return content
 
     def _folder_of(self, version: str) -> Path:
-        if not _VERSION.fullmatch(version) or not (self.folder / version).is_dir():
+        if not VERSION.fullmatch(version) or not (self.folder / version).is_dir():
             there = ", ".join(self.names()) or f"none yet: run headrace train APP {self.model} --spine FILE"
             raise NoVersion(f"Model {self.model!r} has no version {version!r}. There is {there}.")
         return self.folder / version
@@ -118,26 +95,23 @@ class Versions:
     def champion(self) -> Champion:
         """Who is champion now."""
         try:
-            with self._file.open("rb") as opened:
+            with self.file.open("rb") as opened:
                 content = opened.read(LARGEST_BYTES + 1)
         except FileNotFoundError:
             return Champion()
-        found = _parsed(content)
+        found = parsed(content)
         if found is None:
             raise BrokenChampion(
-                f"{str(self._file)!r} does not say who is champion. Remove it, then run headrace models promote."
+                f"{str(self.file)!r} does not say who is champion. Remove it, then run headrace models promote."
             )
         return found
 
     def promote(self, version: str) -> Champion:
-        """Make a version the champion."""
+        """Make a version the champion; one that challenged it challenges no more."""
         self.card(version)
         with self._alone():
             now = self.champion()
-            if now.champion == version:
-                return now
-            earlier = now.earlier if now.champion is None else (*now.earlier, now.champion)
-            return self._keep(now.now("promote", version, earlier))
+            return now if now.champion == version else self._keep(now.promoted(version))
 
     def rollback(self) -> Champion:
         """Make the version before the champion the champion again."""
@@ -146,12 +120,43 @@ class Versions:
             if not now.earlier:
                 raise NoVersion(f"Model {self.model!r} has no champion before {now.champion} to go back to.")
             self.card(now.earlier[-1])
-            return self._keep(now.now("rollback", now.earlier[-1], now.earlier[:-1]))
+            return self._keep(now.rolled_back())
+
+    def challenge(self, version: str, share: float = 0.0) -> Champion:
+        """Score a version beside the champion, and let it answer for a share of the keys."""
+        self.card(version)
+        with self._alone():
+            now = self.champion()
+            self._require_challenger(now, version, share)
+            return self._keep(now.challenged(version, share))
+
+    def withdraw(self, version: str) -> Champion:
+        """Score a challenger no more."""
+        with self._alone():
+            now = self.champion()
+            if version not in now.challengers:
+                there = ", ".join(now.challengers) or "no version does"
+                raise NoVersion(
+                    f"Version {version!r} of model {self.model!r} does not challenge its champion: {there}."
+                )
+            return self._keep(now.withdrawn(version))
+
+    def _require_challenger(self, now: Champion, version: str, share: float) -> None:
+        if now.champion is None:
+            raise NoVersion(f"Model {self.model!r} has no champion to challenge. Run headrace models promote first.")
+        if now.champion == version:
+            raise NoVersion(f"Version {version} of model {self.model!r} is the champion. Name one to challenge it.")
+        rival = now.split
+        if share and rival not in {None, version}:
+            raise NoVersion(
+                f"Version {rival} of model {self.model!r} has a share of the keys already. "
+                f"End that first: headrace models shadow APP {self.model} {rival}."
+            )
 
     def _keep(self, champion: Champion) -> Champion:
-        draft = self._file.with_suffix(".draft")
+        draft = self.file.with_suffix(".draft")
         _write(draft, json.dumps(asdict(champion)).encode())
-        draft.replace(self._file)
+        draft.replace(self.file)
         return champion
 
     @contextmanager
@@ -161,19 +166,6 @@ class Versions:
         with (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def _parsed(content: bytes) -> Champion | None:
-    if len(content) > LARGEST_BYTES:
-        return None
-    try:
-        written: Any = json.loads(content)
-        found = Champion(written["champion"], tuple(written["earlier"]), tuple(written["history"]))
-    except (ValueError, RecursionError, TypeError, KeyError):
-        return None
-    versions = [found.champion, *found.earlier]
-    named = all(isinstance(version, str) and _VERSION.fullmatch(version) for version in versions)
-    return found if named and all(isinstance(done, dict) for done in found.history) else None
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -1,0 +1,122 @@
+"""A model that hangs is ended in its time, on one input alone too, and those beside it are not."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from onnx import helper
+
+from headrace.score.limits import TICK_S, Limit, TooSlow
+from headrace.score.network import load_network
+from headrace.score.scorer import Scorer, scorer_of
+from tests.score.fraud import model
+from tests.score.networks import FLOAT, INT64, hanging, network, offset
+from tests.score.test_lineup import until
+
+FRAUD = model(inputs=["payments_1h", "amount"])
+
+
+@pytest.fixture(scope="module")
+def hangs() -> Scorer:
+    """It answers all that it is tried with, and hangs above 10."""
+    return scorer_of(FRAUD, hanging(above=10), "Model 'fraud' version 7")
+
+
+def test_a_run_that_hangs_is_ended_and_the_model_answers_again(hangs: Scorer) -> None:
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(TooSlow, match=r"Model 'fraud' version 7 has not answered within 0\.1 s"):
+            hangs.score_rows([[11, 0.0]], within_s=0.1)
+        assert 0.1 <= time.monotonic() - began < 1
+        assert hangs.score_rows([[3, 0.5]], within_s=0.1).tolist() == [3.5]
+
+
+def test_what_runs_beside_a_run_that_hangs_is_not_ended(hangs: Scorer) -> None:
+    quick = scorer_of(FRAUD, offset(1), "Model 'fraud' version 8")
+
+    def end(_: int) -> None:
+        with pytest.raises(TooSlow):
+            hangs.score_rows([[11, 0.0]], within_s=0.3)
+
+    with ThreadPoolExecutor(3) as threads:
+        ending = [threads.submit(end, number) for number in range(3)]
+        while not all(one.done() for one in ending):
+            assert quick.score_rows([[1, 1.0]], within_s=0.2).tolist() == [3.0]
+            assert hangs.score_rows([[1, 1.0]], within_s=0.2).tolist() == [2.0]
+        for one in ending:
+            one.result()
+
+
+def test_a_failure_in_time_is_what_it_was() -> None:
+    scorer = scorer_of(FRAUD, offset(1), "Model 'fraud'")
+    with pytest.raises(ValueError, match="Required inputs"):
+        scorer._network.run(["score"], {})
+    with pytest.raises(ValueError, match="cannot reshape"):
+        scorer.score_rows([[1, 2, 3]], within_s=1)
+
+
+def watchdogs() -> int:
+    return sum(one.name == "headrace-limits" for one in threading.enumerate())
+
+
+def test_one_thread_watches_all_and_goes_when_there_is_nothing_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.score.limits.IDLE_TICKS", 3)
+    until(lambda: watchdogs() == 0)
+    ended = list[int]()
+    with Limit(0.05, lambda: ended.append(1)) as one, Limit(60, lambda: ended.append(2)) as other:
+        assert watchdogs() == 1
+        until(lambda: one.is_over)
+        time.sleep(3 * TICK_S)
+    assert (ended, other.is_over) == ([1], False)
+    until(lambda: watchdogs() == 0)
+
+
+def test_a_watchdog_that_falls_asleep_misses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.score.limits.IDLE_TICKS", 1)
+    monkeypatch.setattr("headrace.score.limits.TICK_S", 0.0005)
+
+    def limits(seed: int) -> int:
+        over = 0
+        for number in range(100):
+            with Limit(0.001, lambda: None) as limit:
+                until(lambda: limit.is_over, within_s=5)
+            over += limit.is_over
+            time.sleep(0.0003 * ((number + seed) % 5))
+        return over
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(limits, range(4))) == [100] * 4
+
+
+def test_a_forked_process_has_a_watchdog_of_its_own(hangs: Scorer) -> None:
+    hangs.score_rows([[1, 1.0]], within_s=1)
+    child = os.fork()
+    if child == 0:
+        over = 1
+        with Limit(0.02, lambda: None) as limit:
+            until(lambda: limit.is_over, within_s=5)
+            over = 0
+        os._exit(over)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_load_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.score.network.LOAD_S", 0.05)
+    with pytest.raises(TooSlow, match=r"is not loaded after 0\.05 s"):
+        load_network(costly(), "Model 'fraud'")
+
+
+def costly() -> bytes:
+    """Constants that are multiplied when a model is loaded, for some seconds."""
+    size = 600
+    ones = helper.make_tensor("one", FLOAT, [1], [0.001])
+    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["p0"], value=ones)]
+    nodes += [helper.make_node("MatMul", [f"p{turn}", "p0"], [f"p{turn + 1}"]) for turn in range(100)]
+    nodes += [
+        helper.make_node("ReduceMean", ["p100"], ["mean"], keepdims=0),
+        helper.make_node("Add", ["features", "mean"], ["score"]),
+    ]
+    shape = helper.make_tensor("shape", INT64, [2], [size, size])
+    return network(nodes, [("features", FLOAT, [None, 2])], [("score", FLOAT, [None, 2])], [shape])
