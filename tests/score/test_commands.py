@@ -19,11 +19,28 @@ from headrace.declare.app import load_app
 from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
 from headrace.score.champions import load_champion
+from headrace.score.registry import HABITS
 from tests.score.app import payments
+from tests.score.cards import versions_of
 from tests.score.networks import FLOAT, INT64, named
 
 APP = str(Path(__file__).with_name("app.py"))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def habits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command sets for MLflow ends with its test."""
+    for name, value in HABITS.items():
+        monkeypatch.setenv(name, value)
+
+
+def published(state: Path) -> dict[str, str]:
+    """What MLflow has: versions, and the aliases of each."""
+    mlflow = pytest.importorskip("mlflow", reason="needs headrace[mlflow]")
+    client = mlflow.MlflowClient(*[(state / "mlflow").as_uri()] * 2)
+    found = client.search_model_versions("name = 'fraud'")
+    return {one.tags["headrace.version"]: ",".join(one.aliases) for one in found}
 
 
 def write_lake(lake: Path, rows: int) -> None:
@@ -90,7 +107,10 @@ def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_is_trained_promoted_and_scores_on_spark_as_it_does_without(session: None, place: Path) -> None:
     spine = ["--spine", str(place / "spine.parquet"), "--lake", str(place / "lake")]
-    card = run(place, "train", APP, "fraud", *spine, "--json")
+    kept = ["--registry", "mlflow", "--out", str(place / "kept.parquet")]
+    card = run(place, "train", APP, "fraud", *spine, *kept, "--json")
+    assert pq.read_table(place / "kept.parquet").num_rows == 1_000
+    assert published(place) == {"1": "champion"}
     assert card["metrics"]["auc"] > 0.8
     assert (card["rows"]["train"], card["rows"]["test"]) == (800, 200)
     assert "the champion is version 1" in run(place, "train", APP, "fraud", *spine, "--test", "0.5")
@@ -119,6 +139,81 @@ def test_a_model_is_trained_promoted_and_scores_on_spark_as_it_does_without(sess
     assert "version 1 is the champion" in run(place, "models", "rollback", APP, "fraud")
     assert "no champion before 1" in run(place, "models", "rollback", APP, "fraud", fails=True)
     assert run(place, "models", "show", APP, "fraud", "1", "--json") == card
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """A state folder with three versions, the first of them champion."""
+    versions_of(tmp_path, *[named(amount=FLOAT, payments_1h=INT64)] * 3)
+    return tmp_path
+
+
+def test_challengers_are_named_shown_and_ended(three: Path) -> None:
+    assert "version 1 is the champion; version 2: shadow" in run(three, "models", "shadow", APP, "fraud", "2")
+    said = run(three, "models", "split", APP, "fraud", "3", "12.5%", "--json")
+    assert (said["champion"], said["challengers"]) == ("1", {"2": 0.0, "3": 0.125})
+    listed = run(three, "models", "ls", APP, "--json")
+    assert [one["role"] for one in listed] == ["champion", "shadow", "split 12.5%", "champion"]
+    assert "split 12.5%" in run(three, "models", "ls", APP)
+    assert "role                shadow" in run(three, "models", "show", APP, "fraud", "2")
+    assert "Version 3 of model 'fraud' has a share" in run(
+        three, "models", "split", APP, "fraud", "2", "1%", fails=True
+    )
+    assert run(three, "models", "split", APP, "fraud", "3", "20%", "--json")["challengers"]["3"] == 0.2
+    promoted = run(three, "models", "promote", APP, "fraud", "3", "--json")
+    assert (promoted["champion"], promoted["challengers"]) == ("3", {"2": 0.0})
+    assert run(three, "models", "shadow", APP, "fraud", "2", "--off", "--json")["challengers"] == {}
+    back = run(three, "models", "rollback", APP, "fraud", "--json")
+    assert [(one["did"], one["version"]) for one in back["history"]] == [
+        ("promote", "1"), ("shadow", "2"), ("split", "3"), ("split", "3"), ("promote", "3"), ("withdraw", "2"),
+        ("rollback", "1"),
+    ]  # fmt: skip
+    assert [one.get("share") for one in back["history"][2:4]] == [0.125, 0.2]
+
+
+@pytest.mark.parametrize("share", ["0%", "10", "101%", "10 %", "nan%", "1e1%", "0.1", "١%"])
+def test_what_is_no_share_is_refused(three: Path, share: str) -> None:
+    assert "is no share of the keys" in run(three, "models", "split", APP, "fraud", "2", share, fails=True)
+
+
+CANNOT_CHALLENGE = {
+    ("shadow", "1"): "Version 1 of model 'fraud' is the champion",
+    ("shadow", "9"): "has no version '9'",
+    ("shadow", "2", "--off"): "Version '2' of model 'fraud' does not challenge its champion: no version does",
+}
+
+
+@pytest.mark.parametrize("words", CANNOT_CHALLENGE, ids=" ".join)
+def test_who_cannot_challenge_is_refused(three: Path, words: tuple[str, ...]) -> None:
+    command, *rest = words
+    assert CANNOT_CHALLENGE[words] in run(three, "models", command, APP, "fraud", *rest, fails=True)
+
+
+def test_the_registry_is_told_who_is_champion(three: Path) -> None:
+    assert run(three, "models", "promote", APP, "fraud", "2", "--registry", "mlflow", "--json")["champion"] == "2"
+    assert published(three) == {"1": "", "2": "champion", "3": ""}
+    run(three, "models", "rollback", APP, "fraud", "--registry", "mlflow")
+    assert published(three) == {"1": "champion", "2": "", "3": ""}
+
+
+def test_the_registry_is_read_from_the_file_of_settings(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(three)
+    Path("headrace.toml").write_text('registry = "mlflow"\n')
+    run(three, "models", "promote", APP, "fraud", "3")
+    assert published(three) == {"1": "", "2": "", "3": "champion"}
+
+
+def test_a_registry_that_fails_is_said_and_told_later(three: Path) -> None:
+    down = "mlflow:http://anna:secret@127.0.0.1:1"
+    said = CliRunner().invoke(main, ["models", "promote", APP, "fraud", "2", "--registry", down, "--state", str(three)])
+    assert (said.exit_code, "version 2 is the champion" in said.stdout) == (0, True)
+    assert "MLflow at http://…@127.0.0.1:1 was not told of model 'fraud'" in said.stderr
+    assert "headrace models publish APP fraud" in said.stderr
+    assert "secret" not in said.output
+    assert "was not told" in run(three, "models", "publish", APP, "fraud", "--registry", down, fails=True)
+    assert run(three, "models", "publish", APP, "fraud", "--registry", "mlflow", "--json")["published"] == [*"123"]
+    assert "0 versions were new" in run(three, "models", "publish", APP, "fraud", "--registry", "mlflow")
+    assert published(three) == {"1": "", "2": "champion", "3": ""}
 
 
 def test_a_training_set_of_views_is_written_as_before(session: None, place: Path) -> None:
@@ -158,6 +253,11 @@ REFUSED: list[tuple[list[str], str]] = [
     (["models", "promote", APP, "fraud", "7"], "has no version '7'"),
     (["models", "show", APP, "fraud"], "has no champion"),
     (["models", "rollback", APP, "ready"], "is ready.onnx, as declared"),
+    (["models", "shadow", APP, "ready", "1"], "is ready.onnx, as declared"),
+    (["models", "publish", APP, "fraud"], "--registry is missing"),
+    (["models", "promote", APP, "fraud", "1", "--registry", "wandb:x"], "--registry 'wandb:x' is not known"),
+    (["train", APP, "fraud", "--spine", "s.parquet", "--registry", "wandb"], "--registry 'wandb' is not known"),
+    (["train", APP, "fraud", "--spine", "s.parquet", "--out", "o.xls"], "its kind is not known"),
 ]
 
 

@@ -94,11 +94,13 @@ def test_a_forked_process_has_a_watchdog_of_its_own(hangs: Scorer) -> None:
     hangs.score_rows([[1, 1.0]], within_s=1)
     child = os.fork()
     if child == 0:
-        over = 1
-        with Limit(0.02, lambda: None) as limit:
-            until(lambda: limit.is_over, within_s=5)
-            over = 0
-        os._exit(over)
+        over = False
+        try:
+            with Limit(0.02, lambda: None) as limit:
+                until(lambda: limit.is_over, within_s=5)
+            over = limit.is_over
+        finally:
+            os._exit(0 if over else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

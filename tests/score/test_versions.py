@@ -66,6 +66,25 @@ def test_a_definition_that_changes_has_another_hash(trained: tuple[Card, bytes])
     assert changed["definition"] != same[0]["definition"]
 
 
+def test_a_definition_is_the_same_wherever_its_app_lies(tmp_path: Path) -> None:
+    from headrace.declare.app import load_app
+    from headrace.score.describe import _feature
+
+    def described(folder: Path, table: str) -> str:
+        folder.mkdir()
+        (folder / table).write_text("card,risk\na,0.5\n")
+        app = Path(__file__).with_name("app.py").read_text()
+        app = app.replace(
+            "@hr.features", f"cards = hr.Table('{table}', key='card', schema='card string, risk double')\n@hr.features"
+        )
+        (folder / "app.py").write_text(app.replace("    ratio =", "    risk = cards['risk']\n    ratio ="))
+        declared = load_app(str(folder / "app.py")).model("fraud")
+        return str(_feature(declared, declared.vector.column("risk", "here"))["definition"])
+
+    assert described(tmp_path / "one", "cards.csv") == described(tmp_path / "two", "cards.csv")
+    assert described(tmp_path / "three", "others.csv") != described(tmp_path / "four", "cards.csv")
+
+
 def test_the_first_version_is_the_champion_and_later_ones_wait(tmp_path: Path) -> None:
     versions = Versions(tmp_path, "fraud")
     for _ in range(2):
@@ -92,6 +111,23 @@ def test_promote_and_rollback_go_to_and_fro(versions: Versions) -> None:
         versions.rollback()
     done = [(one["did"], one["version"]) for one in versions.champion().history]
     assert done == [("promote", "1"), ("promote", "3"), ("promote", "2"), ("rollback", "3"), ("rollback", "1")]
+
+
+def test_a_challenger_that_becomes_champion_challenges_no_more(versions: Versions) -> None:
+    with pytest.raises(NoVersion, match="no champion to challenge"):
+        versions.challenge("2")
+    versions.promote("1")
+    versions.challenge("2", 0.1)
+    versions.promote("3")
+    assert versions.challenge("1").challengers == {"2": 0.1, "1": 0.0}
+    assert versions.rollback() == versions.champion()
+    assert (versions.champion().champion, versions.champion().challengers) == ("1", {"2": 0.1})
+
+
+def test_a_champions_file_of_before_there_were_challengers_is_read(versions: Versions) -> None:
+    versions.file.write_text('{"champion": "2", "earlier": ["1"], "history": []}')
+    assert versions.champion().challengers == {}
+    assert versions.rollback().champion == "1"
 
 
 def test_readers_always_find_a_whole_champion_while_it_changes(versions: Versions) -> None:
@@ -141,6 +177,13 @@ CHAMPIONS = [
     b'{"champion": "1", "earlier": ["../1"], "history": []}',
     b'{"champion": "1", "earlier": 5, "history": []}',
     b'{"champion": "1", "earlier": [], "history": ["x"]}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": 5}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"../2": 0}}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"1": 0}}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"2": 1.5}}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"2": NaN}}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"2": true}}',
+    b'{"champion": "1", "earlier": [], "history": [], "challengers": {"2": 0.1, "3": 0.1}}',
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-"""`headrace models ls|show|promote|rollback`: the versions of an app's models, and which of them scores."""
+"""`headrace models ls|show|promote|…`: the versions of an app's models, and which of them scores."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -8,14 +9,19 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.registry import REGISTRY, require_known_registry, tell_registry
 from headrace.cli.settings import BadSetting
 from headrace.declare.app import load_app
 from headrace.declare.model import Model
-from headrace.score.card import Card
+from headrace.score.card import Card, in_words
 from headrace.score.champions import load_version
+from headrace.score.registry import publish as publish_to
+from headrace.score.registry import registry_uri
+from headrace.score.roles import Champion
 from headrace.score.versions import NoVersion, Versions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", re.ASCII)
 
 
 @click.group()
@@ -52,32 +58,100 @@ def show(app: str, model: str, version: str | None, state: str, in_json: bool) -
         there = ", ".join(versions.names()) or "none yet"
         raise NoVersion(f"Model {model!r} has no champion. Name one of its versions: {there}.")
     card = versions.card(version)
-    click.echo(card.text() if in_json else _card_text(card))
+    click.echo(card.text() if in_json else _card_text(card, versions.champion()))
 
 
 @models.command()
 @click.argument("app")
 @click.argument("model")
 @click.argument("version")
+@REGISTRY
 @_command
-def promote(app: str, model: str, version: str, state: str, in_json: bool) -> None:
+def promote(app: str, model: str, version: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make a VERSION of MODEL the champion, once it has been loaded and tried."""
-    declared = load_app(app).model(model)
-    versions = _versions(declared, state)
-    load_version(declared, Path(state), version)
+    require_known_registry(registry, Path(state))
+    versions = _tried(app, model, version, state)
     versions.promote(version)
+    tell_registry(registry, Path(state), versions)
     _say_champion(versions, in_json)
 
 
 @models.command()
 @click.argument("app")
 @click.argument("model")
+@REGISTRY
 @_command
-def rollback(app: str, model: str, state: str, in_json: bool) -> None:
+def rollback(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make the champion before the present one of MODEL the champion again."""
+    require_known_registry(registry, Path(state))
     versions = _versions(load_app(app).model(model), state)
     versions.rollback()
+    tell_registry(registry, Path(state), versions)
     _say_champion(versions, in_json)
+
+
+@models.command()
+@click.argument("app")
+@click.argument("model")
+@click.argument("version")
+@click.option("--off", is_flag=True, help="Score it no more.")
+@_command
+def shadow(app: str, model: str, version: str, off: bool, state: str, in_json: bool) -> None:
+    """Score a VERSION of MODEL beside the champion, for the record: it never answers."""
+    if off:
+        versions = _versions(load_app(app).model(model), state)
+        versions.withdraw(version)
+    else:
+        versions = _tried(app, model, version, state)
+        versions.challenge(version)
+    _say_champion(versions, in_json)
+
+
+@models.command()
+@click.argument("app")
+@click.argument("model")
+@click.argument("version")
+@click.argument("share")
+@_command
+def split(app: str, model: str, version: str, share: str, state: str, in_json: bool) -> None:
+    """Let a VERSION of MODEL answer for a SHARE of the keys, such as 10%; for which, their hash tells."""
+    part = _part(share, version)
+    versions = _tried(app, model, version, state)
+    versions.challenge(version, part)
+    _say_champion(versions, in_json)
+
+
+@models.command()
+@click.argument("app")
+@click.argument("model")
+@REGISTRY
+@_command
+def publish(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
+    """Tell the registry of every version of MODEL that it does not have, and which is champion."""
+    if not registry:
+        raise BadSetting('--registry is missing. Write --registry mlflow, or registry = "mlflow" in headrace.toml.')
+    new = publish_to(registry_uri(registry, Path(state)), _versions(load_app(app).model(model), state))
+    text = f"{model}: {len(new)} versions were new to the registry{': ' + ', '.join(new) if new else ''}"
+    click.echo(json.dumps({"model": model, "published": new}) if in_json else text)
+
+
+def _tried(app: str, model: str, version: str, state: str) -> Versions:
+    """The versions of a model, one of which was loaded and tried."""
+    declared = load_app(app).model(model)
+    versions = _versions(declared, state)
+    load_version(declared, Path(state), version)
+    return versions
+
+
+def _part(share: str, version: str) -> float:
+    found = _SHARE.fullmatch(share)
+    part = float(found[1]) / 100 if found else 0.0
+    if not 0 < part <= 1:
+        raise BadSetting(
+            f"{share!r} is no share of the keys. Write one above 0% and up to 100%, such as 10%; "
+            f"to score version {version} without answering, headrace models shadow."
+        )
+    return part
 
 
 def _versions(model: Model, state: str) -> Versions:
@@ -89,36 +163,39 @@ def _versions(model: Model, state: str) -> Versions:
 def _say_champion(versions: Versions, in_json: bool) -> None:
     now = versions.champion()
     before = f", before it {now.earlier[-1]}" if now.earlier else ""
-    text = f"{versions.model}: version {now.champion} is the champion{before}"
+    beside = "".join(f"; version {one}: {now.role(one)}" for one in now.challengers)
+    text = f"{versions.model}: version {now.champion} is the champion{before}{beside}"
     click.echo(json.dumps({"model": versions.model, **asdict(now)}) if in_json else text)
 
 
 def _rows(model: Model, state: Path) -> list[dict[str, Any]]:
     if model.file is not None:
-        return [{"model": model.name, "version": model.file.name, "champion": True, "metrics": {}}]
+        declared = {"model": model.name, "version": model.file.name, "champion": True, "role": "champion"}
+        return [{**declared, "created_at": "", "metrics": {}}]
     versions = Versions(state, model.name)
-    champion = versions.champion().champion
-    cards = [versions.card(name) for name in versions.names()]
-    return [
-        {
-            "model": model.name,
-            "version": card.version,
-            "champion": card.version == champion,
-            "created_at": card.created_at,
-            "metrics": card.metrics,
-        }
-        for card in cards
-    ]
+    now = versions.champion()
+    return [_row(versions.card(name), now) for name in versions.names()]
+
+
+def _row(card: Card, now: Champion) -> dict[str, Any]:
+    return {
+        "model": card.model,
+        "version": card.version,
+        "champion": card.version == now.champion,
+        "role": now.role(card.version),
+        "created_at": card.created_at,
+        "metrics": card.metrics,
+    }
 
 
 def _line(row: dict[str, Any]) -> str:
-    measures = ", ".join(f"{name} {value:.4g}" for name, value in row["metrics"].items() if value is not None)
-    mark = "champion" if row["champion"] else ""
-    return f"{row['model']:<20}{row['version']:<14}{mark:<10}{row.get('created_at', ''):<28}{measures}".rstrip()
+    named = f"{row['model']:<20}{row['version']:<14}{row['role']:<12}{row['created_at']:<28}"
+    return f"{named}{in_words(row['metrics'])}".rstrip()
 
 
-def _card_text(card: Card) -> str:
+def _card_text(card: Card, now: Champion) -> str:
     shown = {name: value for name, value in asdict(card).items() if name not in {"features", "reference", "format"}}
+    shown["role"] = now.role(card.version) or "none"
     lines = [f"{name:<20}{value if isinstance(value, str) else json.dumps(value)}" for name, value in shown.items()]
     inputs = [f"  {one['name']:<26}{one['type']:<10}{one.get('of', '')}" for one in card.features]
     return "\n".join([*lines, "features", *inputs])

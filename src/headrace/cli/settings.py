@@ -13,7 +13,7 @@ from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
 
 FILE = Path("headrace.toml")
-MODELS_COMMANDS = ("ls", "show", "promote", "rollback")
+MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publish")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -7,25 +7,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.registry import REGISTRY, require_known_registry, tell_registry
 from headrace.cli.settings import SPINE_OPTIONS, BadSetting, options, source_of
 from headrace.declare.app import load_app
 from headrace.declare.model import Model
 from headrace.declare.views import View
+from headrace.score.card import Card, in_words
 
 if TYPE_CHECKING:
     from headrace.lake.spines import Counts
-    from headrace.score.card import Card
 
 
 @click.command()
 @click.argument("app")
 @click.argument("names", nargs=-1, required=True, metavar="VIEW…|MODEL")
-@click.option("--out", metavar="FILE", help="Views: where to write the rows with one column more a feature.")
+@click.option("--out", metavar="FILE", help="Where to write the rows with one column more a feature; views need it.")
 @click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="A model: where it is kept.")
 @click.option(
     "--test", type=click.FloatRange(0.01, 0.9), default=0.2, show_default=True, help="A model: the share tested on."
 )
 @click.option("--promote", is_flag=True, help="A model: make the new version the champion.")
+@REGISTRY
 @options(SPINE_OPTIONS)
 def train(app: str, names: tuple[str, ...], in_json: bool, **flags: Any) -> None:
     """Give each row of a spine the features of APP's VIEWS as they were at its time; or train MODEL on them.
@@ -58,6 +60,7 @@ def _write_training_set(views: list[View], in_json: bool, flags: dict[str, Any])
 
 def _train_model(model: Model, in_json: bool, flags: dict[str, Any]) -> None:
     try:
+        from headrace.score.fit import train_of
         from headrace.score.train import Asked, train_model
     except ModuleNotFoundError as missing:
         raise BadSetting(
@@ -67,16 +70,18 @@ def _train_model(model: Model, in_json: bool, flags: dict[str, Any]) -> None:
     from headrace.lake.training import Question
     from headrace.score.versions import Versions
 
-    if model.train is None:
-        raise BadSetting(f"Model {model.name!r} has file=, and nothing to train. Give it train= instead.")
+    train_of(model)
     spine, source, time = Path(flags["spine"]), source_of(flags), flags["time"] or model.stream.time
-    require_known(spine)
+    out, state = Path(flags["out"]) if flags["out"] else None, Path(flags["state"])
+    require_known(spine, *([out] if out else []))
+    require_known_registry(flags["registry"], state)
     click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
     with batch_session(flags["spark"]) as spark:
-        table = training_table(spark, spine, model.views, Question(flags["as_of"], source, time))
-    versions = Versions(Path(flags["state"]), model.name)
+        table = training_table(spark, spine, model.views, Question(flags["as_of"], source, time), out)
+    versions = Versions(state, model.name)
     card = train_model(model, table, Asked(time, flags["as_of"], flags["test"]), versions)
     champion = (versions.promote(card.version) if flags["promote"] else versions.champion()).champion
+    tell_registry(flags["registry"], state, versions)
     click.echo(card.text() if in_json else _card_text(card, champion))
 
 
@@ -89,8 +94,7 @@ def found_text(found: "Counts", out: Path) -> str:
     return "\n".join([*lines, f"wrote {out}"])
 
 
-def _card_text(card: "Card", champion: str | None) -> str:
-    measures = ", ".join(f"{name} {value:.4g}" for name, value in card.metrics.items() if value is not None)
+def _card_text(card: Card, champion: str | None) -> str:
     rows = f"{card.rows['train']:,} rows fitted, {card.rows['test']:,} later ones tested"
     standing = "the champion" if champion == card.version else f"the champion is version {champion}"
-    return f"{card.model} version {card.version} ({standing}): {measures}; {rows}"
+    return f"{card.model} version {card.version} ({standing}): {in_words(card.metrics)}; {rows}"

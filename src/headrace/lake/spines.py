@@ -53,10 +53,14 @@ def train_files(spark: SparkSession, spine: Path, out: Path, views: Sequence[Vie
     return _counted(found, views)
 
 
-def training_table(spark: SparkSession, spine: Path, views: Sequence[View], question: Question) -> pa.Table:
-    """The training set of a spine, in memory."""
-    found = with_status(spark, _read(spark, spine), views, question)
-    return found.drop(*map(status_name, views)).toArrow()
+def training_table(
+    spark: SparkSession, spine: Path, views: Sequence[View], question: Question, out: Path | None = None
+) -> pa.Table:
+    """The training set of a spine, in memory, and in a file where one is named."""
+    found = _looked_up(spark, spine, views, question).drop(*map(status_name, views))
+    if out is not None:
+        _write(found, out)
+    return found.toArrow()
 
 
 def score_files(

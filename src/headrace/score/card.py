@@ -1,6 +1,7 @@
 """Model cards: what a version was made of, how good it was, and what its inputs looked like then."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_origin
@@ -40,6 +41,11 @@ class Card:
 
     def text(self) -> str:
         return json.dumps(asdict(self), indent=1, allow_nan=False)
+
+
+def in_words(metrics: Mapping[str, float | None]) -> str:
+    """How good a version was, in a line."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if value is not None)
 
 
 def read_card(file: Path) -> Card:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from headrace.declare.model import Model
 from headrace.declare.schema import Column
+from headrace.declare.views import View
 from headrace.score.card import Card
-from headrace.score.examples import Examples, Split
+from headrace.score.examples import Examples, Split, moment
 from headrace.score.fit import Fitted
 
 QUANTILES = np.linspace(0, 1, 21)
@@ -63,22 +64,21 @@ def _feature(model: Model, column: Column) -> dict[str, Any]:
     for view in model.views:
         outputs: dict[str, object] = {one.name: one for one in view.features} | {one.name: one for one in view.derived}
         if column.name in outputs:
-            definition = _hashed(outputs[column.name], view.by)
+            definition = _hashed(repr((outputs[column.name], view.by)), view)
             return {"name": column.name, "type": column.type, "of": view.name, "definition": definition}
-    return {"name": column.name, "type": column.type, "of": model.stream.name, "definition": _hashed(column)}
+    return {"name": column.name, "type": column.type, "of": model.stream.name, "definition": _hashed(repr(column))}
 
 
-def _hashed(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+def _hashed(text: str, view: View | None = None) -> str:
+    """The hash of a definition; a table in it is known by its file's name, wherever the app lies."""
+    for one in () if view is None else view.joined:
+        text = text.replace(str(one.table.path), one.table.path.name)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _span(examples: Examples, rows: NDArray[np.bool_]) -> dict[str, str]:
     times_us = examples.times_us[rows]
-    return {"from": _moment(times_us.min()), "to": _moment(times_us.max())}
-
-
-def _moment(time_us: int) -> str:
-    return f"{np.datetime64(int(time_us), 'us')}Z"
+    return {"from": moment(times_us.min()), "to": moment(times_us.max())}
 
 
 def _counts(model: Model, examples: Examples, split: Split) -> dict[str, int]:

@@ -81,7 +81,7 @@ def split_by_time(times_us: NDArray[np.int64], test_share: float, embargo_us: in
     split = Split(train=times_us < cut_us - embargo_us, test=times_us >= cut_us)
     if not split.train.any():
         raise UnfitExamples(
-            f"No row is left to fit on before {_moment(cut_us)}, less the {embargo_us / 1_000_000:g} s in which labels "
+            f"No row is left to fit on before {moment(cut_us)}, less the {embargo_us / 1_000_000:g} s in which labels "
             "come in. Give a spine that reaches further back, or a smaller --test."
         )
     return split
@@ -132,5 +132,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
 
 
-def _moment(time_us: int) -> str:
-    return str(np.datetime64(int(time_us), "us"))
+def moment(time_us: int) -> str:
+    """A time in text."""
+    return f"{np.datetime64(int(time_us), 'us')}Z"

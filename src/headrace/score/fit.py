@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
-from headrace.declare.model import Model
+from headrace.declare.model import Model, Train
 from headrace.declare.schema import Column
 from headrace.errors import HeadraceError
 from headrace.score.examples import Examples, Split
@@ -39,12 +39,17 @@ class Fitted:
     train_scores: Scores
 
 
+def train_of(model: Model) -> Train:
+    """The function that trains a model."""
+    if model.train is None:
+        raise UnfitEstimator(f"Model {model.name!r} has file=, and nothing to train. Give it train= instead.")
+    return model.train
+
+
 def fit(model: Model, examples: Examples, split: Split) -> Fitted:
     """Train a model on the rows before the split, and measure it on those after."""
-    frame, train = examples.frame, model.train
-    if train is None:
-        raise UnfitEstimator(f"Model {model.name!r} has file=, and nothing to train. Give it train= instead.")
-    estimator = train(frame[split.train].reset_index(drop=True))
+    frame = examples.frame
+    estimator = train_of(model)(frame[split.train].reset_index(drop=True))
     kind, columns = _kind_of(estimator, model), _columns_of(estimator, model)
     content = to_network(estimator, columns)
     scorer = scorer_of(model, content, f"Model {model.name!r}")

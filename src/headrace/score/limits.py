@@ -57,7 +57,7 @@ class Watchdog:
             self._wake()
 
     def leave(self, limit: Limit) -> None:
-        del self._watched[id(limit)]
+        self._watched.pop(id(limit), None)  # gone where its process was forked
 
     def forget(self) -> None:
         """Begin anew, in a process that was forked: its threads are gone."""

@@ -1,0 +1,33 @@
+"""`--registry mlflow[:URI]`: whatever a command did stands; that a registry was not told of it is said."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.score.versions import Versions
+
+REGISTRY = click.option("--registry", metavar="mlflow[:URI]", help="Keep versions and champion in MLflow as well.")
+
+
+def require_known_registry(registry: str | None, state: Path) -> None:
+    """Refuse a registry that is none, before anything is done."""
+    from headrace.score.registry import registry_uri
+
+    if registry:
+        registry_uri(registry, state)
+
+
+def tell_registry(registry: str | None, state: Path, versions: "Versions") -> None:
+    """Tell the registry, where there is one, what has changed."""
+    from headrace.score.registry import publish, registry_uri
+
+    if not registry:
+        return
+    try:
+        publish(registry_uri(registry, state), versions)
+    except HeadraceError as failed:
+        click.echo(f"headrace: {failed}", err=True)
