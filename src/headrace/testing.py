@@ -230,7 +230,7 @@ class Moment:
         reader = Reader(view)
         values = reader.default_row if rows is None else reader.values(rows, self.time_us)
         # A copy of its own: a test that writes a table's file sees what it wrote.
-        (derived,) = Deriver(view, Loaded).rows([values], self.request, [entity])
+        (derived,) = Deriver(view, Loaded).rows([values], [self.request], [entity])
         return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
 
 

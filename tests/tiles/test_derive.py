@@ -59,7 +59,7 @@ def test_a_logarithm_of_zero_and_below_is_null(mean: float, expected: float | No
         mean = hr.mean("amount", windows="1h")
         logged = hr.log(mean["1h"])
 
-    assert repr(Deriver(Logs).rows([[mean]], {}, [("c1",)])) == repr([[expected]])
+    assert repr(Deriver(Logs).rows([[mean]], [{}], [("c1",)])) == repr([[expected]])
 
 
 def test_many_rows_are_one_computation_and_a_view_without_derived_ones_has_none() -> None:
@@ -67,4 +67,4 @@ def test_many_rows_are_one_computation_and_a_view_without_derived_ones_has_none(
     class Plain:
         payments = hr.count(windows="1h")
 
-    assert Deriver(Plain).rows([[1], [2]], {}, [("c1",), ("c2",)]) == [[], []]
+    assert Deriver(Plain).rows([[1], [2]], [{}, {}], [("c1",), ("c2",)]) == [[], []]

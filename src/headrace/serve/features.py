@@ -67,7 +67,7 @@ class Features:
     def _written(self, entity: Entity, read: Read, request: dict[str, Any]) -> bytes:
         """A row in JSON, but for its age and what comes after it."""
         row = self._keys.named(entity)
-        (derived,) = self._deriver.rows([read.values], request, [entity])
+        (derived,) = self._deriver.rows([read.values], [request], [entity])
         row["values"] = dict(zip(self._names, self._in_json([*read.values, *derived]), strict=True))
         row["event_time"] = None if read.event_time_us is None else moment(read.event_time_us)
         written = encode_json(row).removesuffix(b"}")

@@ -29,7 +29,7 @@ class Deriver:
             for index, name in enumerate(feature.name for feature in view.features)
             if name in read
         ]
-        self._requested = [(column.name, column.kind) for column in view.requested]
+        self._requested = [(column.name, column.name.removeprefix(REQUEST), column.kind) for column in view.requested]
         self._keys = [
             (ENTITY + column.name, index, column.kind)
             for index, column in enumerate(view.entity)
@@ -39,16 +39,16 @@ class Deriver:
         self._joined = [(one, tables[one.table]) for one in view.joined]
 
     def rows(
-        self, rows: Sequence[Sequence[Any]], request: Mapping[str, Any], entities: Sequence[Entity]
+        self, rows: Sequence[Sequence[Any]], requests: Sequence[Mapping[str, Any]], entities: Sequence[Entity]
     ) -> list[list[Any]]:
-        """The derived values of each row; `request` holds what came with it, by name, and lacks what did not."""
+        """The derived values of each row; its request holds what came with it, by name, and lacks what did not."""
         if not self._derived:
             return [[] for _ in rows]
         columns = {
             name: values_of([_plain(row[index], kind) for row in rows], kind) for name, index, kind in self._outputs
         }
-        for name, kind in self._requested:
-            columns[name] = values_of([request.get(name.removeprefix(REQUEST))] * len(rows), kind)
+        for name, asked, kind in self._requested:
+            columns[name] = values_of([request.get(asked) for request in requests], kind)
         for name, index, kind in self._keys:
             columns[name] = values_of([entity[index] for entity in entities], kind)
         derived = self.columns(columns, len(rows))

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from threading import Lock
 
-from headrace.tiles.layout import INT64_MAX, HopLayout
+from headrace.tiles.layout import ARRIVAL, INT64_MAX, HopLayout, N
 from headrace.tiles.tile import Stored, Tile
 
 _FIELD_BYTES = 8
@@ -74,8 +74,11 @@ class TileRows:
     def known(self, after_us: int, until_us: int) -> tuple[int, int]:
         """How many events the rows that start in (after, until] were folded from, and when the last of them arrived."""
         rows, _ = self.between(after_us, until_us)
-        heads = [_HEAD.unpack_from(rows, at) for at in range(0, len(rows), self.size)]
-        return sum(n for _, n, _, _ in heads), max((arrival_us for *_, arrival_us in heads), default=0)
+        if not rows:
+            return 0, 0
+        fields = memoryview(rows).cast("q")
+        width = self.size // _FIELD_BYTES
+        return sum(fields[N::width]), max(fields[ARRIVAL::width])
 
     def same_until(self, at_us: int, reaches_us: Sequence[int]) -> int:
         """Until when windows that reach back so far hold the tiles they hold at a time, if no tile comes meanwhile.
