@@ -32,7 +32,14 @@ def _planned(model: Model, state: Path) -> dict[str, Any]:
     from headrace.score.champions import load_champion
     from headrace.score.versions import NoVersion
 
-    found: dict[str, Any] = {"model": model.name, "version": None, "reads": list(model.vector.names), "refused": None}
+    found: dict[str, Any] = {
+        "model": model.name,
+        "version": None,
+        "scores": model.stream.name,
+        "writes": model.predictions,
+        "reads": list(model.vector.names),
+        "refused": None,
+    }
     try:
         loaded = load_champion(model, state)
     except NoVersion:
@@ -45,4 +52,5 @@ def _planned(model: Model, state: Path) -> dict[str, Any]:
 def _text(model: dict[str, Any]) -> str:
     version = f"version {model['version']}" if model["version"] else "no champion yet"
     said = f"  REFUSED: {model['refused']}" if model["refused"] else f"  {version}; reads {', '.join(model['reads'])}"
+    said += f"\n  scores {model['scores']}, writes {model['writes']}"
     return f"{model['model']} (model)\n{said}"

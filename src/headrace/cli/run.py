@@ -12,7 +12,7 @@ from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
-PARTS = ("stream", "serve", "apply", "check")
+PARTS = ("stream", "serve", "apply", "check", "score")
 
 
 @click.command()
@@ -20,14 +20,16 @@ PARTS = ("stream", "serve", "apply", "check")
 @click.argument("part", type=click.Choice(PARTS))
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: its Spark queries, its server, a worker that feeds the store, or the steady check."""
+    """Run one part of APP alone: its Spark queries, server, store worker, steady check, or the scorer of its models."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
-    run_part = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check}[part]
+    run_part = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check, "score": run_score}[
+        part
+    ]
     run_part(load_app(app), settings, stop)
 
 
@@ -76,3 +78,9 @@ def run_check(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.lake.watch import watch_until
 
     watch_until(app, broker_of(settings), stop)
+
+
+def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.score.run import ScorePlace, score_until
+
+    score_until(app, ScorePlace(broker_of(settings), settings.store, settings.state), stop)

@@ -5,6 +5,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -42,7 +43,7 @@ def up(app: str, **flags: Any) -> None:
     try:
         _start_broker(supervisor, settings)
         _require_plan(declared, settings)
-        _start_parts(supervisor, app, settings)
+        _start_parts(supervisor, app, parts_of(settings, declared), settings)
         supervisor.watch(stop, settings.limit_s, ReadyTeller(settings.url))
     finally:
         supervisor.stop()
@@ -66,7 +67,7 @@ def _require_plan(app: App, settings: Settings) -> None:
     lake = lake_of(app, settings)
     if lake is not None:
         require_fitting(lake)
-    found = ensure_topics(broker_of(settings), app.streams, app.views)
+    found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
     for warning in found.warnings:
         say(warning)
     for plan in possible_plans(app, settings.state, found.partitions, settings.rebuild):
@@ -75,19 +76,20 @@ def _require_plan(app: App, settings: Settings) -> None:
             say(f"{plan.stream.name}: {change}")
 
 
-def _start_parts(supervisor: Supervisor, app: str, settings: Settings) -> None:
+def _start_parts(supervisor: Supervisor, app: str, parts: Sequence[str], settings: Settings) -> None:
     logs = settings.state / "logs"
     os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
     os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
     say(f"starting Spark, the store and the server; their logs are in {logs}")
-    for part in parts_of(settings):
+    for part in parts:
         supervisor.start(part, ProcessPart(command_of(app, part, settings), logs / f"{part}.log"))
 
 
-def parts_of(settings: Settings) -> tuple[str, ...]:
-    """The processes of a running app: a store of its own needs a worker that feeds it."""
-    always = ("serve", "stream", "check")
-    return always if settings.store == "memory" else ("apply", *always)
+def parts_of(settings: Settings, app: App) -> tuple[str, ...]:
+    """The processes of a running app: a store of its own needs a worker that feeds it, models need a scorer."""
+    feeding = () if settings.store == "memory" else ("apply",)
+    scoring = ("score",) if app.models else ()
+    return (*feeding, "serve", "stream", "check", *scoring)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

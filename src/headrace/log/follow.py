@@ -106,6 +106,7 @@ class Follower:
             self._begin(consumer)
             while not self._stopping.is_set():
                 self._step(consumer)
+            self._end(consumer)
         except Interrupted:
             LOGGER.info("Following %s: stopped with records in hand", ", ".join(self.topics))
         except Exception as failure:
@@ -159,13 +160,19 @@ class Follower:
         if first is None:
             self._rest(consumer)
             return
-        messages = [first, *consumer.consume(AT_ONCE - 1, 0)]
+        self._sort(consumer, [first, *consumer.consume(AT_ONCE - 1, 0)])
+
+    def _sort(self, consumer: Consumer, messages: list[Message]) -> None:
+        """Hand the records over, then hear what else was said."""
         records = [record_of(message) for message in messages if message.error() is None]
         if records:
             self._hand_over(consumer, records)
         for message in messages:
             if (error := message.error()) is not None:
                 self._event(message, error)
+
+    def _end(self, _consumer: Consumer) -> None:
+        """The last step before the consumer is closed, where nothing failed."""
 
     def _hand_over(self, _consumer: Consumer, records: list[Record]) -> None:
         self._handle(records)

@@ -50,7 +50,10 @@ class Positions:
 
     def handled(self, records: Iterable[Record]) -> dict[Partition, int]:
         """Move behind these records; gives the new positions of their partitions, but for those given up meanwhile."""
-        reached = {Partition(record.topic, record.partition): record.offset + 1 for record in records}
+        return self.reach({Partition(record.topic, record.partition): record.offset + 1 for record in records})
+
+    def reach(self, reached: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Move to these positions; gives those that are not of partitions given up meanwhile."""
         mine = {partition: offset for partition, offset in reached.items() if partition in self._mine}
         for partition, offset in mine.items():
             self._reach(partition, offset)

@@ -57,6 +57,22 @@ class LandingProgress:
     seconds: float
 
 
+@dataclass(frozen=True)
+class ScorerProgress:
+    """What one scorer has done of one model since it began: how many predictions of each version and role, how many
+    were degraded by what, how many took how long from arrival to decision, and what is left in the log.
+    """
+
+    scored: str
+    scorer: str
+    at_us: int
+    lag: int
+    predictions: list[list[Any]]
+    degraded: dict[str, int]
+    delays: list[int]
+    delay_seconds: float
+
+
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
     topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
@@ -83,13 +99,19 @@ def report_landing(producer: Producer, progress: LandingProgress) -> None:
     producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"lake {progress.landed}")
 
 
+def report_scorer(producer: Producer, progress: ScorerProgress) -> None:
+    """Send what one scorer of one model has done so far."""
+    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"score {progress.scored} {progress.scorer}")
+
+
 class ProgressBoard:
-    """The latest word of each query, of each view's check, and of each table of the lake."""
+    """The latest word of each query, of each view's check, of each table of the lake, and of each scorer."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
+        self.scorers: dict[tuple[str, str], ScorerProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -101,6 +123,8 @@ class ProgressBoard:
             self.checks[said["checked"]] = CheckProgress(**said)
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
+        elif "scored" in said:
+            self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         else:
             self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
 

@@ -50,7 +50,7 @@ class SharedFollower(Follower):
         consumer.subscribe([*self.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _assigned(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
-        partitions = _plain(given)
+        partitions = plain(given)
         try:
             ends = self._offsets.end_of(partitions)
         except HeadraceError:
@@ -60,14 +60,14 @@ class SharedFollower(Follower):
         self._well()
 
     def _revoked(self, _consumer: Consumer, taken: list[TopicPartition]) -> None:
-        self.positions.give_up(_plain(taken))
+        self.positions.give_up(plain(taken))
         self._tell()
 
     def _hand_over(self, consumer: Consumer, records: list[Record]) -> None:
         again = self._rewound(consumer, lambda: self._handle(records))
         handled = [record for record in records if Partition(record.topic, record.partition) not in again]
         for partition, offset in self.positions.handled(handled).items():
-            _store(consumer, partition, offset)
+            store_offset(consumer, partition, offset)
         self._well()
 
     def _rest(self, consumer: Consumer) -> None:
@@ -103,16 +103,16 @@ class SharedFollower(Follower):
 
 def _back_to(consumer: Consumer, partition: Partition, begin: int) -> None:
     place = TopicPartition(*partition, begin)
-    _store(consumer, partition, begin)
+    store_offset(consumer, partition, begin)
     consumer.commit(offsets=[place], asynchronous=False)
     consumer.seek(place)
 
 
-def _plain(partitions: Iterable[TopicPartition]) -> list[Partition]:
+def plain(partitions: Iterable[TopicPartition]) -> list[Partition]:
     return [Partition(partition.topic, partition.partition) for partition in partitions]
 
 
-def _store(consumer: Consumer, partition: Partition, offset: int) -> None:
+def store_offset(consumer: Consumer, partition: Partition, offset: int) -> None:
     """Mark what has been handled as ready to be committed."""
     try:
         consumer.store_offsets(offsets=[TopicPartition(*partition, offset)])

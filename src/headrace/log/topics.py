@@ -4,6 +4,7 @@ payments            raw: kept 7 days, or as long as the longest window and laten
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
+fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
 """
 
 import time
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
 )
 
 from headrace.declare.durations import UNITS_US
+from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
@@ -67,9 +69,12 @@ class Topic:
     config: Config = field(hash=False)
 
 
-def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] = ()) -> Topics:
+def ensure_topics(
+    broker: str, streams: Sequence[Stream], views: Sequence[View] = (), models: Sequence[Model] = ()
+) -> Topics:
     """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow."""
-    streams = tuple(dict.fromkeys([*streams, *(stream for view in views for stream in view.streams)]))
+    read = [*(stream for view in views for stream in view.streams), *(model.stream for model in models)]
+    streams = tuple(dict.fromkeys([*streams, *read]))
     admin = admin_client(broker)
     existing = _existing(admin, broker)
     given = _configs(admin, broker, [stream.name for stream in streams if stream.name in existing])
@@ -82,7 +87,8 @@ def ensure_topics(broker: str, streams: Sequence[Stream], views: Sequence[View] 
             stream, [view for view in views if stream in view.streams], raw[stream.name], given.get(stream.name)
         )
     ]
-    wanted = [*of_streams, *(topic for view in views for topic in topics_of_view(view, changelogs[view.name]))]
+    of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
+    wanted = [*of_streams, *of_views, *(predictions_of(model, raw[model.stream.name]) for model in models)]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
     retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
@@ -107,6 +113,13 @@ def topics_of_view(view: View, partitions: int) -> list[Topic]:
         Topic(view.topic, raw, partitions, changelog_config(view)),
         Topic(view.served, raw, partitions, SERVED),
     ]
+
+
+def predictions_of(model: Model, partitions: int) -> Topic:
+    """The scores of a model: they outlive the time in which labels may still come."""
+    awaited_ms = 0 if model.labels is None else model.labels.within_us // 1000 + DAY_MS
+    kept = {"retention.ms": str(max(RAW_RETENTION_MS, awaited_ms))}
+    return Topic(model.predictions, model.stream.name, partitions, APPEND_TIME | kept)
 
 
 def changelog_partitions(view: View, raw: Mapping[str, int], existing: Mapping[str, int]) -> int:

@@ -16,6 +16,8 @@ Role = Literal["champion", "challenger"]
 Source = Literal["stream", "http"]
 
 STALE = "stale"  # the store had not heard of the event in time
+LATE = "late"  # the store had let go of the event's time: its features were read at a later one
+MODEL = "model"  # the model raised, or answered with no number
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Prediction:
     """One score of one event; times are in µs.
 
     `known` says by view what its vector was made of, hop by hop of each stream: events, and the arrival of the last.
+    `read_at_us` is the time its features were asked for, `partition` and `offset` the event's place in the raw log.
     """
 
     event_id: Any

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,15 @@ from prometheus_client.registry import Collector
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.log.ledger import Account
-from headrace.log.progress import SILENT_AFTER_US, CheckProgress, LandingProgress, ProgressBoard, QueryProgress
+from headrace.log.progress import (
+    SILENT_AFTER_US,
+    CheckProgress,
+    LandingProgress,
+    ProgressBoard,
+    QueryProgress,
+    ScorerProgress,
+)
+from headrace.score.tally import DECIDE_SECONDS
 from headrace.serve.answers import Answer
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.tallies import Tally
@@ -57,6 +66,7 @@ class Metrics(Collector):
         yield from queries(sources.board.latest.copy().values())
         yield from checks(sources.board.checks.copy().values())
         yield from landings(sources.board.landings.copy().values())
+        yield from scorers(sources.board.scorers.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -134,6 +144,31 @@ def landings(latest: Iterable[LandingProgress]) -> Iterator[Metric]:
     yield gauge("lake_step_seconds", "How long a table's last step took", ["table"], took)
     looked = [([one.landed], one.at_us / 1e6) for one in said]
     yield gauge("lake_step_at_seconds", "When a table's last step ended, in epoch seconds", ["table"], looked)
+
+
+def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
+    """What the scorers of each model have done, those that have ended included; the lag is that of those that run."""
+    made: Counter[tuple[str, ...]] = Counter()
+    degraded: Counter[tuple[str, ...]] = Counter()
+    lags: Counter[str] = Counter()
+    delays: dict[str, Delays] = {}
+    silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
+    for one in latest:
+        made.update({(one.scored, version, role): count for version, role, count in one.predictions})
+        degraded.update({(one.scored, reason): count for reason, count in one.degraded.items()})
+        lags[one.scored] += one.lag if one.at_us > silent_before_us else 0
+        delays.setdefault(one.scored, Delays(DECIDE_SECONDS)).add_all(one.delays, one.delay_seconds)
+    yield counter("predictions", "Predictions of streams", ["model", "version", "role"], _samples(made))
+    yield counter("degraded", "Predictions that are less than they should be", ["model", "reason"], _samples(degraded))
+    yield gauge(
+        "score_lag", "Clean events a model has not scored", ["model"], [([name], n) for name, n in lags.items()]
+    )
+    spent = [([name], of_model) for name, of_model in delays.items()]
+    yield histogram("score_seconds", "From an event's arrival to its score", ["model"], spent)
+
+
+def _samples(counts: Counter[tuple[str, ...]]) -> list[Sample]:
+    return [(list(labels), float(count)) for labels, count in counts.items()]
 
 
 def queries(latest: Iterable[QueryProgress]) -> Iterator[Metric]:

@@ -19,6 +19,11 @@ class Delays:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total_seconds += seconds
 
+    def add_all(self, counts: Sequence[int], seconds: float) -> None:
+        """Take the counts of another with the same bounds, and its seconds in all."""
+        self.counts = [mine + others for mine, others in zip(self.counts, counts, strict=True)]
+        self.total_seconds += seconds
+
     def at_most(self) -> list[tuple[float, int]]:
         """Each bound and how many delays were no longer; infinity last.
 

@@ -11,7 +11,7 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
+from headrace.store.reads import SLACK_US, Known, Read, Sought, Unchanged, ViewReader, known_of, require_kept
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -60,6 +60,11 @@ class MemoryStore:
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of; None where its tiles have changed since."""
         return self.tables[view_name].known(entity, at_us, read)
+
+    def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
+        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        table = self.tables[view_name]
+        return [table.heard(one) for one in sought]
 
 
 class Table:
@@ -131,6 +136,10 @@ class Table:
         found = known_of(kept.rows_by_hop, at_us, self._lives)
         changes, answer = kept.known
         return found if changes == kept.changes and answer.read is read else None
+
+    def heard(self, sought: Sought) -> bool:
+        kept = self._entities.get(sought.entity)
+        return self._reader.heard(kept.rows_by_hop if kept else [None] * self._lives, sought)
 
     def _answer(self, entity: Entity, kept: Kept, at_us: int) -> Read:
         changes = kept.changes

@@ -8,7 +8,7 @@ from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Known, Read, StoreUnavailable
+from headrace.store.reads import Known, Read, Sought, StoreUnavailable
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
@@ -22,6 +22,9 @@ class Online(Protocol):
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of, hop by hop; None where that cannot be told any more."""
+
+    async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
+        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -75,6 +78,9 @@ class MemoryOnline:
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         return self.store.known(view_name, entity, at_us, read)
+
+    async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
+        return self.store.heard(view_name, sought)
 
     def _require_filled(self) -> None:
         """A store that has not read all there was would say less than an earlier server: a value would go back."""

@@ -14,7 +14,7 @@ from headrace.store.apply import group_of
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import Table
 from headrace.store.online import in_pieces
-from headrace.store.reads import Known, Read
+from headrace.store.reads import Known, Read, Sought
 from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
 from headrace.tiles.tile import Entity
@@ -37,6 +37,9 @@ class RedisOnline:
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         return self.store.known(view_name, entity, at_us, read)
+
+    async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
+        return await self.store.heard(view_name, sought)
 
     @property
     def tables(self) -> Mapping[str, Table]:

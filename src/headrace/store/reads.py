@@ -11,6 +11,7 @@ from headrace.tiles.finish import moment
 from headrace.tiles.layout import INT64_MAX, HopLayout, layouts_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
+from headrace.tiles.tile import Entity
 
 HEAD = struct.Struct("<4q")
 # Tiles are kept that much longer than a window needs: the clocks of brokers and servers differ a little.
@@ -75,6 +76,15 @@ class Known(NamedTuple):
     arrival_us: int
 
 
+class Sought(NamedTuple):
+    """An event by what its tiles tell of it: whose it is, of which stream, when it happened and when it arrived."""
+
+    entity: Entity
+    stream: str
+    event_time_us: int
+    arrival_us: int
+
+
 def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, lives: int) -> list[Known]:
     """Of each hop of each stream, what an answer at that time is made of; after so many come those of history."""
     return [_known(rows_by_hop[place::lives], at_us) for place in range(lives)]
@@ -93,6 +103,7 @@ class ViewReader:
         self._reader = Reader(view)
         self.hops = len(self.layouts)
         self.lives = self.hops * len(view.streams)
+        self._first_place = {stream.name: self.hops * place for place, stream in enumerate(view.streams_by_name)}
         # Twice: rows from history may follow those from the streams.
         self._reaches_us = 2 * len(view.streams) * [_reaches_us(view, layout) for layout in self.layouts]
 
@@ -111,6 +122,18 @@ class ViewReader:
             (rows.same_until(at_us, reaches_us) for rows, reaches_us in hops if rows is not None), default=INT64_MAX
         )
         return Unchanged(at_us, until_us, self.read(rows_by_hop, at_us))
+
+    def heard(self, rows_by_hop: Sequence[TileRows | None], sought: Sought) -> bool:
+        """Whether its tile of each hop has taken in what arrived when this event did, or later.
+
+        A hop whose windows did not reach back to the event when it arrived need not have heard of it.
+        """
+        first = self._first_place[sought.stream]
+        return all(
+            rows is not None and rows.heard(start_us, sought.arrival_us)
+            for rows, layout in zip(rows_by_hop[first : first + self.hops], self.layouts, strict=True)
+            if (start_us := sought.event_time_us // layout.hop_us * layout.hop_us) > sought.arrival_us - layout.keep_us
+        )
 
     def _newest_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
         """Of all parts the latest tile's times; of tiles of one start, what they say together."""

@@ -13,7 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Known, Read, Unchanged, ViewReader, known_of, require_kept
+from headrace.store.reads import SLACK_US, Known, Read, Sought, Unchanged, ViewReader, known_of, require_kept
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
@@ -50,11 +50,22 @@ class RedisStore:
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
         reader = self._readers[view_name]
+        return [reader.read(*asked, at_us) for asked in await self._asked(view_name, entities)]
+
+    async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
+        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        reader = self._readers[view_name]
+        asked = await self._asked(view_name, [one.entity for one in sought])
+        return [reader.heard(*of_key, one) for of_key, one in zip(asked, sought, strict=True)]
+
+    async def _asked(self, view_name: str, entities: Sequence[Entity]) -> list[tuple[bytes, "_Held", Fields | None]]:
+        """Of each entity the key of its hash, what is held of it, and its fields where they are others by now."""
+        reader = self._readers[view_name]
         keys = [hash_key(view_name, entity) for entity in entities]
         held = [reader.held(key) for key in keys]
         known = [(key, one.changed) for key, one in zip(keys, held, strict=True)]
         hashes = await self._answered(self._hashes.changed(known))
-        return [reader.read(*asked, at_us) for asked in zip(keys, held, hashes, strict=True)]
+        return list(zip(keys, held, hashes, strict=True))
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of; None where it is not held any more."""
@@ -205,6 +216,13 @@ class _ViewHashes:
         if now is not held and now.changed:
             self._held[key] = now
         return now.answer.read
+
+    def heard(self, key: bytes, held: _Held, fields: Fields | None, sought: Sought) -> bool:
+        """Whether the tiles of a hash have taken in an event, or a later one."""
+        now = held if fields is None else self._taken(fields, sought.arrival_us)
+        if now is not held and now.changed:
+            self._held[key] = now
+        return self._reader.heard(now.rows_by_hop or [None] * self.lives, sought)
 
     def _taken(self, fields: Fields, at_us: int) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)

@@ -48,7 +48,7 @@ class Planned:
 
 def plan_queries(app: App, place: Place) -> Planned:
     """Create the topics and decide which queries run; refuses what the kept state cannot follow."""
-    found = ensure_topics(place.broker, app.streams, app.views)
+    found = ensure_topics(place.broker, app.streams, app.views, app.models)
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)

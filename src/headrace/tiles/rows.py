@@ -71,6 +71,15 @@ class TileRows:
             start_us, _, event_time_us, arrival_us = _HEAD.unpack_from(self.rows, index * self.size)
         return (event_time_us, arrival_us) if start_us > after_us else None
 
+    def heard(self, start_us: int, arrival_us: int) -> bool:
+        """Whether the tile of that start has taken in an event that arrived then or later."""
+        with _STEADY:
+            index = bisect_left(self._starts(), start_us)
+            if index == len(self):
+                return False
+            found_us, _, _, heard_us = _HEAD.unpack_from(self.rows, index * self.size)
+        return bool(found_us == start_us and heard_us >= arrival_us)
+
     def known(self, after_us: int, until_us: int) -> tuple[int, int]:
         """How many events the rows that start in (after, until] were folded from, and when the last of them arrived."""
         rows, _ = self.between(after_us, until_us)

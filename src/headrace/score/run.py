@@ -1,0 +1,186 @@
+"""The scoring part of an app: each of its models scores its stream, in a thread of its own."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+
+from headrace.declare.app import App
+from headrace.declare.model import Model
+from headrace.errors import HeadraceError
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.log.progress import TOPIC, ScorerProgress, report_scorer
+from headrace.log.work import WorkFollower
+from headrace.score.lineup import Lineup
+from headrace.score.scored import ScoredIds
+from headrace.score.stream import Bench, StreamScorer
+from headrace.store.choose import online_of
+from headrace.store.online import Online
+from headrace.store.reads import SLACK_US, StoreUnavailable
+
+LOGGER = logging.getLogger("headrace.score")
+RETRY_SECONDS = 0.5
+REPORT_SECONDS = 1.0
+# A thread that applies tiles gives way to the ones that score ten times as soon as Python's default.
+SWITCH_SECONDS = 0.0005
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class ScorePlace:
+    """What a scorer follows, what it reads features from, and where the versions of models are."""
+
+    broker: str
+    store_url: str
+    state: Path
+
+
+def score_until(app: App, place: ScorePlace, stop: threading.Event) -> None:
+    """Score the streams of an app's models until `stop` is set."""
+    if not app.models:
+        stop.wait()
+        return
+    sys.setswitchinterval(SWITCH_SECONDS)
+    stores = _stores(app, place)
+    for online in set(stores):
+        online.start()
+    scorings = [ModelScoring(model, online, place) for model, online in zip(app.models, stores, strict=True)]
+    try:
+        for scoring in scorings:
+            scoring.start()
+        _watch(scorings, Producer(place.broker), stop)
+    finally:
+        for scoring in scorings:
+            scoring.stop()
+
+
+def _stores(app: App, place: ScorePlace) -> list[Online]:
+    """A store for each model: all share the one in this process, and a connection is one thread's own."""
+    views = tuple(dict.fromkeys(view for model in app.models for view in model.views))
+    read = App(app.name, app.streams, views)
+    if place.store_url == "memory":
+        return [online_of(read, place.broker, place.store_url)] * len(app.models)
+    return [online_of(read, place.broker, place.store_url) for _ in app.models]
+
+
+def _watch(scorings: list["ModelScoring"], producer: Producer, stop: threading.Event) -> None:
+    while not stop.wait(REPORT_SECONDS):
+        for scoring in scorings:
+            scoring.raise_failure()
+            progress = scoring.progress()
+            if progress is not None:
+                report_scorer(producer, progress)
+
+
+class ModelScoring(threading.Thread):
+    """Waits for a champion and a filled store, then scores a model's stream as one of a group."""
+
+    def __init__(self, model: Model, online: Online, place: ScorePlace) -> None:
+        super().__init__(name=f"score {model.name}", daemon=True)
+        self._model, self._online, self._place = model, online, place
+        self._stopping = threading.Event()
+        self._scorer: StreamScorer | None = None
+        self._follower: WorkFollower | None = None
+        self._failure: BaseException | None = None
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                self._score(runner)
+                runner.run(self._online.stop())
+        except Exception as failure:  # noqa: BLE001 - nobody is above a thread: whoever watches is told
+            self._failure = failure
+
+    def stop(self) -> None:
+        """End after what is in hand."""
+        self._stopping.set()
+        if self._follower is not None:
+            self._follower.stop()
+        self.join()
+
+    def raise_failure(self) -> None:
+        """Raise what made it stop by itself, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def progress(self) -> ScorerProgress | None:
+        """What it has done so far; None before it began."""
+        if self._scorer is None or self._follower is None:
+            return None
+        tally = self._scorer.tally
+        try:
+            lag = self._follower.lag
+        except HeadraceError:  # the broker does not answer: told of once it does
+            return None
+        return ScorerProgress(
+            scored=self._model.name,
+            scorer=self._name,
+            at_us=time.time_ns() // 1000,
+            lag=lag,
+            predictions=[[*of, count] for of, count in tally.predictions.copy().items()],
+            degraded=dict(tally.degraded.copy()),
+            delays=tally.delays.counts.copy(),
+            delay_seconds=tally.delays.total_seconds,
+        )
+
+    def _score(self, runner: asyncio.Runner) -> None:
+        self._once(self._require_topics)
+        lineup = self._once(lambda: Lineup.of(self._model, self._place.state))
+        self._once(lambda: runner.run(self._require_filled()))
+        if lineup is None or self._stopping.is_set():
+            return
+        broker = self._place.broker
+        scored = ScoredIds(broker, self._model)
+        with Producer(broker) as producer:
+            bench = Bench(self._online, lineup, producer, scored, runner.get_loop())
+            self._scorer = StreamScorer(self._model, bench)
+            self._follower = WorkFollower(
+                broker, self._model.stream.clean, self._scorer, group_of(self._model), SLACK_US
+            )
+            LOGGER.info(
+                "%s scores %s with version %s",
+                self._model.name,
+                self._model.stream.name,
+                lineup.standing.champion.version,
+            )
+            if not self._stopping.is_set():
+                self._follower.run()
+
+    def _once(self, step: Callable[[], Found]) -> Found | None:
+        """Try a step until it does not fail, and say why it does; None where that is never."""
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return step()
+            except HeadraceError as problem:
+                if str(problem) != said:
+                    LOGGER.warning("%s waits: %s", self._model.name, problem)
+                    said = str(problem)
+            self._stopping.wait(RETRY_SECONDS)
+        return None
+
+    def _require_topics(self) -> None:
+        Offsets(self._place.broker).every_partition([self._model.stream.clean, self._model.predictions, TOPIC])
+
+    async def _require_filled(self) -> None:
+        """A store that has not read all there was would say less than it should."""
+        missing = await self._online.missing()
+        if missing:
+            raise StoreUnavailable("; ".join(missing))
+
+
+def group_of(model: Model) -> str:
+    """The consumer group that scores a model."""
+    return f"headrace.score.{model.name}"
