@@ -97,3 +97,19 @@ def with_metadata(content: bytes, **values: str) -> bytes:
     helper.set_model_props(made, values)
     changed: bytes = made.SerializeToString()
     return changed
+
+
+def weighing(width: int, weight: float = 1.0) -> bytes:
+    """The sum of the columns of one input, so many times; null counts as nothing."""
+    constants = [
+        helper.make_tensor("axes", INT64, [1], [1]),
+        helper.make_tensor("nothing", FLOAT, [1], [0.0]),
+        helper.make_tensor("weight", FLOAT, [1], [weight]),
+    ]
+    nodes = [
+        helper.make_node("IsNaN", ["features"], ["missing"]),
+        helper.make_node("Where", ["missing", "nothing", "features"], ["there"]),
+        helper.make_node("ReduceSum", ["there", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Mul", ["sum", "weight"], ["score"]),
+    ]
+    return network(nodes, [("features", FLOAT, [None, width])], [("score", FLOAT, [None, 1])], constants)

@@ -94,6 +94,10 @@ class WorkFollower(SharedFollower):
         self._in_hand = InHand()
         self._settle_at = 0.0
 
+    def _settings(self) -> dict[str, object]:
+        # The least a broker allows unless told otherwise: so long do the partitions of a killed one stand still.
+        return {**super()._settings(), "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
+
     @property
     def lag(self) -> int:
         """How many records of its partitions it has not done with; asks the broker."""

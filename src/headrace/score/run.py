@@ -93,7 +93,7 @@ class ModelScoring(threading.Thread):
         self._scorer: StreamScorer | None = None
         self._follower: WorkFollower | None = None
         self._failure: BaseException | None = None
-        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._process = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
         try:
@@ -126,7 +126,7 @@ class ModelScoring(threading.Thread):
             return None
         return ScorerProgress(
             scored=self._model.name,
-            scorer=self._name,
+            scorer=self._process,
             at_us=time.time_ns() // 1000,
             lag=lag,
             predictions=[[*of, count] for of, count in tally.predictions.copy().items()],

@@ -1,0 +1,156 @@
+"""An app with a model whose gate and tiles are played by the test: what they would write, written at once."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from headrace.declare.app import App, load_app
+from headrace.declare.model import Model
+from headrace.declare.views import View
+from headrace.log.ledger import ARRIVAL, OFFSET
+from headrace.log.produce import Producer
+from headrace.log.progress import ensure_progress_topic
+from headrace.log.records import Record
+from headrace.log.tail import Tail
+from headrace.log.topics import ensure_topics
+from headrace.score.prediction import Prediction, decode
+from headrace.tiles.events import Event, read_event
+from headrace.tiles.fold import events_of, fold
+from headrace.tiles.layout import lives_of
+from headrace.tiles.tile import encode_key, encode_tile
+from tests.score.networks import weighing
+
+PARTITIONS = 2
+INPUTS = ("taps_10m", "taps_1h", "spent_1h", "share", "amount")
+TEXT = """
+import headrace as hr
+
+taps = hr.Stream(
+    "taps{number}", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at",
+    partitions=2,
+)
+
+
+@hr.features(taps, by="card")
+class Spend{number}:
+    taps = hr.count(windows=["10m", "1h"])
+    spent = hr.sum("amount", windows="1h")
+    share = hr.request("amount", "double") / spent["1h"]
+
+
+model = hr.Model(
+    "taps{number}-fraud", on=taps, features=[Spend{number}], fields=["amount"], {source}, budget="{budget}",
+    thresholds={{"block": 100.0}},
+)
+"""
+
+_numbers = count()
+
+
+def app_file(folder: Path, budget: str = "50ms", source: str = 'file="model.onnx"', content: bytes = b"") -> Path:
+    """An app no other test has, in a folder, with its ONNX beside it."""
+    (folder / "model.onnx").write_bytes(content or weighing(len(INPUTS)))
+    file = folder / "app.py"
+    file.write_text(TEXT.format(number=next(_numbers), source=source, budget=budget))
+    return file
+
+
+def new_app(folder: Path, broker: str, **settings: Any) -> App:
+    """Such an app with its topics."""
+    app = load_app(str(app_file(folder, **settings)))
+    ensure_topics(broker, app.streams, app.views, app.models)
+    ensure_progress_topic(broker)
+    return app
+
+
+@dataclass
+class Played:
+    """The gate and the tiles of an app: remembers every event it let through."""
+
+    app: App
+    broker: str
+    events: dict[str, list[tuple[Event, int]]] = field(default_factory=dict)
+    offsets: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
+
+    def __post_init__(self) -> None:
+        self.producer = Producer(self.broker)
+
+    @property
+    def model(self) -> Model:
+        return self.app.models[0]
+
+    @property
+    def view(self) -> View:
+        return self.app.views[0]
+
+    def event(self, number: int, card: str | None = None) -> dict[str, Any]:
+        now_ms = time.time_ns() // 1_000_000
+        return {"id": f"e{number}", "card": card or f"c{number % 7}", "amount": float(number % 90), "at": now_ms}
+
+    def clean(self, event: dict[str, Any], arrival_us: int | None = None) -> Record:
+        """The clean record of an event that arrived just now."""
+        partition = crc32(event["card"].encode()) % PARTITIONS
+        offset = self.offsets[partition]
+        self.offsets[partition] += 1
+        arrival_us = arrival_us or time.time_ns() // 1_000_000 * 1000
+        headers = [(OFFSET, str(offset).encode()), (ARRIVAL, str(arrival_us).encode())]
+        topic, key = self.model.stream.clean, event["card"].encode()
+        return Record(topic, partition, offset, arrival_us, key, json.dumps(event).encode(), headers)
+
+    def tiles(self, record: Record) -> list[Record]:
+        """The tiles of a clean record's card with it."""
+        stream = self.model.stream
+        event = read_event(stream.schema, record.value)
+        known = self.events.setdefault(event["card"], [])
+        if all(event["id"] != other["id"] for other, _ in known):
+            known.append((event, int(record.header(ARRIVAL) or 0)))
+        layouts = {layout.version: layout for layout in lives_of(self.view)}
+        folded = fold(self.view, events_of(self.view, stream, *zip(*known, strict=True)))
+        return [
+            Record(self.view.topic, record.partition, 0, 0, encode_key(k), encode_tile(layouts[k.version], tile), None)
+            for k, tile in folded
+        ]
+
+    def send(self, record: Record, *, tiles: bool = True) -> None:
+        """Write a clean record and then its tiles, as the gate and the tiles query do."""
+        for one in (record, *(self.tiles(record) if tiles else ())):
+            self.producer.send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers or ())
+
+    def predictions(self) -> list[Prediction]:
+        """Every prediction there is."""
+        return [decode(record.value or b"") for record in Tail(self.broker, self.model.predictions, 10**9).news()]
+
+    def expected(self, prediction: Prediction) -> dict[str, Any]:
+        """What loops over the events its vector was made of say."""
+        card, amount = self._of(prediction.event_id)
+        known = prediction.known[self.view.name]
+        made_of = [event for event, _ in self.events.get(card, [])][: known[0][0]]
+        assert known == [[len(made_of), known[0][1]]] * len(known)
+        spent = sum(event["amount"] for event in made_of) if made_of else None
+        share = amount / spent if spent else None
+        return dict(zip(INPUTS, (len(made_of), len(made_of), spent, share, amount), strict=True))
+
+    def _of(self, event_id: str) -> tuple[str, float]:
+        return next(
+            (card, event["amount"])
+            for card, known in self.events.items()
+            for event, _ in known
+            if event["id"] == event_id
+        )
+
+
+def final(predictions: Iterable[Prediction]) -> dict[tuple[str, str, str], Prediction]:
+    """Of each id, version and role the first in the log, which counts."""
+    found: dict[tuple[str, str, str], Prediction] = {}
+    for one in predictions:
+        found.setdefault((one.event_id, one.version, one.role), one)
+    return found
+
+
+def ids(predictions: Sequence[Prediction]) -> list[str]:
+    return [one.event_id for one in predictions]

@@ -1,0 +1,108 @@
+"""Scorers share a stream, and whoever of them is killed when, every event has one prediction that counts."""
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.local.broker import Broker
+from headrace.local.child import Child
+from headrace.log.follow import Follower
+from headrace.log.progress import TOPIC, ProgressBoard
+from tests.score.streamed import Played, final, new_app
+from tests.waiting import wait_until
+
+EVERY_S = 0.01
+
+
+class Load(threading.Thread):
+    """A hundred events a second, some of which come again."""
+
+    def __init__(self, played: Played) -> None:
+        super().__init__(daemon=True)
+        self.played, self.sent = played, 0
+        self._ended, self._dice = threading.Event(), random.Random(5)
+
+    def run(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            record = self.played.clean(self.played.event(self.sent))
+            for _ in range(2 if self._dice.random() < 0.05 else 1):
+                self.played.send(record)
+            self.sent += 1
+
+    def finish(self) -> int:
+        self._ended.set()
+        self.join()
+        self.played.producer.flush()
+        return self.sent
+
+
+@contextmanager
+def scorer(app: Path, broker: str) -> Iterator[Child]:
+    """`headrace run APP score`."""
+    command = [sys.executable, "-m", "headrace", "run", str(app), "score", "--broker", broker]
+    output = app.parent / f"score{time.monotonic_ns()}.log"
+    child = Child([*command, "--state", str(app.parent)], folder=app.parent, output=output)
+    child.start()
+    try:
+        yield child
+    finally:
+        assert child.stop(grace_s=20) or not child.alive()
+
+
+def killed(child: Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(10)
+
+
+def endure(broker: Broker, folder: Path, kills: int) -> None:
+    played = Played(new_app(folder, broker.address), broker.address)
+    app, dice, board = folder / "app.py", random.Random(kills), ProgressBoard()
+    with ExitStack() as stack:
+        stack.enter_context(Follower(broker.address, [TOPIC], board.apply))
+        both = [stack.enter_context(scorer(app, broker.address)) for _ in range(2)]
+        load = Load(played)
+        load.start()
+        wait_until(
+            lambda: sum(busy(board, played).values()) > 100 and len(busy(board, played)) == 2, 60, "both to score"
+        )
+        for number in range(kills):
+            moment = time.monotonic() + dice.uniform(0.3, 2.5)
+            wait_until(lambda until=moment: time.monotonic() > until, 10, "a random moment")
+            killed(both[number % 2])
+            both[number % 2] = stack.enter_context(scorer(app, broker.address))
+        sent = load.finish()
+        wait_until(lambda: len(final(played.predictions())) == sent, 60, "every event's prediction")
+    check(played, sent)
+
+
+def busy(board: ProgressBoard, played: Played) -> dict[str, int]:
+    """How many predictions each scorer that has any has made."""
+    said = [one for one in board.scorers.copy().values() if one.scored == played.model.name]
+    return {one.scorer: made for one in said if (made := sum(count for *_, count in one.predictions))}
+
+
+def check(played: Played, sent: int) -> None:
+    everything = played.predictions()
+    found = final(everything)
+    assert Counter(event_id for event_id, _, _ in found) == Counter(f"e{number}" for number in range(sent))
+    wrong = [one for one in found.values() if one.features != played.expected(one)]
+    assert wrong == []
+
+
+def test_three_kills_leave_every_event_one_prediction_that_counts(broker: Broker, tmp_path: Path) -> None:
+    endure(broker, tmp_path, kills=3)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+def test_twenty_kills_leave_every_event_one_prediction_that_counts(broker: Broker, tmp_path: Path) -> None:
+    endure(broker, tmp_path, kills=20)

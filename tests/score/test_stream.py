@@ -1,0 +1,277 @@
+"""Each event of a stream is scored once, on its features with the event in them, or says in what way it is less."""
+
+import hashlib
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from onnx import helper
+
+from headrace.declare.app import App
+from headrace.local.broker import Broker
+from headrace.log.follow import Follower
+from headrace.log.produce import Producer
+from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.log.records import Partition
+from headrace.score.card import Card
+from headrace.score.lineup import Lineup, Standing
+from headrace.score.prediction import Prediction
+from headrace.score.run import ScorePlace, score_until
+from headrace.score.scored import ScoredIds
+from headrace.score.scorer import scorer_of
+from headrace.score.stream import Bench, StreamScorer
+from headrace.score.versions import Versions
+from headrace.serve.metrics import scorers
+from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
+from headrace.store.reads import StoreUnavailable
+from tests.score.networks import FLOAT, network, weighing
+from tests.score.streamed import INPUTS, Played, final, ids, new_app
+from tests.waiting import wait_until
+
+
+class Hand:
+    """A scorer that a test hands records to, with a store that it feeds."""
+
+    def __init__(self, played: Played, state: Path) -> None:
+        self.played, self.store = played, MemoryStore(played.app.views)
+        self.lineup = Lineup.of(played.model, state)
+        self.online = MemoryOnline(self.store, None)
+        self.loop = uvloop.new_event_loop()
+        self.scorer = self.new_scorer()
+
+    def new_scorer(self) -> StreamScorer:
+        scored = ScoredIds(self.played.broker, self.played.model)
+        bench = Bench(self.online, self.lineup, Producer(self.played.broker), scored, self.loop)
+        scorer = StreamScorer(self.played.model, bench)
+        scorer.begin([])
+        return scorer
+
+    def take(self, *events: dict[str, Any], applied: bool = True, arrival_us: int | None = None) -> None:
+        records = [self.played.clean(event, arrival_us) for event in events]
+        for record in records:
+            tiles = self.played.tiles(record)
+            self.store.apply(tiles if applied else [])
+        self.scorer.take(records)
+
+    def decided(self, count: int) -> list[Prediction]:
+        """Go on until so many records are done with; what is in the log then."""
+        done = []
+        wait_until(lambda: len(done.extend(self.scorer.go_on()) or done) >= count, 5, "the scorer")
+        self.scorer.settle()
+        return self.played.predictions()
+
+
+@pytest.fixture
+def hand(broker: Broker, tmp_path: Path) -> Iterator[Hand]:
+    found = Hand(Played(new_app(tmp_path, broker.address), broker.address), tmp_path)
+    yield found
+    found.loop.close()
+
+
+def test_a_vector_has_the_event_itself_and_the_record_everything_it_was_made_from(hand: Hand) -> None:
+    hand.take(*(hand.played.event(number, "c1") for number in range(3)))
+    found = hand.decided(3)
+    assert sorted(ids(found)) == ["e0", "e1", "e2"]
+    for one in found:
+        assert one.degraded == ()
+        assert one.features == hand.played.expected(one)
+        assert one.score == pytest.approx(sum(value or 0 for value in one.features.values()), rel=1e-6)
+        assert one.decision == ("block" if (one.score or 0) >= 100 else None)
+        assert one.read_at_us == one.arrival_us
+        assert one.decided_at_us >= one.arrival_us
+        assert (one.source, one.role, one.version) == ("stream", "champion", hand.lineup.standing.champion.version)
+    assert {one.features["taps_1h"] for one in found} == {3}
+    assert sorted((one.partition, one.offset) for one in found) == [(found[0].partition, number) for number in range(3)]
+
+
+def test_an_event_waits_for_its_tiles_and_no_longer(hand: Hand) -> None:
+    event = hand.played.event(1, "c1")
+    record = hand.played.clean(event)
+    hand.scorer.take([record])
+    assert hand.scorer.go_on() == []
+    tiles = hand.played.tiles(record)
+    hand.store.apply(tiles[:1])
+    assert hand.scorer.go_on() == []  # one hop of two has heard of it
+    hand.store.apply(tiles)
+    (one,) = hand.decided(1)
+    assert (one.degraded, one.features["taps_1h"]) == ((), 1)
+
+
+def test_what_the_store_has_not_heard_of_in_time_goes_out_as_stale(hand: Hand) -> None:
+    hand.take(hand.played.event(1, "c1"), applied=False)
+    (one,) = hand.decided(1)
+    assert one.degraded == ("stale",)
+    assert one.features == dict(zip(INPUTS, (0, 0, None, None, 1.0), strict=True))
+    assert one.known == {hand.played.view.name: [[0, 0]] * 2}
+    assert 40 <= (one.latency_ms or 0) < 1000
+
+
+def test_another_event_of_the_card_does_not_stand_for_this_one(hand: Hand) -> None:
+    first, second = hand.played.event(1, "c1"), hand.played.event(2, "c1")
+    hand.take(first, arrival_us=time.time_ns() // 1_000_000 * 1000 - 3000)
+    hand.decided(1)
+    hand.scorer.take([hand.played.clean(second)])
+    assert hand.scorer.go_on() == []
+
+
+def test_an_event_that_comes_again_is_scored_once_and_by_the_next_scorer_too(hand: Hand) -> None:
+    event = hand.played.event(1)
+    hand.take(event, event)
+    hand.take(event)
+    hand.decided(3)
+    hand.scorer = hand.new_scorer()
+    hand.take(event, hand.played.event(2))
+    assert sorted(ids(hand.decided(2))) == ["e1", "e2"]
+
+
+def test_what_is_given_up_is_scored_by_whoever_gets_it(hand: Hand) -> None:
+    event = hand.played.event(1)
+    record = hand.played.clean(event)
+    hand.scorer.take([record])
+    hand.scorer.give_up([Partition(record.topic, record.partition)])
+    assert hand.scorer.go_on() == []
+    hand.take(event)
+    assert ids(hand.decided(1)) == ["e1"]
+
+
+def test_an_event_whose_time_the_store_has_let_go_of_is_read_at_this_moment_and_says_so(hand: Hand) -> None:
+    hand.take(hand.played.event(1, "c1"))
+    hand.decided(1)
+    old_us = time.time_ns() // 1_000_000 * 1000 - 300_000_000
+    hand.take({**hand.played.event(2, "c1"), "at": old_us // 1000}, arrival_us=old_us)
+    found = {one.event_id: one for one in hand.decided(1)}
+    assert found["e2"].degraded == ("late",)
+    assert found["e2"].read_at_us > old_us + 299_000_000
+    assert found["e2"].features["taps_1h"] == 2
+
+
+def test_a_backlog_is_not_waited_for_one_by_one(hand: Hand) -> None:
+    old_us = time.time_ns() // 1_000_000 * 1000 - 10_000_000
+    hand.take(*(hand.played.event(number) for number in range(500)), applied=False, arrival_us=old_us)
+    began = time.monotonic()
+    assert len(hand.scorer.go_on()) == 500
+    assert time.monotonic() - began < 2
+
+
+def test_challengers_score_the_same_vector(hand: Hand) -> None:
+    champion = hand.lineup.standing.champion
+    other = replace(champion, version="2", scorer=scorer_of(hand.played.model, weighing(len(INPUTS), 2.0), "two"))
+    hand.lineup.standing = Standing(champion, (other,))
+    hand.take(hand.played.event(3))
+    found = {one.role: one for one in hand.decided(1)}
+    assert found["challenger"].version == "2"
+    assert found["challenger"].features == found["champion"].features
+    assert found["challenger"].score == pytest.approx(2 * (found["champion"].score or math.nan))
+    assert hand.scorer.tally.predictions == {(champion.version, "champion"): 1, ("2", "challenger"): 1}
+
+
+def test_a_model_that_answers_with_no_number_stops_nobody(hand: Hand) -> None:
+    loaded = replace(hand.lineup.standing.champion, scorer=scorer_of(hand.played.model, rooting(), "root"))
+    hand.lineup.standing = Standing(loaded)
+    hand.take({**hand.played.event(1), "amount": -4.0}, {**hand.played.event(2), "amount": 9.0})
+    found = {one.event_id: one for one in hand.decided(2)}
+    assert (found["e1"].score, found["e1"].decision, found["e1"].degraded) == (None, None, ("model",))
+    assert (found["e2"].score, found["e2"].degraded) == (3.0, ())
+    assert hand.scorer.tally.degraded == {"model": 1}
+
+
+def test_a_model_that_raises_on_a_row_fails_on_that_row_alone(hand: Hand) -> None:
+    class Raising:
+        columns = hand.lineup.standing.champion.scorer.columns
+
+        def score_rows(self, rows: list[tuple[Any, ...]]) -> Any:
+            if any(row[-1] == 2.0 for row in rows):
+                raise RuntimeError("two is too many")
+            return hand_scorer.score_rows(rows)
+
+    hand_scorer = hand.lineup.standing.champion.scorer
+    hand.lineup.standing = Standing(replace(hand.lineup.standing.champion, scorer=Raising()))  # type: ignore[arg-type]
+    hand.take(*map(hand.played.event, (1, 2, 3)))
+    found = {one.event_id: one.degraded for one in hand.decided(3)}
+    assert found == {"e1": (), "e2": ("model",), "e3": ()}
+
+
+def test_a_store_that_is_gone_is_waited_for(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(*_: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+    hand.take(hand.played.event(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(hand.online, "read", gone)
+        assert hand.scorer.go_on() == []
+    assert ids(hand.decided(1)) == ["e1"]
+
+
+def rooting() -> bytes:
+    node = helper.make_node("Sqrt", ["amount"], ["score"])
+    return network([node], [("amount", FLOAT, [None, 1])], [("score", FLOAT, [None, 1])])
+
+
+@contextmanager
+def scoring(app: App, broker: str, state: Path) -> Iterator[threading.Thread]:
+    """The scoring part of an app in this process."""
+    stop = threading.Event()
+    thread = threading.Thread(target=score_until, args=(app, ScorePlace(broker, "memory", state), stop))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_the_part_scores_what_the_log_brings_and_tells_how_it_fares(broker: Broker, tmp_path: Path) -> None:
+    played = Played(new_app(tmp_path, broker.address), broker.address)
+    board = ProgressBoard()
+    with scoring(played.app, broker.address, tmp_path), Follower(broker.address, [TOPIC], board.apply):
+        for number in range(100):
+            alone = number == 50  # whose tiles never come
+            played.send(played.clean(played.event(number, "alone" if alone else None)), tiles=not alone)
+        wait_until(lambda: len(played.predictions()) >= 100, 20, "100 predictions")
+        wait_until(lambda: metrics(board).get(("headrace_score_lag", played.model.name)) == 0, 10, "the lag")
+        told = metrics(board)
+    found = final(played.predictions())
+    assert len(found) == 100
+    assert all(one.features == played.expected(one) for one in found.values() if one.event_id != "e50")
+    (version,) = {one.version for one in found.values()}
+    assert told["headrace_predictions_total", played.model.name, version, "champion"] == 100
+    assert told["headrace_score_seconds_count", played.model.name] == 100
+    stale = [one.event_id for one in found.values() if one.degraded == ("stale",)]
+    assert "e50" in stale
+    assert told["headrace_degraded_total", played.model.name, "stale"] == len(stale)
+
+
+def metrics(board: ProgressBoard) -> dict[tuple[str, ...], float]:
+    samples = [sample for family in scorers(board.scorers.copy().values()) for sample in family.samples]
+    return {(one.name, *one.labels.values()): one.value for one in samples}
+
+
+def test_a_model_without_a_champion_waits_for_one(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    played = Played(new_app(tmp_path, broker.address, source="train=len"), broker.address)
+    with scoring(played.app, broker.address, tmp_path) as thread:
+        wait_until(lambda: "has no champion" in caplog.text, 10, "the scorer to say so")
+        played.send(played.clean(played.event(1)))
+        versions = Versions(tmp_path, played.model.name)
+        versions.promote(versions.add(weighing(len(INPUTS)), card(played.model.name)).version)
+        wait_until(lambda: ids(played.predictions()) == ["e1"], 20, "its first prediction")
+        assert thread.is_alive()
+    assert caplog.text.count("has no champion") == 1
+
+
+def card(model: str) -> Card:
+    words = dict.fromkeys(("created_at", "kind", "estimator", "label", "as_of", "data_sha256"), "")
+    tables: dict[str, Any] = {
+        name: {} for name in ("window", "rows", "thresholds", "metrics", "reference", "libraries")
+    }
+    sha256 = hashlib.sha256(weighing(len(INPUTS))).hexdigest()
+    return Card(model=model, version="", sha256=sha256, features=[], largest_difference=0.0, **words, **tables)
