@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import headrace as hr
 from headrace.lake.delta import LakeTable, Position, UnfitForTheLake
 from headrace.lake.land import Lander, writing_session
-from headrace.lake.landing import bronze, dead, late, silver, tiles
+from headrace.lake.landing import bronze, dead, late, predictions, silver, tiles
 from headrace.lake.lateness import lateness_of
 from headrace.lake.spans import LogStartedAnew
 from headrace.lake.tables import LakeTableMissing, log_events, silver_events, table_rows
@@ -146,6 +146,33 @@ def test_a_changelog_lands_as_text(spark: SparkSession, broker: Broker, tmp_path
         ('{"e0":"é"}', '{"n":1}', 1),
         ('{"e0":"é"}', '{"n":2}', 1),
     ]
+
+
+def test_predictions_land_typed_and_what_is_none_does_not_stop_them(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    stream = new_stream(broker.address)
+    view = hr.features(stream, by="card")(type(f"{stream.name}View", (), {"taps": hr.count(windows="1h")}))
+    model = hr.Model(f"{stream.name}-fraud", on=stream, features=[view], file="fraud.onnx")
+    ensure_topics(broker.address, [stream], [view], [model])
+    at_us = 1_767_225_600_000_001
+    told = {"score": 0.25, "decision": "block", "version": "7", "role": "champion", "source": "stream"}
+    told |= {"features": {"taps_1h": 3}, "known": {view.name: [[3, at_us]]}, "degraded": ["stale"], "latency_ms": 2.5}
+    told |= {f"{name}_us": at_us for name in ("event_time", "arrival", "read_at", "decided_at")}
+    with Producer(broker.address) as producer:
+        producer.send(model.predictions, {**told, "partition": 1, "offset": 42}, key="é1", partition=1)
+        for hostile in (b"\xff{", b"[]", b'{"score": "high", "offset": 1e99, "arrival_us": "noon", "degraded": 3}'):
+            producer.send(model.predictions, hostile, partition=1)
+    land(spark, broker.address, tmp_path, predictions(model))
+    moments = {name: F.unix_micros(name) for name in ("event_time", "arrival", "read_at", "decided_at")}
+    rows = table_rows(spark, tmp_path, predictions(model)).withColumns(moments).orderBy("hr_offset")
+    first, *others = rows.collect()
+    expected = (first.id, first.score, first.decision, first.version, first.role, first.source)
+    assert expected == ("é1", 0.25, "block", "7", "champion", "stream")
+    assert (first.features, first.known) == ('{"taps_1h":3}', f'{{"{view.name}":[[3,{at_us}]]}}')
+    assert (first.degraded, first.latency_ms, first.partition, first.offset) == ('["stale"]', 2.5, 1, 42)
+    assert {first.event_time, first.arrival, first.read_at, first.decided_at} == {at_us}
+    assert [(row.score, row.offset, row.arrival) for row in others] == [(None, None, None)] * 3
 
 
 def test_a_column_that_is_added_is_null_in_older_files(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
     payments.dead       ──▶ silver/payments_dead     the bytes, and why
     CardSpend.tiles     ──▶ gold/CardSpend_tiles     the changelog of a view
     CardSpend.served    ──▶ gold/CardSpend_served    a sample of what was served
+    fraud.predictions   ──▶ gold/fraud_predictions   every score of a model, with what it was made from
 
 A landing is a plain value: Spark is needed to carry it out, not to speak of it.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.declare.app import App
+from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 
@@ -130,10 +132,39 @@ def served(view: View) -> Landing:
     return Landing(view.served, f"{GOLD}{view.name}_served", (_TEXT_VALUE, *as_appended()), view.served)
 
 
+def predictions(model: Model) -> Landing:
+    """Every score of a model; of several with one id, version and role the first of its partition counts."""
+    columns = (
+        LakeColumn("id", "string", "cast(key AS string)"),
+        *(_told(name, "string") for name in ("decision", "version", "role", "source")),
+        *(_told(name, "double") for name in ("score", "latency_ms")),
+        *(_told(name, "string") for name in ("features", "known", "degraded")),
+        *(_moment(name) for name in ("event_time", "arrival", "read_at", "decided_at")),
+        _told("partition", "int"),
+        _told("offset", "bigint"),
+    )
+    table = f"gold/{model.name}_predictions"
+    return Landing(model.predictions, table, (*columns, *as_appended()), model.predictions)
+
+
+def _json(name: str) -> str:
+    return f"get_json_object(cast(value AS string), '$.{name}')"
+
+
+def _told(name: str, kind: str) -> LakeColumn:
+    # Tried, not cast: whoever can write to the topic must not be able to stop its landing.
+    return LakeColumn(name, kind, f"try_cast({_json(name)} AS {kind})")
+
+
+def _moment(name: str) -> LakeColumn:
+    return LakeColumn(name, "timestamp", f"timestamp_micros(try_cast({_json(f'{name}_us')} AS bigint))")
+
+
 def landings_of(app: App) -> tuple[Landing, ...]:
     """Every landing of an app."""
     streams = [landing(stream) for stream in app.streams for landing in (bronze, silver, late, dead)]
-    return (*streams, *(landing(view) for view in app.views for landing in (tiles, served)))
+    views = [landing(view) for view in app.views for landing in (tiles, served)]
+    return (*streams, *views, *map(predictions, app.models))
 
 
 def _fields(stream: Stream) -> Iterable[LakeColumn]:
