@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import drain, growth, lake, latency, serve, training
+from bench import drain, growth, lake, latency, predictions, serve, training
 from bench.chart import draw
 from bench.machine import Machine
 from bench.page import CHART, publish
@@ -23,6 +23,7 @@ KEPT, PASSING = ROOT / "bench" / "results", ROOT / "bench" / "out"
 
 SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "latency": latency.measure,
+    "predictions": predictions.measure,
     "drain": drain.measure,
     "lake": lake.measure,
     "serve": serve.measure,

@@ -11,6 +11,7 @@ CHART = "benchmarks.svg"
 BUSY = "**The machine was busy when some of these runs began: their figures are worth little.**"
 TITLES = {
     "latency": "From the producer to an answer",
+    "predictions": "From the producer to a prediction",
     "drain": "A backlog",
     "lake": "The lake beside the gate",
     "serve": "Questions",

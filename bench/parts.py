@@ -67,11 +67,11 @@ class Deployed:
 
 
 @contextmanager
-def deployed(state: Path, lane: str) -> Iterator[Deployed]:
-    """`headrace up` of the app, in one lane, on ports of its own."""
+def deployed(state: Path, lane: str, app: Path = APP) -> Iterator[Deployed]:
+    """`headrace up` of an app, in one lane, on ports of its own."""
     state.mkdir()
     http_port, broker_port, output = free_port(), free_port(), state / "up.out"
-    command = [sys.executable, "-m", "headrace", "up", str(APP), "--lane", lane, "--state", str(state)]
+    command = [sys.executable, "-m", "headrace", "up", str(app), "--lane", lane, "--state", str(state)]
     ports = ["--http", f"{HOST}:{http_port}", "--broker-port", str(broker_port)]
     with running([*command, *ports], output) as up:
         wait_for(lambda: _ready(up, output, http_port), READY_LIMIT_S, "headrace up to be ready", 0.25)

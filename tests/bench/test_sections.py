@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import drain, growth, lake, latency, serve, training
+from bench import drain, growth, lake, latency, predictions, serve, training
 from bench.batch import Batch
 from bench.chart import draw
 from bench.drain import Drained
@@ -130,3 +130,17 @@ def test_every_section_has_a_panel_that_follows_the_page() -> None:
         "Training set from 5,000,000 events",
     ):
         assert title in svg
+
+
+def predictions_found(p50: float, outside: float) -> Result:
+    scored = predictions.Found(Spread(6_500, p50, 2 * p50, 5 * p50), outside, 0.0, 0.99)
+    batches = predictions.Found(Spread(6_500, 1200.0, 1800.0, 2500.0), 1.0, 0.0, None)
+    found = {predictions.SCORER: scored, predictions.MICRO_BATCH: batches}
+    return predictions.result(
+        {lane: dict.fromkeys(predictions.RATES, one) for lane, one in found.items()}, predictions.FULL
+    )
+
+
+@pytest.mark.parametrize(("p50", "outside", "met"), [(12.0, 0.0, [True, True]), (50.0, 0.002, [False, False])])
+def test_predictions_are_held_against_micro_batches_and_the_budget(p50: float, outside: float, met: list[bool]) -> None:
+    assert [goal.met for goal in predictions_found(p50, outside).goals] == met

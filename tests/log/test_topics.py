@@ -39,6 +39,18 @@ def test_every_topic_of_an_app_is_created(broker: Broker) -> None:
     assert partitions(broker, stream.dropped) == 0
 
 
+def test_predictions_have_the_stream_s_partitions_and_outlive_their_labels(broker: Broker) -> None:
+    stream, told = new_stream(partitions=3), new_stream()
+    labels = hr.Labels(told, value="amount", within="30d")
+    model = hr.Model(f"{stream.name}-fraud", on=stream, features=[new_view(stream)], file="fraud.onnx")
+    judged = hr.Model(f"{stream.name}-judged", on=stream, features=model.views, file="fraud.onnx", labels=labels)
+    ensure_topics(broker.address, [], [], [model, judged])
+    kept = {one.predictions: config_of(broker.address, one.predictions) for one in (model, judged)}
+    assert {partitions(broker, topic) for topic in kept} == {3}
+    assert [int(config["retention.ms"]) // DAY_MS for config in kept.values()] == [7, 31]
+    assert {config["message.timestamp.type"] for config in kept.values()} == {"LogAppendTime"}
+
+
 def test_only_a_stream_that_drops_has_a_topic_of_what_was_dropped(broker: Broker) -> None:
     stream = new_stream(late=hr.Late("2m", then="drop"))
     ensure_topics(broker.address, [stream])

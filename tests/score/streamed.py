@@ -24,6 +24,7 @@ from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import lives_of
 from headrace.tiles.tile import encode_key, encode_tile
 from tests.score.networks import weighing
+from tests.waiting import wait_until
 
 PARTITIONS = 2
 INPUTS = ("taps_10m", "taps_1h", "spent_1h", "share", "amount")
@@ -120,6 +121,12 @@ class Played:
         """Write a clean record and then its tiles, as the gate and the tiles query do."""
         for one in (record, *(self.tiles(record) if tiles else ())):
             self.producer.send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers or ())
+
+    def sent_one(self, number: int) -> Prediction:
+        """The prediction of an event, once it was sent and scored."""
+        self.send(self.clean(self.event(number)))
+        wait_until(lambda: f"e{number}" in ids(self.predictions()), 20, "a prediction")
+        return next(one for one in self.predictions() if one.event_id == f"e{number}")
 
     def predictions(self) -> list[Prediction]:
         """Every prediction there is."""

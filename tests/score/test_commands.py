@@ -233,7 +233,9 @@ def test_a_plan_binds_every_model_and_refuses_what_does_not_fit(tmp_path: Path) 
     planned = {one["model"]: one for one in run(tmp_path, "plan", str(app), "--json") if "model" in one}
     assert planned["fraud"]["version"] is None
     assert planned["ready"]["reads"] == ["amount", "payments_1h"]
+    assert (planned["fraud"]["scores"], planned["fraud"]["writes"]) == ("payments", "fraud.predictions")
     assert "no champion yet" in run(tmp_path, "plan", str(app))
+    assert "writes fraud.predictions" in run(tmp_path, "plan", str(app))
 
 
 def test_an_app_without_models_has_none(tmp_path: Path) -> None:

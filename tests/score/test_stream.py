@@ -1,12 +1,12 @@
 """Each event of a stream is scored once, on its features with the event in them, or says in what way it is less."""
 
-import hashlib
 import math
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,17 @@ from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.log.records import Partition
-from headrace.score.card import Card
 from headrace.score.lineup import Lineup, Standing
 from headrace.score.prediction import Prediction
 from headrace.score.run import ScorePlace, score_until
 from headrace.score.scored import ScoredIds
 from headrace.score.scorer import scorer_of
 from headrace.score.stream import Bench, StreamScorer
-from headrace.score.versions import Versions
 from headrace.serve.metrics import scorers
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from headrace.store.reads import StoreUnavailable
+from tests.score.cards import versions_of
 from tests.score.networks import FLOAT, network, weighing
 from tests.score.streamed import INPUTS, Played, final, ids, new_app
 from tests.waiting import wait_until
@@ -187,7 +186,7 @@ def test_a_model_that_raises_on_a_row_fails_on_that_row_alone(hand: Hand) -> Non
     class Raising:
         columns = hand.lineup.standing.champion.scorer.columns
 
-        def score_rows(self, rows: list[tuple[Any, ...]]) -> Any:
+        def score_rows(self, rows: list[tuple[Any, ...]], _within_s: float) -> Any:
             if any(row[-1] == 2.0 for row in rows):
                 raise RuntimeError("two is too many")
             return hand_scorer.score_rows(rows)
@@ -261,17 +260,13 @@ def test_a_model_without_a_champion_waits_for_one(
     with scoring(played.app, broker.address, tmp_path) as thread:
         wait_until(lambda: "has no champion" in caplog.text, 10, "the scorer to say so")
         played.send(played.clean(played.event(1)))
-        versions = Versions(tmp_path, played.model.name)
-        versions.promote(versions.add(weighing(len(INPUTS)), card(played.model.name)).version)
+        versions = versions_of(tmp_path, weighing(len(INPUTS)), weighing(len(INPUTS), 3.0), model=played.model.name)
         wait_until(lambda: ids(played.predictions()) == ["e1"], 20, "its first prediction")
+        versions.promote("2")
+        sent = count(2)
+        wait_until(lambda: played.sent_one(next(sent)).version == "2", 20, "the promoted version to score")
         assert thread.is_alive()
     assert caplog.text.count("has no champion") == 1
-
-
-def card(model: str) -> Card:
-    words = dict.fromkeys(("created_at", "kind", "estimator", "label", "as_of", "data_sha256"), "")
-    tables: dict[str, Any] = {
-        name: {} for name in ("window", "rows", "thresholds", "metrics", "reference", "libraries")
-    }
-    sha256 = hashlib.sha256(weighing(len(INPUTS))).hexdigest()
-    return Card(model=model, version="", sha256=sha256, features=[], largest_difference=0.0, **words, **tables)
+    weights = {"1": 1.0, "2": 3.0}
+    for one in played.predictions():
+        assert one.score == pytest.approx(weights[one.version] * sum(value or 0 for value in one.features.values()))

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
 from headrace.score.champions import Loaded
+from headrace.score.limits import TooSlow
 from headrace.score.lineup import Standing
 from headrace.score.prediction import MODEL, Prediction, Role
 from headrace.score.vectors import Vector, Vectors
@@ -36,7 +38,7 @@ def predictions(
     made = [vector for _, vector in read]
     named = list(map(vectors.named, made))
     for role, loaded in standing_by_role(standing):
-        scores = scores_of(loaded, vectors.rows(loaded.scorer, made))
+        scores = scores_of(loaded, vectors.rows(loaded.scorer, made), model.budget_us / UNITS_US["s"])
         decided_at_us = time.time_ns() // 1000
         for (one, vector), features, score in zip(read, named, scores, strict=True):
             yield Prediction(
@@ -66,13 +68,19 @@ def standing_by_role(standing: Standing) -> Iterator[tuple[Role, Loaded]]:
         yield "challenger", loaded
 
 
-def scores_of(loaded: Loaded, rows: Sequence[Sequence[Any]]) -> Scores:
-    """The score of each row; None where the model raises or answers with no number, for that row alone."""
+def scores_of(loaded: Loaded, rows: Sequence[Sequence[Any]], within_s: float) -> Scores:
+    """The score of each row; None where the model raises or answers with no number, for that row alone.
+
+    A model that does not answer in time is not asked again for each row: that would take as many times as long.
+    """
     try:
-        found = loaded.scorer.score_rows(rows)
+        found = loaded.scorer.score_rows(rows, within_s)
+    except TooSlow as failure:
+        LOGGER.warning("%s", failure)
+        return [None] * len(rows)
     except Exception as failure:  # noqa: BLE001 - whatever a model raises, the stream goes on
         if len(rows) > 1:
-            return [score for row in rows for score in scores_of(loaded, [row])]
+            return [score for row in rows for score in scores_of(loaded, [row], within_s)]
         LOGGER.warning("version %s fails on %s: %s", loaded.version, rows, failure)
         return [None]
     return [score if isfinite(score) else None for score in found.tolist()]

@@ -141,6 +141,13 @@ class ModelScoring(threading.Thread):
         self._once(lambda: runner.run(self._require_filled()))
         if lineup is None or self._stopping.is_set():
             return
+        lineup.start()
+        try:
+            self._follow(lineup, runner)
+        finally:
+            lineup.stop()
+
+    def _follow(self, lineup: Lineup, runner: asyncio.Runner) -> None:
         broker = self._place.broker
         scored = ScoredIds(broker, self._model)
         with Producer(broker) as producer:
