@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 from headrace.declare.model import Model
 from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.score.scorer import Scorer
 from headrace.store.online import Online
-from headrace.store.reads import Known, Read
+from headrace.store.reads import Added, Found, Known, Read
 from headrace.store.recent import Recent
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event
 from headrace.tiles.layout import lives_of
+from headrace.tiles.own import OwnTiles
 from headrace.tiles.read import Reader
 from headrace.tiles.tile import Entity
 
@@ -26,13 +28,6 @@ Pick = Callable[[Any], tuple[Any, ...]]
 
 TRIES = 5  # a tile that changes between a read and the question what it was made of: both once more
 SCORERS_AT_MOST = 32
-
-
-class Found(NamedTuple):
-    """What a store said of one entity, and what that was made of; None where it changed all the while."""
-
-    read: Read
-    known: Sequence[Known] | None
 
 
 class Vector(NamedTuple):
@@ -49,14 +44,31 @@ class Vectors:
     def __init__(self, model: Model, online: Online) -> None:
         self.names = model.known.names
         self._online = online
-        self._views = [_ViewColumns(view) for view in model.views]
+        self._views = [_ViewColumns(view, model.stream) for view in model.views]
         self._fields = picked(model.fields)
         self._places = {name: place for place, name in enumerate(self.names)}
         self._rows: Recent[Scorer, Pick] = Recent(SCORERS_AT_MOST)
 
     async def read(self, events: Sequence[Event], at_us: Sequence[int]) -> list[Vector]:
         """The vector of each event at its time."""
-        return self.made(events, [await self._found(columns, events, at_us) for columns in self._views])
+        return self.made(events, await self.found(events, at_us))
+
+    async def found(self, events: Sequence[Event], at_us: Sequence[int]) -> list[list[Found]]:
+        """Of each view what its store says of each event's entity at the event's time."""
+        return [await self._found(columns, events, at_us) for columns in self._views]
+
+    async def found_with(self, events: Sequence[Event], arrivals_us: Sequence[int]) -> list[list[Found]]:
+        """The same at each event's arrival, as if it alone were in the store already."""
+        return [
+            await self._found(columns, events, arrivals_us)
+            if columns.own is None
+            else await self._found_with(columns, _added(columns, columns.own, events, arrivals_us), arrivals_us)
+            for columns in self._views
+        ]
+
+    def nothing_found(self, events: Sequence[Event]) -> list[list[Found]]:
+        """What there is of entities that were never seen, or of which no store speaks."""
+        return [[columns.nothing] * len(events) for columns in self._views]
 
     def made(self, events: Sequence[Event], found_by_view: Sequence[Sequence[Found]]) -> list[Vector]:
         """The vectors of events, from what is known of their entities: of each view in its order, one each."""
@@ -95,6 +107,14 @@ class Vectors:
                 found[place] = await self._told(columns, entities[place], time_us, read)
         return found
 
+    async def _found_with(self, columns: "_ViewColumns", added: Sequence[Added], at_us: Sequence[int]) -> list[Found]:
+        found = [columns.nothing] * len(added)
+        for time_us, places in _by_time([one.entity for one in added], at_us).items():
+            reads = await self._online.read_with(columns.view.name, [added[place] for place in places], time_us)
+            for place, read in zip(places, reads, strict=True):
+                found[place] = read
+        return found
+
     async def _told(self, columns: "_ViewColumns", entity: Entity, at_us: int, read: Read) -> Found:
         for _ in range(TRIES):
             known = self._online.known(columns.view.name, entity, at_us, read)
@@ -109,12 +129,13 @@ class Vectors:
 class _ViewColumns:
     """The columns of one view in a vector: its single values that are no times, kept ones and derived ones."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, stream: Stream) -> None:
         kinds = {column.name: column.kind for column in view.outputs} | {one.name: one.kind for one in view.derived}
         names = [name for name in view.names if kinds.get(name, Kind.TIMESTAMP) is not Kind.TIMESTAMP]
         self.view = view
         self.entity = picked(view.by)
         self.nothing = Found(Read(Reader(view).default_row, None, None), [Known(0, 0)] * len(lives_of(view)))
+        self.own = OwnTiles(view, stream) if stream in view.streams else None
         self._deriver = Deriver(view)
         self._picked = picked([view.names.index(name) for name in names])
         self._sums = [
@@ -136,6 +157,14 @@ class _ViewColumns:
         for place in self._sums:
             changed[place] = None if changed[place] is None else float(changed[place])
         return changed
+
+
+def _added(columns: _ViewColumns, own: OwnTiles, events: Sequence[Event], arrivals_us: Sequence[int]) -> list[Added]:
+    """Events with tiles of their own."""
+    return [
+        Added(columns.entity(event), own.rows(event, arrival_us))
+        for event, arrival_us in zip(events, arrivals_us, strict=True)
+    ]
 
 
 def _by_time(entities: Sequence[Entity], at_us: Sequence[int]) -> dict[int, list[int]]:

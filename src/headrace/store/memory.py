@@ -11,7 +11,18 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import SLACK_US, Known, Read, Sought, Unchanged, ViewReader, known_of, require_kept
+from headrace.store.reads import (
+    SLACK_US,
+    Added,
+    Found,
+    Known,
+    Read,
+    Sought,
+    Unchanged,
+    ViewReader,
+    known_of,
+    require_kept,
+)
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -19,6 +30,7 @@ SAMPLE = 64
 APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 KNOWN_AT_MOST = 100_000
+TRIES = 5  # a tile that changes under a read: once more
 
 
 class Kept:
@@ -56,6 +68,11 @@ class MemoryStore:
         """One answer an entity, in their order."""
         table = self.tables[view_name]
         return [table.read(entity, at_us) for entity in entities]
+
+    def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+        """One answer an event, in their order, each as if it alone were stored already."""
+        table = self.tables[view_name]
+        return [table.read_with(one, at_us) for one in added]
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of; None where its tiles have changed since."""
@@ -129,13 +146,25 @@ class Table:
             return known[1].read
         return self._answer(entity, kept, at_us)
 
+    def read_with(self, added: Added, at_us: int) -> Found:
+        require_kept(at_us, self.now_us)
+        kept = self._entities.get(added.entity) or Kept(self._lives)
+        for _ in range(TRIES):
+            changes = kept.changes
+            found = self._reader.read_with(kept.rows_by_hop, added, at_us)
+            if changes % 2 == 0 and changes == kept.changes:
+                return found
+        return Found(found.read, None)
+
     def known(self, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         kept = self._entities.get(entity)
-        if kept is None or kept.known is None:
-            return None
+        if read.known is not None or kept is None or kept.known is None:
+            return read.known
         found = known_of(kept.rows_by_hop, at_us, self._lives)
         changes, answer = kept.known
-        return found if changes == kept.changes and answer.read is read else None
+        if changes == kept.changes and answer.read is read:
+            read.known = found
+        return read.known
 
     def heard(self, sought: Sought) -> bool:
         kept = self._entities.get(sought.entity)

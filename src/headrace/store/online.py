@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Known, Read, Sought, StoreUnavailable
+from headrace.store.reads import Added, Found, Known, Read, Sought, StoreFilling
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
+
+Asked = TypeVar("Asked")
 
 
 class Online(Protocol):
@@ -19,6 +21,9 @@ class Online(Protocol):
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
+
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+        """One answer an event, in their order, each as if it alone were stored already."""
 
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of, hop by hop; None where that cannot be told any more."""
@@ -76,6 +81,17 @@ class MemoryOnline:
             await asyncio.sleep(0)
         return reads
 
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+        """One answer an event, each as if it alone were stored already; many are read in pieces."""
+        if not self._filled:
+            self._require_filled()
+        found: list[Found] = []
+        for piece in in_pieces(added):
+            found += self.store.read_with(view_name, piece, at_us)
+            if len(piece) < len(added):
+                await asyncio.sleep(0)
+        return found
+
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         return self.store.known(view_name, entity, at_us, read)
 
@@ -85,9 +101,7 @@ class MemoryOnline:
     def _require_filled(self) -> None:
         """A store that has not read all there was would say less than an earlier server: a value would go back."""
         if self._follower and not self._follower.caught_up:
-            raise StoreUnavailable(
-                f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so."
-            )
+            raise StoreFilling(f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so.")
         self._filled = True
 
     @property
@@ -118,6 +132,6 @@ def _missing(follower: Follower) -> list[str]:
     return [follower.trouble or f"the store has {follower.positions.remaining} records of its changelogs to read"]
 
 
-def in_pieces(entities: Sequence[Entity]) -> Iterator[Sequence[Entity]]:
-    """So many entities as may be read without others waiting."""
-    return (entities[first : first + AT_ONCE] for first in range(0, len(entities), AT_ONCE))
+def in_pieces(asked: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
+    """So many as may be read without others waiting."""
+    return (asked[first : first + AT_ONCE] for first in range(0, len(asked), AT_ONCE))

@@ -22,6 +22,10 @@ class StoreUnavailable(HeadraceError):
     """A store that cannot answer now."""
 
 
+class StoreFilling(StoreUnavailable):
+    """A store that has not taken in yet what an earlier one knew."""
+
+
 class TooLongAgo(HeadraceError):
     """A time for which tiles may have been let go of: an answer would be short without saying so."""
 
@@ -43,13 +47,15 @@ def require_kept(at_us: int, known_us: int) -> None:
 class Read:
     """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen.
 
-    Whoever writes it as text may leave the text with it: a read that is given again need not be written again.
+    Whoever writes it as text, or finds out what it was made of, may leave that with it: a read that is given again
+    need not be written again, and is made of the same.
     """
 
     values: list[Any]
     event_time_us: int | None
     arrival_us: int | None
     written: bytes | None = field(default=None, compare=False)
+    known: "list[Known] | None" = field(default=None, compare=False)
 
 
 class Unchanged(NamedTuple):
@@ -85,6 +91,20 @@ class Sought(NamedTuple):
     arrival_us: int
 
 
+class Added(NamedTuple):
+    """An event that is to be read as if it were stored: whose it is, and its own tiles."""
+
+    entity: Entity
+    rows_by_hop: Sequence[TileRows | None]
+
+
+class Found(NamedTuple):
+    """What was read, and what it was made of; None where that cannot be told."""
+
+    read: Read
+    known: list[Known] | None
+
+
 def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, lives: int) -> list[Known]:
     """Of each hop of each stream, what an answer at that time is made of; after so many come those of history."""
     return [_known(rows_by_hop[place::lives], at_us) for place in range(lives)]
@@ -114,6 +134,11 @@ class ViewReader:
         newest = _newest if len(rows_by_hop) == self.hops else self._newest_of_parts
         event_time_us, arrival_us = newest(rows_by_hop, at_us)
         return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
+
+    def read_with(self, rows_by_hop: Sequence[TileRows | None], added: Added, at_us: int) -> Found:
+        """The values as if an event were stored already: its tiles are one part more of each hop."""
+        together = [*(rows_by_hop or [None] * self.lives), *added.rows_by_hop]
+        return Found(self.read(together, at_us), known_of(together, at_us, self.lives))
 
     def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
         """The values at a time, and until when they are the same."""

@@ -13,7 +13,18 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Known, Read, Sought, Unchanged, ViewReader, known_of, require_kept
+from headrace.store.reads import (
+    SLACK_US,
+    Added,
+    Found,
+    Known,
+    Read,
+    Sought,
+    Unchanged,
+    ViewReader,
+    known_of,
+    require_kept,
+)
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
@@ -49,8 +60,13 @@ class RedisStore:
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
+        return [held.answer.read for held in await self._now(view_name, entities, at_us)]
+
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+        """One answer an event, in their order, each as if it alone were stored already."""
         reader = self._readers[view_name]
-        return [reader.read(*asked, at_us) for asked in await self._asked(view_name, entities)]
+        stored = await self._now(view_name, [one.entity for one in added], at_us)
+        return [reader.read_with(held, one, at_us) for held, one in zip(stored, added, strict=True)]
 
     async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         """Of each event, whether its tiles have taken in what arrived when it did, or later."""
@@ -58,20 +74,13 @@ class RedisStore:
         asked = await self._asked(view_name, [one.entity for one in sought])
         return [reader.heard(*of_key, one) for of_key, one in zip(asked, sought, strict=True)]
 
-    async def _asked(self, view_name: str, entities: Sequence[Entity]) -> list[tuple[bytes, "_Held", Fields | None]]:
-        """Of each entity the key of its hash, what is held of it, and its fields where they are others by now."""
-        reader = self._readers[view_name]
-        keys = [hash_key(view_name, entity) for entity in entities]
-        held = [reader.held(key) for key in keys]
-        known = [(key, one.changed) for key, one in zip(keys, held, strict=True)]
-        hashes = await self._answered(self._hashes.changed(known))
-        return list(zip(keys, held, hashes, strict=True))
-
     def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
         """What a read was made of; None where it is not held any more."""
         reader = self._readers[view_name]
         held = reader.held(hash_key(view_name, entity))
-        return known_of(held.rows_by_hop, at_us, reader.lives) if held.answer.read is read else None
+        if read.known is None and held.answer.read is read:
+            read.known = known_of(held.rows_by_hop, at_us, reader.lives)
+        return read.known
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""
@@ -118,6 +127,20 @@ class RedisStore:
             pipeline.hexists(_places_key(group, partition.topic), str(partition.number))
         kept = self._execute(pipeline)
         return {partition for partition, is_there in zip(partitions, kept, strict=True) if not is_there}
+
+    async def _now(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list["_Held"]:
+        """What Redis holds of each entity, with its answer at a time."""
+        reader = self._readers[view_name]
+        return [reader.now(*asked, at_us) for asked in await self._asked(view_name, entities)]
+
+    async def _asked(self, view_name: str, entities: Sequence[Entity]) -> list[tuple[bytes, "_Held", Fields | None]]:
+        """Of each entity the key of its hash, what is held of it, and its fields where they are others by now."""
+        reader = self._readers[view_name]
+        keys = [hash_key(view_name, entity) for entity in entities]
+        held = [reader.held(key) for key in keys]
+        known = [(key, one.changed) for key, one in zip(keys, held, strict=True)]
+        hashes = await self._answered(self._hashes.changed(known))
+        return list(zip(keys, held, hashes, strict=True))
 
     async def _answered(self, asked: Awaitable[Answer]) -> Answer:
         try:
@@ -207,15 +230,19 @@ class _ViewHashes:
         """What is known here of a hash."""
         return self._held.get(key, NOTHING_HELD)
 
-    def read(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> Read:
-        """The answer of a hash's fields or, where they are None, of what was held when they were asked for."""
+    def now(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> _Held:
+        """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
         now = held if fields is None else self._taken(fields, at_us)
         require_kept(at_us, now.newest_us)
         if not now.answer.holds(at_us):
             now = now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us))
         if now is not held and now.changed:
             self._held[key] = now
-        return now.answer.read
+        return now
+
+    def read_with(self, held: _Held, added: Added, at_us: int) -> Found:
+        """The answer as if an event were in the hash already."""
+        return self._reader.read_with(held.rows_by_hop, added, at_us)
 
     def heard(self, key: bytes, held: _Held, fields: Fields | None, sought: Sought) -> bool:
         """Whether the tiles of a hash have taken in an event, or a later one."""
