@@ -9,6 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from headrace.declare.model import Model
 from headrace.declare.schema import Kind
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
@@ -56,6 +57,19 @@ class FeatureRow:
         raise AttributeError(f"There is no feature {name!r}. The row has {', '.join(self.values)}.")
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A score as it was answered, what it was made of, and what was lacking: nothing, where `degraded` is empty."""
+
+    score: float
+    decision: str | None
+    model: str
+    version: str
+    features: Mapping[str, Any]
+    age_ms: int | None
+    degraded: tuple[str, ...]
+
+
 class Client:
     """A client of one server, which keeps its connection; threads may share it and take turns."""
 
@@ -83,6 +97,12 @@ class Client:
         body = {name: value for name, value in asked.items() if value is not None}
         answer = self._post(f"/features/{quote(view.name)}", body)
         return [_row(view, row) for row in answer["rows"]]
+
+    def predict(self, model: Model | str, event: Mapping[str, Any], *, include: bool = False) -> Scored:
+        """The score of an event; with `include` it is folded into its own windows first, as the stream does."""
+        name = model if isinstance(model, str) else model.name
+        answer = self._post(f"/predict/{quote(name)}{'?include=true' if include else ''}", event)
+        return Scored(**{**answer, "degraded": tuple(answer["degraded"])})
 
     def close(self) -> None:
         """Close the connection; the next question opens one again."""
@@ -155,9 +175,7 @@ def _moment(written: str | None) -> datetime | None:
 def _written(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    raise UnfitValue(
-        f"{value!r} cannot be sent. Write keys and request values as text, numbers, booleans or datetimes."
-    )
+    raise UnfitValue(f"{value!r} cannot be sent. Write keys and values as text, numbers, booleans or datetimes.")
 
 
 def _sentence(status: int, answered: bytes) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -17,9 +18,11 @@ from headrace.local.ports import HOST, answers, free_port
 from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
 from headrace.serve.backfilled import Histories
+from headrace.serve.contenders import Scoring
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
-from headrace.serve.server import Parts, answer_until, http_of
+from headrace.serve.noted import PredictionLog
+from headrace.serve.server import Parts, answer_until
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline, Online
 from headrace.tiles.events import read_event
@@ -73,12 +76,21 @@ class Asking:
         return list(said.json["rows"])
 
 
+NOT_LOGGED = Scoring(Path("/nowhere"), PredictionLog())
+
+
 @contextmanager
-def serving(app: App, online: Online, board: ProgressBoard, histories: Histories | None = None) -> Iterator[Asking]:
+def serving(
+    app: App,
+    online: Online,
+    board: ProgressBoard,
+    histories: Histories | None = None,
+    scoring: Scoring = NOT_LOGGED,
+) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    http = http_of(Parts(app, online, board, Ledgers("127.0.0.1:1", ()), histories=histories))
-    answering = answer_until(stop, listening, online, http)
+    parts = Parts(app, online, board, Ledgers("127.0.0.1:1", ()), scoring, histories=histories)
+    answering = answer_until(stop, listening, parts)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()
     port = listening.getsockname()[1]

@@ -27,6 +27,12 @@ class OwnRedis:
     def stop(self) -> None:
         self._server.stop(grace_s=10)
 
+    @property
+    def pid(self) -> int:
+        pid = self._server.pid
+        assert pid is not None
+        return pid
+
     def _child(self) -> Child:
         program = shutil.which("redis-server")
         if program is None:

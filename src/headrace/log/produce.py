@@ -1,5 +1,6 @@
 """A small producer of JSON events."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -25,10 +26,11 @@ class NotDelivered(HeadraceError):
 
 
 class Producer:
-    """Sends events in order, each once, and keeps account of what the broker did not take."""
+    """Sends events in order, each once, and keeps account of what the broker did not take, by topic."""
 
     def __init__(self, broker: str, linger_ms: float = 0, delivery_seconds: float = DELIVERY_SECONDS) -> None:
         self.broker = broker
+        self.undelivered: Counter[str] = Counter()
         self._delivery_seconds = delivery_seconds
         self._failed = 0
         self._why = ""
@@ -70,6 +72,10 @@ class Producer:
             self._kafka.poll(0.1)
         self._kafka.poll(0)
 
+    def settle(self) -> None:
+        """Take note of what became of records meanwhile, without waiting."""
+        self._kafka.poll(0)
+
     def flush(self) -> None:
         """Wait until everything sent is in the log; what is not there is an error."""
         self._kafka.flush(self._delivery_seconds + 1)
@@ -85,7 +91,8 @@ class Producer:
             return False
         return True
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failed += 1
+            self.undelivered[message.topic() or ""] += 1
             self._why = self._why or error.str()

@@ -5,12 +5,15 @@ HeadraceError
     ├── BadRequest        400   the request cannot be understood
     ├── NotFound          404   there is no such path or view
     ├── WrongMethod       405   the path is asked another way
-    ├── TooLarge          413   more bytes or keys than one request may have
+    ├── TooLarge          413   more bytes, keys or events than one request may have
+    ├── WrongType         415   the body is no JSON, and says so
+    ├── TooMany           429   more requests than the server can answer (in serve/overload.py)
     └── Unavailable       503   the server, or its store, cannot answer now
 """
 
 import json
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any, NamedTuple
 
 import orjson
@@ -70,6 +73,12 @@ class TooLarge(Refused):
     status = 413
 
 
+class WrongType(Refused):
+    """The body is of a type that is not read."""
+
+    status = 415
+
+
 class Unavailable(Refused):
     """The server, or its store, cannot answer now."""
 
@@ -87,6 +96,11 @@ def encode_json(content: Any) -> bytes:
         return orjson.dumps(content, option=orjson.OPT_UTC_Z)
     except TypeError:
         return json.dumps(content, default=_iso, separators=(",", ":")).encode()
+
+
+def not_finite(value: float) -> str:
+    """A double for which JSON has no word."""
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _iso(value: object) -> str:

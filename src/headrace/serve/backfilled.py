@@ -7,7 +7,7 @@ from headrace.declare.views import View
 from headrace.log.progress import ProgressBoard
 from headrace.log.records import Partition
 from headrace.serve.answers import Answer, Unavailable
-from headrace.serve.http import Handle
+from headrace.serve.http import Handle, Request
 from headrace.store.online import Online
 from headrace.stream.backfills import load
 
@@ -61,11 +61,11 @@ def ends_in(view: View, ends: Sequence[int]) -> dict[Partition, int]:
 def once_whole(view: View, histories: Histories, handle: Handle) -> Handle:
     """Answers as `handle` does, once a view's history is whole."""
 
-    async def look_first(body: bytes) -> Answer:
+    async def look_first(request: Request) -> Answer:
         await histories.require_whole(view)
-        return await handle(body)
+        return await handle(request)
 
-    def answer(body: bytes) -> Awaitable[Answer]:
-        return handle(body) if view.name in histories.whole else look_first(body)
+    def answer(request: Request) -> Awaitable[Answer]:
+        return handle(request) if view.name in histories.whole else look_first(request)
 
     return answer

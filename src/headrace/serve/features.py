@@ -1,7 +1,7 @@
 """POST /features/VIEW: the values of some entities' features, now or at a time."""
 
 import time
-from math import isfinite, isnan
+from math import isfinite
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -9,8 +9,9 @@ import orjson
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
-from headrace.serve.answers import Answer, BadRequest, encode_json
+from headrace.serve.answers import Answer, BadRequest, encode_json, not_finite
 from headrace.serve.clock import Clock
+from headrace.serve.http import Request
 from headrace.serve.keys import KeyReader, shown, time_us
 from headrace.serve.served import ServedLog
 from headrace.store.online import Online
@@ -44,18 +45,18 @@ class Features:
         self._floats = [index for index, name in enumerate(view.names) if kinds.get(name) is Kind.DOUBLE]
         self._maps = [index for index, feature in enumerate(view.features) if feature.aggregate.gives_a_map]
 
-    async def __call__(self, body: bytes) -> Answer:
+    async def __call__(self, request: Request) -> Answer:
         """The answer to one request."""
-        asked = read_request(body)
+        asked = read_request(request.body)
         entities = self._keys.entities(asked.keys)
         try:
             reads = await self._online.read(self._view.name, entities, asked.at_us)
         except TooLongAgo as problem:
             raise BadRequest(str(problem)) from problem
-        request = self._keys.request(asked.request) if self._view.requested else {}
-        rows = [self._row(entity, read, asked.at_us, request) for entity, read in zip(entities, reads, strict=True)]
+        fields = self._keys.request(asked.request) if self._view.requested else {}
+        rows = [self._row(entity, read, asked.at_us, fields) for entity, read in zip(entities, reads, strict=True)]
         if self._served is not None and rows and monotonic() >= self._served.due_at:
-            self._served.note(entities[0], reads[0], rows[0], asked.at_us, request)
+            self._served.note(entities[0], reads[0], rows[0], asked.at_us, fields)
         return Answer(200, b'{"as_of":"%b","rows":[%b]}' % (self._clock.iso(asked.at_us), b",".join(rows)))
 
     def _row(self, entity: Entity, read: Read, at_us: int, request: dict[str, Any]) -> bytes:
@@ -80,7 +81,7 @@ class Features:
         for index in self._floats:
             value = values[index]
             if value is not None and not isfinite(value):
-                values[index] = _not_finite(value)
+                values[index] = not_finite(value)
         for index in self._maps:
             values[index] = {key_text(key): count for key, count in values[index].items()}
         return values
@@ -119,7 +120,3 @@ def _at_us(written: Any) -> int:
             f'"at" is {shown(written)}. Write ISO 8601, such as "2026-01-01T00:05:00Z", or epoch milliseconds.'
         )
     return at_us
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"

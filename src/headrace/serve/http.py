@@ -4,19 +4,35 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
+from headrace.serve.overload import RETRY_SECONDS, Connection, Line, TooMany
 from headrace.serve.tallies import Tally
 from headrace.store.reads import StoreUnavailable
 
 LARGEST_BODY = 1 << 20
+CONNECTION = "headrace.connection"
 LOGGER = logging.getLogger("headrace.serve")
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Handle = Callable[[bytes], Awaitable[Answer]]
+
+
+class Request(NamedTuple):
+    """What was asked, and since when we have been at it: its first byte or, if it came in pieces, its last."""
+
+    body: bytes
+    query: bytes
+    headers: Iterable[Header]
+    begun_at: float
+
+    def header(self, wanted: bytes) -> bytes | None:
+        return next((value for name, value in self.headers if name == wanted), None)
+
+
+Handle = Callable[[Request], Awaitable[Answer]]
 
 
 class Fault(Refused):
@@ -32,11 +48,12 @@ class ClientGone(Exception):
 
 @dataclass(frozen=True)
 class Route:
-    """A path, how it is asked, and who answers."""
+    """A path, how it is asked, and who answers; work is refused where there is too much of it, looking is not."""
 
     path: str
     methods: tuple[str, ...]
     handle: Handle
+    is_work: bool = False
 
 
 def get(path: str, handle: Handle) -> Route:
@@ -44,7 +61,7 @@ def get(path: str, handle: Handle) -> Route:
 
 
 def post(path: str, handle: Handle) -> Route:
-    return Route(path, ("POST",), handle)
+    return Route(path, ("POST",), handle, is_work=True)
 
 
 class Http:
@@ -54,14 +71,24 @@ class Http:
         self._routes = {route.path: route for route in routes}
         self._tallies = {path: tallies.setdefault(path, Tally()) for path in self._routes}
         self._elsewhere = tallies.setdefault("elsewhere", Tally())
+        self.line = Line()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         began, path = perf_counter(), scope["path"]
+        connection: Connection | None = scope.get(CONNECTION)
+        held = None
         try:
-            handle = self._handle_of(path, scope["method"])
+            route = self._route_of(path, scope["method"])
+            if route.is_work:
+                self.line.require_room(connection, began)
             message = await receive()
             whole = message["type"] == "http.request" and not message["more_body"]
-            answer = await handle(bounded(message["body"]) if whole else await read_on(message, scope, receive))
+            body = bounded(message["body"]) if whole else await read_on(message, scope, receive)
+            # A client that takes its time to send a body takes none of ours.
+            begun_at = connection.begun_at if connection is not None and whole else perf_counter()
+            answer = await self._worked(route, Request(body, scope["query_string"], scope["headers"], begun_at))
+        except TooMany as refused:
+            answer, held = refused.answer, connection
         except Refused as refused:
             answer = refused.answer
         except StoreUnavailable as problem:
@@ -72,15 +99,24 @@ class Http:
             LOGGER.exception("%s %s failed", scope["method"], path)
             answer = FAULT.answer
         await respond(send, answer)
+        if held is not None:
+            held.hold(RETRY_SECONDS)
         self._tallies.get(path, self._elsewhere).add(answer.status, perf_counter() - began)
 
-    def _handle_of(self, path: str, method: str) -> Handle:
+    async def _worked(self, route: Route, request: Request) -> Answer:
+        self.line.at_work += route.is_work
+        try:
+            return await route.handle(request)
+        finally:
+            self.line.at_work -= route.is_work
+
+    def _route_of(self, path: str, method: str) -> Route:
         route = self._routes.get(path)
         if route is None:
             raise self._not_found(path)
         if method not in route.methods:
             raise WrongMethod(method, path, ", ".join(route.methods))
-        return route.handle
+        return route
 
     def _not_found(self, path: str) -> NotFound:
         beginning = path[: path.find("/", 1) + 1]

@@ -3,8 +3,10 @@
 from html import escape
 
 from headrace.declare.app import App
+from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.serve.answers import Answer
+from headrace.serve.http import Request
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -16,6 +18,9 @@ PAGE = """<!doctype html>
 {views}
 </html>
 """
+MODEL = """<h2>{name}</h2>
+<p>a model of {stream}: <code>POST /predict/{name}</code></p>
+<ul>{columns}</ul>"""
 VIEW = """<h2>{name}</h2>
 <p>by {by}, from {stream}: <code>POST /features/{name}</code></p>
 <ul>{features}</ul>"""
@@ -25,11 +30,17 @@ class Index:
     """The page of one app; it never changes while the app runs."""
 
     def __init__(self, app: App) -> None:
-        page = PAGE.format(name=escape(app.name), views="\n".join(map(_section, app.views)))
+        sections = [*map(_section, app.views), *map(_model, app.models)]
+        page = PAGE.format(name=escape(app.name), views="\n".join(sections))
         self._answer = Answer(200, page.encode(), b"text/html; charset=utf-8")
 
-    async def __call__(self, _body: bytes) -> Answer:
+    async def __call__(self, _request: Request) -> Answer:
         return self._answer
+
+
+def _model(model: Model) -> str:
+    columns = "".join(f"<li><code>{escape(name)}</code></li>" for name in model.vector.names)
+    return MODEL.format(name=escape(model.name), stream=escape(model.stream.name), columns=columns)
 
 
 def _section(view: View) -> str:

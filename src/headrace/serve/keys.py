@@ -25,9 +25,9 @@ class KeyReader:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._columns = [(column, _reader(column)) for column in view.entity]
+        self._columns = [(column, reader_of(column)) for column in view.entity]
         self._only = self._columns[0][1] if len(self._columns) == 1 else None
-        self._requested = [(column.name.removeprefix(REQUEST), _reader(column)) for column in view.requested]
+        self._requested = [(column.name.removeprefix(REQUEST), reader_of(column)) for column in view.requested]
         self._moments = [column.name for column in view.entity if column.kind is Kind.TIMESTAMP]
 
     def entities(self, written: Any) -> list[Entity]:
@@ -110,7 +110,8 @@ def shown(written: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _reader(column: Column) -> Read:
+def reader_of(column: Column) -> Read:
+    """What reads a value of JSON for a column; it gives None for what does not fit."""
     match column.kind:
         case Kind.STRING:
             return lambda written: written if type(written) is str else None

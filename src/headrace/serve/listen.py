@@ -7,6 +7,7 @@ import gc
 import socket
 import threading
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
 import uvicorn
@@ -14,7 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.errors import HeadraceError
 from headrace.serve.answers import Answer, BadRequest, Unavailable
-from headrace.serve.http import Http, respond
+from headrace.serve.http import CONNECTION, Http, respond
+from headrace.serve.overload import Line
 
 MOST_CONNECTIONS = 2000
 EXCHANGE_SECONDS = 10.0
@@ -53,10 +55,14 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     busy_since: float | None = None
+    begun_at = 0.0
+    ahead = 0
+    _unanswered = 0
     _head_bytes: int | None = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self._line = self.config.app.line if isinstance(self.config.app, Http) else Line()
         self.busy_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
             self.app = _full
@@ -70,6 +76,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_bytes is not None and self._head_bytes > LARGEST_HEAD:
             self.send_400_response("The headers are too long.")
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.begun_at, self.ahead = perf_counter(), self._line.in_line
+        self._line.in_line += 1
+        self._unanswered += 1
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]  # a key of ours
+
     def on_headers_complete(self) -> None:
         self._head_bytes = None
         super().on_headers_complete()
@@ -80,7 +93,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.busy_since = None
+        self._line.in_line -= 1
+        self._unanswered -= 1
         super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._line.in_line -= self._unanswered
+        self._unanswered = 0
+        super().connection_lost(exc)
+
+    def hold(self, seconds: float) -> None:
+        """Read nothing for so long: what the client sends meanwhile waits in its socket."""
+        if not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be parsed at all is refused in JSON, as everything else."""

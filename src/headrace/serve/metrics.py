@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -24,12 +24,21 @@ from headrace.log.progress import (
 )
 from headrace.score.tally import DECIDE_SECONDS
 from headrace.serve.answers import Answer
+from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers
-from headrace.serve.tallies import Tally
+from headrace.serve.tallies import PredictionTally, Tally
 from headrace.store.delays import Delays
 from headrace.store.memory import Table
 
 Sample = tuple[list[str], float]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What is counted of each model, and how many of its predictions are in no log."""
+
+    tallies: Mapping[str, PredictionTally]
+    lost: Callable[[], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class Sources:
     ledgers: Ledgers
     tables: Mapping[str, Table]
     tallies: Mapping[str, Tally]
+    predictions: Predictions
 
 
 class Metrics(Collector):
@@ -51,7 +61,7 @@ class Metrics(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    async def __call__(self, _body: bytes) -> Answer:
+    async def __call__(self, _request: Request) -> Answer:
         # In a thread: the ledgers ask the broker where the log ends.
         text = await asyncio.to_thread(generate_latest, self._registry)
         return Answer(200, text, CONTENT_TYPE_LATEST.encode())
@@ -63,6 +73,7 @@ class Metrics(Collector):
         yield duplicates(sources.app, accounts, sources.tables)
         yield from tables(sources.tables)
         yield from requests(sources.tallies)
+        yield from predictions(sources.predictions)
         yield from queries(sources.board.latest.copy().values())
         yield from checks(sources.board.checks.copy().values())
         yield from landings(sources.board.landings.copy().values())
@@ -124,6 +135,17 @@ def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     yield counter("requests", "Requests by path and status", ["path", "status"], ends)
     delays = [([path], tally.delays) for path, tally in tallies.items()]
     yield histogram("request_seconds", "From a request's head to its answer's end", ["path"], delays)
+
+
+def predictions(counted: Predictions) -> Iterator[Metric]:
+    """What was scored over HTTP, what of it was degraded, and what of it is in no log."""
+    scored = [([model], tally.scored) for model, tally in counted.tallies.items()]
+    yield counter("http_predictions", "Events scored over HTTP", ["model"], scored)
+    causes = [([model, cause], n) for model, one in counted.tallies.items() for cause, n in one.degraded.copy().items()]
+    yield counter("http_predictions_degraded", "Of them those that lacked something", ["model", "cause"], causes)
+    lost = counted.lost()
+    missing = [([model], lost.get(model, 0)) for model in counted.tallies]
+    yield counter("predictions_lost", "Predictions that are in no log: should be 0", ["model"], missing)
 
 
 def checks(latest: Iterable[CheckProgress]) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -10,18 +11,25 @@ from typing import NamedTuple
 import uvloop
 
 from headrace.declare.app import App
+from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.serve.backfilled import Histories, once_whole
+from headrace.serve.contenders import Scoring
 from headrace.serve.features import Features
 from headrace.serve.health import Health
-from headrace.serve.http import Handle, Http, get, post
+from headrace.serve.http import Handle, Http, Route, get, post
 from headrace.serve.index import Index
+from headrace.serve.inference import Inference, server_metadata
+from headrace.serve.invocations import Invocations, own_version, ping
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
-from headrace.serve.metrics import Metrics, Sources
+from headrace.serve.metrics import Metrics, Predictions, Sources
+from headrace.serve.noted import PredictionLog
+from headrace.serve.predict import Predict
+from headrace.serve.predictor import Predictor
 from headrace.serve.served import ServedLog
 from headrace.serve.tallies import Tally
 from headrace.store.choose import online_of
@@ -29,6 +37,8 @@ from headrace.store.online import Online
 
 # A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
 SWITCH_SECONDS = 0.0005
+# Predictions are sent in batches, and given up soon: a server that stops waits no longer for a broker that is gone.
+LINGER_MS, DELIVERY_SECONDS = 5.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -47,18 +57,10 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
     broker = place.broker
     online, board, ledgers = online_of(app, broker, place.store_url), ProgressBoard(), Ledgers(broker, app.streams)
     histories = Histories(place.state, online, board)
-    with bind(*place.address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers:
-        parts = Parts(app, online, board, ledgers, Producer(broker), histories)
-        uvloop.run(answer_until(stop, listening, online, http_of(parts)))
-
-
-async def answer_until(stop: threading.Event, listening: socket.socket, online: Online, http: Http) -> None:
-    """Answer requests from a store until `stop` is set."""
-    online.start()
-    try:
-        await StoppableServer(http, stop).serve(sockets=[listening])
-    finally:
-        await online.stop()
+    log = PredictionLog(Producer(broker, LINGER_MS, DELIVERY_SECONDS) if app.models else None)
+    with bind(*place.address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers, log:
+        parts = Parts(app, online, board, ledgers, Scoring(place.state, log), Producer(broker), histories)
+        uvloop.run(answer_until(stop, listening, parts))
 
 
 class Parts(NamedTuple):
@@ -68,8 +70,21 @@ class Parts(NamedTuple):
     online: Online
     board: ProgressBoard
     ledgers: Ledgers
+    scoring: Scoring
     producer: Producer | None = None
     histories: Histories | None = None
+
+
+async def answer_until(stop: threading.Event, listening: socket.socket, parts: Parts) -> None:
+    """Answer requests until `stop` is set."""
+    http = http_of(parts)
+    parts.online.start()
+    try:
+        await parts.scoring.start()
+        await StoppableServer(http, stop).serve(sockets=[listening])
+    finally:
+        parts.scoring.stop()
+        await parts.online.stop()
 
 
 def http_of(parts: Parts) -> Http:
@@ -77,14 +92,51 @@ def http_of(parts: Parts) -> Http:
     app, online = parts.app, parts.online
     tallies: dict[str, Tally] = {}
     health = Health(app, online, parts.board, parts.histories)
+    predictors = [_predictor(model, parts) for model in app.models]
+    sources = Sources(app, parts.board, parts.ledgers, online.tables, tallies, predictions_of(predictors, parts))
     routes = [
         get("/", Index(app)),
-        get("/metrics", Metrics(Sources(app, parts.board, parts.ledgers, online.tables, tallies))),
+        get("/metrics", Metrics(sources)),
+        get("/v2", server_metadata),
         get("/v2/health/live", health.live),
         get("/v2/health/ready", health.ready),
+        get("/ping", ping),
+        get("/version", own_version),
         *(post(f"/features/{view.name}", _features(view, parts)) for view in app.views),
+        *(route for predictor in predictors for route in _routes_of(predictor, parts)),
     ]
     return Http(routes, tallies)
+
+
+def _predictor(model: Model, parts: Parts) -> Predictor:
+    return Predictor(model, parts.online, parts.scoring.contenders(model), parts.scoring.log)
+
+
+def predictions_of(predictors: Sequence[Predictor], parts: Parts) -> Predictions:
+    """What is counted of models."""
+    return Predictions({one.model.name: one.tally for one in predictors}, parts.scoring.log.lost)
+
+
+def _routes_of(predictor: Predictor, parts: Parts) -> list[Route]:
+    """Every way to ask a model."""
+    name, inference = predictor.model.name, Inference(predictor)
+    invocations = _once_all_whole(predictor.model, parts, Invocations(predictor))
+    alone = [post("/invocations", invocations)] if len(parts.app.models) == 1 else []
+    return [
+        post(f"/predict/{name}", _once_all_whole(predictor.model, parts, Predict(predictor))),
+        post(f"/v2/models/{name}/infer", _once_all_whole(predictor.model, parts, inference.infer)),
+        get(f"/v2/models/{name}/ready", inference.ready),
+        get(f"/v2/models/{name}", inference.metadata),
+        post(f"/invocations/{name}", invocations),
+        *alone,
+    ]
+
+
+def _once_all_whole(model: Model, parts: Parts, handle: Handle) -> Handle:
+    if parts.histories is not None:
+        for view in model.views:
+            handle = once_whole(view, parts.histories, handle)
+    return handle
 
 
 def _features(view: View, parts: Parts) -> Handle:

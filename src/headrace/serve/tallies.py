@@ -1,10 +1,26 @@
-"""How many requests each path has had, how they ended and how long they took."""
+"""How many requests each path has had, how they ended and how long they took; how many events were scored."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from headrace.store.delays import Delays
 
 BOUNDS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+class PredictionTally:
+    """How many events of a model were scored over HTTP, and in how many something was missing."""
+
+    __slots__ = ("degraded", "scored")
+
+    def __init__(self) -> None:
+        self.scored = 0
+        self.degraded: Counter[str] = Counter()
+
+    def add(self, scored: int, degraded: Sequence[str]) -> None:
+        self.scored += scored
+        for cause in degraded:
+            self.degraded[cause] += scored
 
 
 class Tally:

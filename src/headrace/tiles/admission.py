@@ -9,7 +9,7 @@ It says the same as the Spark query of the gate, word for word.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from headrace.declare.durations import duration_text
 from headrace.declare.expressions import fields
@@ -40,7 +40,7 @@ class Verdict:
 def admit(stream: Stream, records: Sequence[Record]) -> list[Verdict]:
     """The gate's verdict on each record."""
     read = [_read(stream, record) for record in records]
-    failed = iter(_failed_check(stream, [event for event in read if isinstance(event, dict)]))
+    failed = iter(failed_check(stream, [event for event in read if isinstance(event, dict)]))
     return [
         _judged(stream, event, bool(next(failed)), record.arrival_us)
         if isinstance(event, dict)
@@ -56,7 +56,7 @@ def _read(stream: Stream, record: Record) -> Event | Unreadable:
         return reason
 
 
-def _failed_check(stream: Stream, events: Sequence[Event]) -> Mask | list[bool]:
+def failed_check(stream: Stream, events: Sequence[Event]) -> Mask | list[bool]:
     """Where the check is false; null passes."""
     if stream.check is None:
         return [False] * len(events)
@@ -74,10 +74,11 @@ def _judged(stream: Stream, event: Event, failed_check: bool, appended_us: int) 
             return Verdict("dead", event, f"missing-{part}: column {column} is absent or null")
     if failed_check:
         return Verdict("dead", event, f"failed-check: {stream.check}")
-    return _timed(stream, event, appended_us)
+    return timed(stream, event, appended_us)
 
 
-def _timed(stream: Stream, event: dict[str, Any], appended_us: int) -> Verdict:
+def timed(stream: Stream, event: Event, appended_us: int) -> Verdict:
+    """The verdict on an event that is fit in all but its time."""
     arrival_us = appended_us if stream.arrival is None else event[stream.arrival]
     lateness_us = arrival_us - event[stream.time]
     if lateness_us < -stream.ahead_us:

@@ -45,18 +45,22 @@ class Written(str):
 
 def read_event(schema: Schema, value: bytes | None) -> Event:
     """The event a record's value holds."""
-    body = _parsed(value)
+    return event_of(schema, as_written(value))
+
+
+def event_of(schema: Schema, body: Any) -> Event:
+    """The event in JSON that was read `as_written`."""
+    if not isinstance(body, dict):
+        raise Unreadable(NOT_JSON)
     return {column.name: _read(column, body.get(column.name)) for column in schema}
 
 
-def _parsed(value: bytes | None) -> dict[str, Any]:
+def as_written(value: bytes | None) -> Any:
+    """What JSON says, with its numbers as they stand there."""
     try:
-        body = json.loads((value or b"").decode(), parse_int=Written, parse_float=Written, parse_constant=Written)
+        return json.loads((value or b"").decode(), parse_int=Written, parse_float=Written, parse_constant=Written)
     except (ValueError, RecursionError) as error:
         raise Unreadable(NOT_JSON) from error
-    if not isinstance(body, dict):
-        raise Unreadable(NOT_JSON)
-    return body
 
 
 def _read(column: Column, written: Any) -> Any:

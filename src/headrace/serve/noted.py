@@ -1,0 +1,152 @@
+"""Predictions on their way to the log: noted by the server, written by a thread of their own, never lost in silence.
+
+request ──▶ answer
+   └──▶ so many at most ──▶ thread ──▶ MODEL.predictions
+         └ one more: counted as lost, and said once
+"""
+
+import logging
+import threading
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple, Self
+
+from headrace.declare.model import Model
+from headrace.log.produce import NotDelivered, Producer
+from headrace.score.champions import Loaded
+from headrace.score.prediction import Prediction, Role, encode
+from headrace.score.vectors import Vector, Vectors
+from headrace.tiles.events import Event
+
+MOST_WAITING = 20_000
+EVERY_SECONDS = 0.02  # in batches: each time this thread wakes, whoever answers requests may wait for it
+WITHIN_SECONDS = 1.0  # a challenger that hangs is given up for these vectors
+LOGGER = logging.getLogger("headrace.serve")
+
+
+class Noted(NamedTuple):
+    """What a request was answered, and what is needed to write it down; vectors that came whole have no events.
+
+    `scores` are the champion's, where it answered for all.
+    """
+
+    model: Model
+    vectors_of: Vectors
+    champion: Loaded
+    challengers: tuple[Loaded, ...]
+    events: Sequence[Event]
+    vectors: Sequence[Vector]
+    scores: Sequence[float] | None
+    at_us: Sequence[int]
+    degraded: tuple[str, ...]
+    decided_at_us: int
+
+
+class PredictionLog:
+    """Takes so many predictions as may wait, and has them written by a thread; without a producer it keeps none."""
+
+    def __init__(self, producer: Producer | None = None, most_waiting: int = MOST_WAITING) -> None:
+        self._producer, self._most_waiting = producer, most_waiting
+        self._waiting: deque[Noted] = deque()
+        self._taken = self._written = 0  # each counted by one thread alone
+        self._lost: Counter[str] = Counter()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write_until_stopped, name="predictions", daemon=True)
+        self._requests, self._prefix = count(), f"http-{uuid.uuid4().hex[:12]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def note(self, noted: Noted) -> None:
+        """Have predictions written soon; those for which there is no room are lost, counted and told of."""
+        if self._producer is None:
+            return
+        if self._taken - self._written + len(noted.vectors) > self._most_waiting:
+            self._lose(noted, f"more than {self._most_waiting} wait for the broker")
+            return
+        self._taken += len(noted.vectors)
+        self._waiting.append(noted)
+
+    def lost(self) -> Counter[str]:
+        """How many predictions of each model are in no log, and will not be."""
+        undelivered = self._producer.undelivered if self._producer else Counter()
+        return self._lost + Counter({name.removesuffix(".predictions"): n for name, n in undelivered.items()})
+
+    def _lose(self, noted: Noted, why: str) -> None:
+        if not self._lost[noted.model.name]:
+            LOGGER.error("predictions of %s are lost: %s. headrace_predictions_lost counts them", noted.model.name, why)
+        self._lost[noted.model.name] += len(noted.vectors)
+
+    def _write_until_stopped(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            self._write()
+            if self._producer:
+                self._producer.settle()
+        self._write()
+        try:
+            if self._producer:
+                self._producer.flush()
+        except NotDelivered as problem:
+            LOGGER.error("predictions are lost: %s", problem)
+
+    def _write(self) -> None:
+        while self._waiting:
+            noted = self._waiting.popleft()
+            try:
+                self._send(noted)
+            except Exception as failure:  # noqa: BLE001 - one that cannot be written must not keep back the others
+                self._lose(noted, f"{type(failure).__name__}: {failure}")
+            self._written += len(noted.vectors)
+
+    def _send(self, noted: Noted) -> None:
+        if self._producer is None:
+            return
+        ids = [event[noted.model.stream.id] for event in noted.events] or [None] * len(noted.vectors)
+        named = [self._named(event_id) for event_id in ids]
+        for loaded, role, scores in _scores(noted):
+            for place, score in enumerate(scores):
+                prediction = _prediction(noted, place, named[place], (loaded, role, score))
+                self._producer.send(noted.model.predictions, encode(prediction), key=str(prediction.event_id))
+
+    def _named(self, event_id: object) -> object:
+        return f"{self._prefix}-{next(self._requests)}" if event_id is None else event_id
+
+
+def _scores(noted: Noted) -> Iterator[tuple[Loaded, Role, Sequence[float]]]:
+    """What the champion says of the vectors, and what each challenger does."""
+    yield noted.champion, "champion", _by(noted.champion, noted) if noted.scores is None else noted.scores
+    for challenger in noted.challengers:
+        yield challenger, "challenger", _by(challenger, noted)
+
+
+def _by(loaded: Loaded, noted: Noted) -> list[float]:
+    rows = noted.vectors_of.rows(loaded.scorer, noted.vectors)
+    scores: list[float] = loaded.scorer.score_rows(rows, WITHIN_SECONDS).tolist()
+    return scores
+
+
+def _prediction(noted: Noted, place: int, event_id: object, scored: tuple[Loaded, Role, float]) -> Prediction:
+    (loaded, role, score), vector = scored, noted.vectors[place]
+    return Prediction(
+        event_id=event_id,
+        score=score,
+        decision=noted.model.decision(score),
+        model=noted.model.name,
+        version=loaded.version,
+        role=role,
+        source="http",
+        features=noted.vectors_of.named(vector),
+        known=vector.known,
+        degraded=noted.degraded,
+        event_time_us=noted.events[place][noted.model.stream.time] if noted.events else None,
+        arrival_us=None,
+        read_at_us=noted.at_us[place],
+        decided_at_us=noted.decided_at_us,
+    )

@@ -1,0 +1,128 @@
+"""Requests that were made to hurt: each is answered with a sentence, and the next one as if nothing had been."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.local.ports import HOST
+from headrace.serve import listen
+from headrace.serve.http import LARGEST_BODY
+from tests.serve.predicting import event, fraud, predicting
+from tests.serve.serving import Asking
+
+PATHS = ["/predict/fraud", "/predict/fraud?include=true", "/v2/models/fraud/infer", "/invocations"]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    with predicting(fraud(tmp_path_factory.mktemp("model"))) as ask:
+        yield ask
+        assert ask("POST", PATHS[0], event(1)).status == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_body_of_more_than_a_mebibyte_is_too_large(ask: Asking, path: str) -> None:
+    assert ask("POST", path, b" " * (LARGEST_BODY + 1)).status == 413
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("unit", [b"[", b'{"card":', b'"', b"9", b"[1,", b"\xff", b'{"a":1,', b"\\ud800"])
+def test_a_mebibyte_of_nonsense_is_refused_quickly(ask: Asking, path: str, unit: bytes) -> None:
+    began = time.perf_counter()
+    assert ask("POST", path, (unit * LARGEST_BODY)[:LARGEST_BODY]).status == 400
+    assert time.perf_counter() - began < 2
+
+
+def test_a_mebibyte_of_one_event_is_read(ask: Asking) -> None:
+    body = json.dumps(event(1, merchant="m" * (LARGEST_BODY - 200)))
+    assert ask("POST", PATHS[0], body).status == 200
+
+
+def test_ten_thousand_of_anything_are_too_many(ask: Asking) -> None:
+    many = [event(1, id=str(number)) for number in range(5_000)]
+    tensor = {"name": "amount", "datatype": "FP64", "shape": [10_000], "data": [1.5] * 10_000}
+    for path, body in [
+        ("/features/CardSpend", {"keys": ["c1"] * 10_000}),
+        ("/predict/fraud", many),
+        ("/v2/models/fraud/infer", {"inputs": [tensor]}),
+        ("/invocations", {"inputs": {"amount": [1.5] * 10_000}}),
+    ]:
+        said = ask("POST", path, body)
+        assert (said.status, "too many" in said.error) == (413, True)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_slow_client_is_cut_off(ask: Asking, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.3)
+    with socket.create_connection((HOST, ask.port), timeout=10) as slow:
+        slow.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
+        assert ask("POST", PATHS[0], event(1)).status == 200
+        assert slow.recv(100) == b""
+
+
+words = st.sampled_from(
+    [
+        "card",
+        "merchant",
+        "amount",
+        "units",
+        "online",
+        "at",
+        "id",
+        "inputs",
+        "outputs",
+        "name",
+        "datatype",
+        "shape",
+        "data",
+        "parameters",
+        "binary_data_size",
+        "include",
+        "params",
+        "instances",
+        "dataframe_split",
+        "dataframe_records",
+        "columns",
+        "score",
+        "FP64",
+        "BYTES",
+        "payments_1h",
+        "cards_1h",
+    ]
+)
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | words
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+tensors = st.fixed_dictionaries({"name": words, "datatype": words, "shape": values, "data": values})
+written = (
+    values
+    | st.fixed_dictionaries({"card": leaves, "merchant": leaves, "amount": leaves}, optional={"at": leaves})
+    | st.fixed_dictionaries({"inputs": st.lists(tensors, max_size=3)}, optional={"outputs": values, "id": values})
+    | st.fixed_dictionaries({"dataframe_split": st.fixed_dictionaries({"columns": values, "data": values})})
+)
+
+
+@settings(max_examples=250)
+@given(path=st.sampled_from(PATHS), body=st.binary(max_size=60) | written.map(lambda one: json.dumps(one).encode()))
+def test_no_body_breaks_the_server(ask: Asking, path: str, body: bytes) -> None:
+    said = ask("POST", path, body)
+    # 503 is a model that has no number for a vector: an infinite amount has an infinite sum.
+    assert said.status in {200, 400, 413} or (said.status == 503 and b" answers " in said.body), said.body
+
+
+@settings(max_examples=100)
+@given(header=st.text(st.characters(codec="latin-1", exclude_characters="\r\n\0"), max_size=8) | st.integers().map(str))
+def test_no_header_breaks_the_server(ask: Asking, header: str) -> None:
+    body: dict[str, Any] = {"inputs": []}
+    said = ask("POST", PATHS[2], json.dumps(body), {"Inference-Header-Content-Length": header.encode("latin-1")})  # type: ignore[dict-item]
+    assert said.status == 400
+    assert ask("POST", PATHS[3], json.dumps(body), {"Content-Type": header.encode("latin-1")}).status in {400, 415}  # type: ignore[dict-item]

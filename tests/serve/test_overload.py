@@ -1,0 +1,166 @@
+"""More than the server can do: some are told to come back, the others are answered as always, and it recovers."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from headrace.local.ports import HOST, answers, free_port
+from headrace.serve import overload
+from headrace.serve.answers import Answer
+from headrace.serve.http import Http, Request, get, post
+from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.overload import Line, TooMany
+from tests.serve.predicting import event, fraud, predicting
+from tests.waiting import wait_until
+
+WORK_S = 0.002
+
+
+async def work(_request: Request) -> Answer:
+    time.sleep(WORK_S)  # noqa: ASYNC251  # a handler that computes
+    return Answer(200, b"{}")
+
+
+async def waiting(_request: Request) -> Answer:
+    await asyncio.sleep(1)
+    return Answer(200, b"{}")
+
+
+async def look(_request: Request) -> Answer:
+    return Answer(200, b"{}")
+
+
+@contextmanager
+def busy_server() -> Iterator[int]:
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    http = Http([post("/work", work), post("/wait", waiting), get("/look", look)], {})
+    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(sockets=[listening]),))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        yield port
+    finally:
+        stop.set()
+        thread.join()
+
+
+def asked(port: int, path: str = "/work", method: str = "POST") -> tuple[int, str | None]:
+    connection = HTTPConnection(HOST, port, timeout=10)
+    connection.request(method, path, b"{}" if method == "POST" else None)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status, answer.getheader("retry-after")
+
+
+def load(port: int, connections: int, seconds: float) -> tuple[float, dict[str, int]]:
+    """How many answers a second were given by a server under load, and how often each status was."""
+    words = [sys.executable, "-m", "tests.serve.load", str(port), str(connections), str(seconds)]
+    said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return said["rate"], said["statuses"]
+
+
+def test_ten_times_too_much_costs_little_of_what_is_answered_and_is_over_at_once() -> None:
+    with busy_server() as port:
+        peak, statuses = load(port, 40, 1.0)
+        assert statuses.keys() == {"200"}
+        over, statuses = load(port, 400, 3.0)
+        assert statuses.keys() == {"200", "429"}
+        assert over >= 0.9 * peak
+        assert statuses["429"] <= 400 * 5  # a connection that was refused is left alone for a second
+        after, statuses = load(port, 40, 1.0)
+        assert after >= 0.9 * peak
+        assert statuses.keys() == {"200"}
+
+
+def test_a_pause_with_few_in_line_is_no_overload() -> None:
+    line, now = Line(), 100.0
+    line.require_room(Came(now - 10, overload.FEW_IN_LINE), now)
+    line.require_room(Came(now - overload.LONGEST_WAIT_S / 2, 10**6), now)
+    with pytest.raises(TooMany):
+        line.require_room(Came(now - 2 * overload.LONGEST_WAIT_S, overload.FEW_IN_LINE + 1), now)
+
+
+class Came:
+    """A request by when it came and how many were before it."""
+
+    def __init__(self, begun_at: float, ahead: int) -> None:
+        self.begun_at, self.ahead = begun_at, ahead
+
+    def hold(self, seconds: float) -> None: ...
+
+
+def test_more_than_may_wait_for_a_store_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "MOST_AT_WORK", 2)
+    with busy_server() as port:
+        found: list[tuple[int, str | None]] = []
+        threads = [threading.Thread(target=lambda: found.append(asked(port, "/wait"))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(found) == [(200, None)] * 2 + [(429, "1")] * 4
+        assert asked(port, "/wait") == (200, None)
+
+
+def test_who_looks_is_always_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
+    with busy_server() as port:
+        assert asked(port) == (429, "1")
+        assert asked(port, "/look", "GET") == (200, None)
+
+
+def test_predictions_and_features_are_refused_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with predicting(fraud(tmp_path)) as ask:
+        monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
+        for path in ("/predict/fraud", "/features/CardSpend", "/v2/models/fraud/infer", "/invocations"):
+            said = ask("POST", path, event(1))
+            assert (said.status, said.headers["retry-after"]) == (429, "1")
+            assert said.error.startswith("The server has more requests than it can answer.")
+        assert ask("GET", "/metrics").status == 200
+        monkeypatch.undo()
+        assert ask("POST", "/predict/fraud", event(1)).status == 200
+
+
+def test_who_was_refused_and_goes_away_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
+    with busy_server() as port:
+        with socket.create_connection((HOST, port), timeout=10) as client:
+            client.sendall(b"POST /work HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
+            assert b" 429 " in client.recv(1 << 16)
+        monkeypatch.undo()
+        assert asked(port) == (200, None)
+
+
+def test_the_line_is_as_long_as_requests_are_unanswered() -> None:
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    http = Http([post("/wait", waiting), get("/look", look)], {})
+    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(sockets=[listening]),))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        ask = b"POST /wait HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+        with socket.create_connection((HOST, port)) as stays, socket.create_connection((HOST, port)) as goes:
+            stays.sendall(ask)
+            goes.sendall(ask)
+            wait_until(lambda: http.line.in_line == http.line.at_work == 2, 5, "both to be at work")
+            goes.close()
+            wait_until(lambda: http.line.in_line == 1, 5, "one to be gone")
+            assert b" 200 " in stays.recv(1 << 16)
+        wait_until(lambda: http.line.in_line == http.line.at_work == 0, 5, "the line to be empty")
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,130 @@
+"""Every prediction over HTTP is in the model's topic, or counted as lost and said."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.local.broker import Broker
+from headrace.local.ports import HOST, free_port
+from headrace.log.follow import Follower
+from headrace.log.produce import Producer
+from headrace.log.records import Record
+from headrace.log.topics import Topic
+from headrace.score.lineup import Lineup
+from headrace.score.prediction import Prediction, decode
+from headrace.serve import noted
+from headrace.serve.contenders import Scoring
+from headrace.serve.noted import PredictionLog
+from tests.log.kafka import create_topic
+from tests.score.networks import DOUBLE, summing
+from tests.serve.predicting import event, fraud, predicting
+
+PATH = "/predict/fraud"
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    create_topic(broker.address, Topic("fraud.predictions", "payments", 1, {}))
+    return "fraud.predictions"
+
+
+def logged(broker: Broker, topic: str) -> list[Prediction]:
+    found: list[Record] = []
+    with Follower(broker.address, [topic], found.extend) as follower:
+        assert follower.wait_until_caught_up(30)
+    return [decode(record.value or b"") for record in found]
+
+
+def test_each_prediction_is_in_the_log_once_the_server_has_stopped(broker: Broker, topic: str, tmp_path: Path) -> None:
+    before = len(logged(broker, topic))
+    with (
+        PredictionLog(Producer(broker.address)) as log,
+        predicting(fraud(tmp_path), scoring=Scoring(tmp_path, log)) as ask,
+    ):
+        answers = [ask("POST", PATH, event(number)).json for number in range(40)]
+        answers += ask("POST", PATH, [event(number) for number in range(40, 60)]).json
+        unnamed = ask("POST", PATH, {"card": "c1", "merchant": "m1", "amount": 5}).json
+        vector = [
+            {"name": name, "datatype": "FP64", "shape": [1], "data": [1.5]} for name in ("payments_1h", "cards_1h")
+        ]
+        whole = {"inputs": [*vector, {"name": "amount", "datatype": "FP64", "shape": [1], "data": [2.5]}]}
+        assert ask("POST", "/v2/models/fraud/infer", whole).json["outputs"][0]["data"] == [5.5]
+        assert log.lost() == {}
+    found = logged(broker, topic)[before:]
+    by_id = {one.event_id: one for one in found}
+    assert len(found) == len(by_id) == 62
+    for number, answer in enumerate(answers):
+        one = by_id[f"p{number}"]
+        assert (one.score, one.decision, one.version) == (answer["score"], answer["decision"], answer["version"])
+        assert (one.features, one.role, one.source, one.degraded) == (answer["features"], "champion", "http", ())
+        assert (one.event_time_us, one.arrival_us) == (event(number)["at"] * 1000, None)
+        assert one.known.keys() == {"CardSpend", "MerchantCards"}
+        assert one.read_at_us <= one.decided_at_us
+    event_alone, vector_alone = [one for name, one in by_id.items() if name.startswith("http-")]
+    assert (event_alone.score, event_alone.event_time_us) == (unnamed["score"], None)
+    assert (vector_alone.score, vector_alone.features["amount"], vector_alone.known) == (5.5, 2.5, {})
+
+
+def test_challengers_score_the_same_vectors_for_the_log_alone(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fraud(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = Lineup.of(fraud(tmp_path / "other", summing(1, DOUBLE), inputs=["amount"]), tmp_path).standing.champion
+    lineup = Lineup.of(model, tmp_path)
+    lineup.standing = replace(lineup.standing, challengers=(other,))
+    monkeypatch.setattr(Lineup, "of", lambda *_: lineup)
+    before = len(logged(broker, topic))
+    with PredictionLog(Producer(broker.address)) as log, predicting(model, scoring=Scoring(tmp_path, log)) as ask:
+        answer = ask("POST", PATH, event(5)).json
+    one, beside = logged(broker, topic)[before:]
+    assert (one.role, one.score) == ("champion", answer["score"])
+    assert (beside.role, beside.score, beside.version) == ("challenger", 6.0, other.version)
+    assert beside.features == one.features
+
+
+def test_what_no_broker_takes_is_counted_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(noted, "EVERY_SECONDS", 60)
+    producer = Producer(f"{HOST}:{free_port()}", delivery_seconds=1)
+    caplog.set_level(logging.ERROR, "headrace.serve")
+    with (
+        PredictionLog(producer, most_waiting=3) as log,
+        predicting(fraud(tmp_path), scoring=Scoring(tmp_path, log)) as ask,
+    ):
+        for number in range(10):
+            assert ask("POST", PATH, event(number)).status == 200
+        assert 'headrace_predictions_lost_total{model="fraud"} 7.0' in ask("GET", "/metrics").body.decode()
+    assert log.lost() == {"fraud": 10}  # and the three that waited, once the broker had not taken them
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "more than 3 wait" in line]) == 1
+    assert any("3 records were not delivered" in line for line in said)
+
+
+def test_what_cannot_be_written_keeps_nothing_else_back(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = noted.encode
+
+    def failing(prediction: Prediction) -> bytes:
+        if prediction.event_id == "p3":
+            raise TypeError("no words for it")
+        return whole(prediction)
+
+    monkeypatch.setattr(noted, "encode", failing)
+    before = len(logged(broker, topic))
+    with (
+        PredictionLog(Producer(broker.address)) as log,
+        predicting(fraud(tmp_path), scoring=Scoring(tmp_path, log)) as ask,
+    ):
+        for number in range(6):
+            assert ask("POST", PATH, event(number)).status == 200
+    assert log.lost() == {"fraud": 1}
+    assert {one.event_id for one in logged(broker, topic)[before:]} == {"p0", "p1", "p2", "p4", "p5"}
+
+
+def test_a_log_without_a_broker_keeps_nothing() -> None:
+    assert PredictionLog().lost() == {}
