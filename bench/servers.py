@@ -75,6 +75,20 @@ def from_redis(cards: int, visits: int, url: str, forget: bool) -> None:
 
 
 @main.command()
+@click.option("--cards", type=int, required=True)
+@click.option("--visits", type=int, required=True)
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+def predict(cards: int, visits: int, folder: Path) -> None:
+    """Scores of events, on the store in the server's memory; the model is fitted and kept in a folder."""
+    from bench.scoring import predicting  # noqa: PLC0415  # LightGBM is in no other server's memory
+
+    store = MemoryStore([CardSpend])
+    online = MemoryOnline(store, None)
+    tiles, seconds, size = Filling(store.apply, _resident_bytes).fill(cards, visits)
+    _serve(Http([predicting(online, folder)], {}), lambda port: Filled(port, cards, tiles, seconds, size))
+
+
+@main.command()
 @click.argument("answer", type=click.Path(exists=True, path_type=Path))
 def constant(answer: Path) -> None:
     """The same bytes for every question, with nothing of ours between them and uvicorn."""

@@ -1,0 +1,40 @@
+"""What scores in the benchmark: 100 trees of LightGBM over the features of a card and the amount of a payment."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier
+
+import headrace as hr
+from bench.app import CardSpend, payments
+from headrace.score.export import to_network
+from headrace.serve.contenders import Scoring
+from headrace.serve.http import Route, post
+from headrace.serve.noted import PredictionLog
+from headrace.serve.predict import Predict
+from headrace.serve.predictor import Predictor
+from headrace.store.online import Online
+
+PATH = "/predict/fraud"
+EVENT = '{"payment_id": "p1", "card": "CARD", "merchant": "m1", "amount": 90.5}'
+TREES, ROWS = 100, 5_000
+
+
+def predicting(online: Online, folder: Path) -> Route:
+    """The route that scores an event; nothing is written down."""
+    model = fraud(folder)
+    log = PredictionLog()
+    return post(PATH, Predict(Predictor(model, online, Scoring(folder, log).contenders(model), log)))
+
+
+def fraud(folder: Path) -> hr.Model:
+    """A model whose file is in a folder: fitted anew, on numbers that are alike each time."""
+    file = folder / "fraud.onnx"
+    model = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file=str(file))
+    chance = np.random.default_rng(0)
+    frame = pd.DataFrame({name: chance.exponential(50, ROWS).astype(np.float32) for name in model.vector.names})
+    is_fraud = frame.sum(axis=1) + chance.normal(0, 100, ROWS) > 500
+    estimator = LGBMClassifier(n_estimators=TREES, verbose=-1, n_jobs=1).fit(frame, is_fraud)
+    file.write_bytes(to_network(estimator, model.vector.columns))
+    return model
