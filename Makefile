@@ -22,7 +22,7 @@ help:
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long crash runs'
 	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server'
-	@echo 'make lock    requirements.lock anew from pyproject.toml'
+	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
@@ -49,9 +49,11 @@ setup: $(running) $(archive) $(redis)
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
+	@$(BIN)/uv pip compile -q bench/peers/feast/requirements.in --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' -o bench/peers/feast/requirements.lock
 
 clean:
-	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) bench/.peers dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests examples bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(packages): requirements.lock pyproject.toml tools/setup.py

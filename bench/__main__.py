@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from bench import drain, growth, lake, latency, predictions, serve, training
+from bench import anchor, drain, growth, lake, latency, predictions, serve, training
 from bench.chart import draw
+from bench.errors import Skipped
 from bench.machine import Machine
 from bench.page import CHART, publish
 from bench.parts import ROOT
@@ -28,6 +29,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "lake": lake.measure,
     "serve": serve.measure,
     "growth": growth.measure,
+    "anchor": anchor.measure,
     "training": training.measure,
 }
 
@@ -50,6 +52,9 @@ def _kept(section: str, machine: Machine, quick: bool) -> bool:
     began = time.monotonic()
     try:
         result = _measured(section, quick)
+    except Skipped as why:
+        say(f"{section} skipped: {why}")
+        return True
     except HeadraceError as failure:
         say(f"{section} failed: {failure}")
         return False

@@ -8,8 +8,8 @@ as at its beginning. Every card is one of some hundred patterns under a name of 
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby
 from typing import NamedTuple
 
 from bench.app import CardSpend, payments
@@ -39,7 +39,8 @@ class Cards:
     """Changelog records of any number of cards around a moment."""
 
     def __init__(self, now_us: int, visits_an_hour: int) -> None:
-        self._patterns = _patterns(now_us, visits_an_hour)
+        self._payments = _payments(now_us, visits_an_hour)
+        self._patterns = _patterns(self._payments, now_us)
 
     def batches(self, count: int) -> Iterator[list[Record]]:
         """The records of the first so many cards, as many at a time as a server takes them."""
@@ -56,8 +57,12 @@ class Cards:
         name = card(number).encode()
         return [
             Record(CardSpend.topic, 0, 0, 0, piece.before + name + piece.after, piece.value, None)
-            for piece in self._patterns[number % len(self._patterns)]
+            for piece in self._patterns[_pattern(number)]
         ]
+
+    def payments(self, number: int) -> list[Event]:
+        """What the tiles of one card were folded from."""
+        return [event for event in self._payments if event["card"] == _pattern(number)]
 
 
 def card(number: int) -> str:
@@ -69,20 +74,29 @@ def card(number: int) -> str:
     return f"c{number}"
 
 
-def _patterns(now_us: int, visits_an_hour: int) -> list[list[_Piece]]:
+def _pattern(number: int) -> str:
+    return f"@{number % PATTERNS}"
+
+
+def _payments(now_us: int, visits_an_hour: int) -> list[Event]:
+    """The payments of every pattern."""
     chance = random.Random(7)
     visits = round(visits_an_hour * (BEHIND_US + AHEAD_US) / BEHIND_US)
-    events = [event for number in range(PATTERNS) for event in _payments(f"@{number}", visits, now_us, chance)]
+    return [event for number in range(PATTERNS) for event in _visits(_pattern(number), visits, now_us, chance)]
+
+
+def _patterns(events: list[Event], now_us: int) -> dict[str, list[_Piece]]:
     # What has not happened yet has arrived all the same: a store's own time must not run ahead.
     arrivals = [min(event["at"], now_us) for event in events]
     folded = fold(CardSpend, events_of(CardSpend, payments, events, arrivals))
     layouts = {layout.version: layout for layout in layouts_of(CardSpend)}
-    pieces = [(key.entity, _piece(key, encode_tile(layouts[key.version], tile))) for key, tile in folded]
-    pieces.sort(key=lambda one: str(one[0]))
-    return [[piece for _, piece in group] for _, group in groupby(pieces, key=lambda one: one[0])]
+    patterns: dict[str, list[_Piece]] = defaultdict(list)
+    for key, tile in folded:
+        patterns[str(*key.entity)].append(_piece(key, encode_tile(layouts[key.version], tile)))
+    return patterns
 
 
-def _payments(name: str, visits: int, now_us: int, chance: random.Random) -> Iterator[Event]:
+def _visits(name: str, visits: int, now_us: int, chance: random.Random) -> Iterator[Event]:
     for visit in range(visits):
         begins_us = now_us + chance.randint(-BEHIND_US, AHEAD_US)
         for number in range(PAYMENTS_A_VISIT):

@@ -1,5 +1,6 @@
 """Section growth: from a thousand cards to a million, in memory and in Redis."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -68,8 +69,8 @@ def _grow(run: Run, store: str, size: Size, skipped: list[str]) -> Iterator[Grow
             return
         run.say(f"{store}: {cards:,} cards")
         with _store(run, store, cards) as server:
-            ask(server.url, CONNECTIONS, 1, cards)  # the server's first answers are slower
-            before = Grown(store, server.filled, ask(server.url, CONNECTIONS, size.seconds, cards))
+            ask(server.question, CONNECTIONS, 1, cards)  # the server's first answers are slower
+            before = Grown(store, server.filled, ask(server.question, CONNECTIONS, size.seconds, cards))
         yield before
 
 
@@ -86,7 +87,7 @@ def _too_much(before: Grown | None, cards: int) -> str:
 
 @contextmanager
 def _store(run: Run, store: str, cards: int) -> Iterator[Server]:
-    filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR))
+    filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(time.time_ns() // 1000))
     with ExitStack() as stack:
         if store == "memory":
             yield stack.enter_context(serving(run.folder, "memory", *filling))

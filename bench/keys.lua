@@ -1,16 +1,16 @@
--- wrk -s keys.lua URL -- ENTITIES: asks for a random card each time; prints one line of JSON at the end.
+-- wrk -s keys.lua URL -- ENTITIES BODY: asks with a random card in place of CARD; prints one line of JSON at the end.
 
-local entities
+local entities, before, after
 local head = {["Content-Type"] = "application/json"}
 
 function init(arguments)
   entities = tonumber(arguments[1])
+  before, after = arguments[2]:match("^(.*)CARD(.*)$")
   math.randomseed(os.time())
 end
 
 function request()
-  local card = math.random(0, entities - 1)
-  return wrk.format("POST", wrk.path, head, '{"keys":["c' .. card .. '"]}')
+  return wrk.format("POST", wrk.path, head, before .. "c" .. math.random(0, entities - 1) .. after)
 end
 
 function done(summary, latency, requests)

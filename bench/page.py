@@ -15,6 +15,7 @@ TITLES = {
     "drain": "A backlog",
     "lake": "The lake beside the gate",
     "serve": "Questions",
+    "anchor": "Beside Feast",
     "growth": "Growth",
 }
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.entities import card
 from bench.errors import BenchFailed
 from bench.servers import PATH, Filled
 from bench.waiting import wait_for
+from bench.wrk import CARD, Question
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 
@@ -30,15 +30,9 @@ class Server:
     filled: Filled
 
     @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self.filled.port}{PATH}"
-
-    def answer(self) -> bytes:
-        """What it says about one card."""
-        body = json.dumps({"keys": [card(1)]}).encode()
-        with urllib.request.urlopen(self.url, body, timeout=10) as said:
-            answered: bytes = said.read()
-        return answered
+    def question(self) -> Question:
+        """One card, all its features, now."""
+        return Question(f"http://{HOST}:{self.filled.port}{PATH}", json.dumps({"keys": [CARD]}))
 
 
 @contextmanager

@@ -4,15 +4,18 @@ round 1   constant ▸ memory ▸ Redis     a share is a store's rate over the c
 round 2   constant ▸ memory ▸ Redis     figures are medians over the rounds
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 
+from bench.entities import card
 from bench.parts import NO_REDIS, Server, own_redis, redis_program, serving
 from bench.results import Goal, Result, Table
 from bench.section import Run
-from bench.wrk import Answered, ask, medians, require_wrk
+from bench.wrk import Answered, Question, ask, medians, require_wrk
 
 CONNECTIONS = (1, 8, 32)
 GOALS = {"memory": 0.40, "Redis": 0.15}
@@ -56,34 +59,42 @@ def measure(run: Run) -> Result:
     with _servers(run, size) as servers:
         run.say(f"warming up {len(servers)} servers, {size.cards:,} cards each")
         for server in servers.values():
-            ask(server.url, 8, WARM_UP_SECONDS, size.cards)
-        found = {connections: shared(_rounds(run, size, servers, connections)) for connections in CONNECTIONS}
+            ask(server.question, 8, WARM_UP_SECONDS, size.cards)
+        questions = {name: server.question for name, server in servers.items()}
+        found = {connections: shared(rounds_of(run, size, questions, connections)) for connections in CONNECTIONS}
         filled = servers["memory"].filled
     return result(found, filled.tiles / filled.cards)
 
 
 @contextmanager
 def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
-    filling = ("--cards", str(size.cards), "--visits", str(VISITS_AN_HOUR))
     with ExitStack() as stack:
-        memory = stack.enter_context(serving(run.folder, "memory", *filling))
+        redis_url = stack.enter_context(own_redis(run.folder)) if redis_program() else None
+        stores = stack.enter_context(stores_of(run.folder, size.cards, redis_url, time.time_ns() // 1000))
         answer = run.folder / "answer.json"
-        answer.write_bytes(memory.answer())
-        servers = {"constant": stack.enter_context(serving(run.folder, "constant", str(answer))), "memory": memory}
-        servers[f"memory{ANEW}"] = stack.enter_context(serving(run.folder, "memory", *filling, "--forget"))
-        if redis_program():
-            url = stack.enter_context(own_redis(run.folder))
-            filling = (*filling, "--url", url)
-            servers["Redis"] = stack.enter_context(serving(run.folder, "redis", *filling))
-            servers[f"Redis{ANEW}"] = stack.enter_context(serving(run.folder, "redis", *filling, "--forget"))
+        answer.write_bytes(stores["memory"].question.answer(card(1)))
+        yield {"constant": stack.enter_context(serving(run.folder, "constant", str(answer))), **stores}
+
+
+@contextmanager
+def stores_of(folder: Path, cards: int, redis_url: str | None, now_us: int) -> Iterator[dict[str, Server]]:
+    """Servers of the same cards in memory and, where there is one, in Redis; each once more with nothing kept."""
+    filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(now_us))
+    kinds = {"memory": ("memory", *filling)} | ({"Redis": ("redis", *filling, "--url", redis_url)} if redis_url else {})
+    with ExitStack() as stack:
+        servers = {}
+        for name, arguments in kinds.items():
+            servers[name] = stack.enter_context(serving(folder, *arguments))
+            servers[f"{name}{ANEW}"] = stack.enter_context(serving(folder, *arguments, "--forget"))
         yield servers
 
 
-def _rounds(run: Run, size: Size, servers: Mapping[str, Server], connections: int) -> Rounds:
+def rounds_of(run: Run, size: Size, questions: Mapping[str, Question], connections: int) -> Rounds:
+    """Ask every server in turn, and that in rounds."""
     rounds = []
     for number in range(size.rounds):
         run.say(f"{_connections(connections)}, round {number + 1} of {size.rounds}")
-        rounds.append({name: ask(at.url, connections, size.seconds, size.cards) for name, at in servers.items()})
+        rounds.append({name: ask(one, connections, size.seconds, size.cards) for name, one in questions.items()})
     return rounds
 
 

@@ -1,6 +1,6 @@
 """A server process of its own: cards in memory or in Redis, or the same constant for every question.
 
-python -m bench.servers memory --cards 1000 --visits 10
+python -m bench.servers memory --cards 1000 --visits 10 --now 1767225600000000
 """
 
 import json
@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ PATH = f"/features/{CardSpend.name}"
 class Filled:
     """What a server holds, and how long it took to take it in."""
 
-    port: int
+    port: int = 0
     cards: int = 0
     tiles: int = 0
     apply_seconds: float = 0.0
@@ -53,25 +53,27 @@ def main() -> None:
 @main.command()
 @click.option("--cards", type=int, required=True)
 @click.option("--visits", type=int, required=True)
+@click.option("--now", "now_us", type=int, required=True)
 @click.option("--forget", is_flag=True)
-def memory(cards: int, visits: int, forget: bool) -> None:
+def memory(cards: int, visits: int, now_us: int, forget: bool) -> None:
     """The store in the server's memory."""
     store = MemoryStore([CardSpend], 0 if forget else KNOWN_AT_MOST)
-    _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), cards, visits)
+    _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), Cards(now_us, visits), cards)
 
 
 @main.command(name="redis")
 @click.option("--cards", type=int, required=True)
 @click.option("--visits", type=int, required=True)
+@click.option("--now", "now_us", type=int, required=True)
 @click.option("--url", required=True)
 @click.option("--forget", is_flag=True)
-def from_redis(cards: int, visits: int, url: str, forget: bool) -> None:
+def from_redis(cards: int, visits: int, now_us: int, url: str, forget: bool) -> None:
     """The store in Redis."""
     app = App("bench", (payments,), (CardSpend,))
     online = RedisOnline(app, NO_BROKER, url, 0 if forget else HELD_AT_MOST)
     client = redis.Redis.from_url(url)
     filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
-    _serve_filled(online, filling, cards, visits)
+    _serve_filled(online, filling, Cards(now_us, visits), cards)
 
 
 @main.command()
@@ -92,7 +94,7 @@ def predict(cards: int, visits: int, folder: Path) -> None:
 @click.argument("answer", type=click.Path(exists=True, path_type=Path))
 def constant(answer: Path) -> None:
     """The same bytes for every question, with nothing of ours between them and uvicorn."""
-    _serve(Constant(answer.read_bytes()), Filled)
+    _serve(Constant(answer.read_bytes()), Filled())
 
 
 @dataclass(frozen=True)
@@ -102,17 +104,16 @@ class Filling:
     apply: Callable[[list[Record]], None]
     size_bytes: Callable[[], int]
 
-    def fill(self, cards: int, visits: int) -> tuple[int, float, int]:
-        """The tiles that were applied, in how many seconds, and how much larger the store is."""
+    def fill(self, source: Cards, cards: int) -> Filled:
+        """Apply the tiles of so many cards."""
         tiles, seconds = 0, 0.0
-        source = Cards(time.time_ns() // 1000, visits)
         before = self.size_bytes()
         for batch in source.batches(cards):
             began = time.perf_counter()
             self.apply(batch)
             seconds += time.perf_counter() - began
             tiles += len(batch)
-        return tiles, seconds, self.size_bytes() - before
+        return Filled(0, cards, tiles, seconds, self.size_bytes() - before)
 
 
 class Constant:
@@ -129,17 +130,17 @@ class Constant:
         await send(self._body)
 
 
-def _serve_filled(online: Online, filling: Filling, cards: int, visits: int) -> None:
-    tiles, seconds, size = filling.fill(cards, visits)
+def _serve_filled(online: Online, filling: Filling, source: Cards, cards: int) -> None:
+    filled = filling.fill(source, cards)
     http = Http([post(PATH, Features(CardSpend, online))], {})
-    _serve(http, lambda port: Filled(port, cards, tiles, seconds, size))
+    _serve(http, filled)
 
 
-def _serve(http: Any, filled: Callable[[int], Filled]) -> None:
+def _serve(http: Any, filled: Filled) -> None:
     stop, listening = threading.Event(), bind(HOST, 0)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening.listen()
-    print(json.dumps(asdict(filled(listening.getsockname()[1]))), flush=True)
+    print(json.dumps(asdict(replace(filled, port=listening.getsockname()[1]))), flush=True)
     uvloop.run(StoppableServer(http, stop).serve(sockets=[listening]))
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,24 @@ from statistics import median
 from bench.errors import BenchFailed
 
 SCRIPT = Path(__file__).with_name("keys.lua")
+CARD = "CARD"
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a server: where, and the body with CARD where the name of one goes."""
+
+    url: str
+    body: str
+
+    def answer(self, card: str) -> bytes:
+        """What the server says about one card."""
+        headers = {"Content-Type": "application/json"}
+        asked = urllib.request.Request(self.url, self.body.replace(CARD, card).encode(), headers)
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as said:
+            answered: bytes = said.read()
+        return answered
 
 
 @dataclass(frozen=True)
@@ -30,10 +49,11 @@ def require_wrk() -> str:
     return program
 
 
-def ask(url: str, connections: int, seconds: float, entities: int) -> Answered:
-    """Ask for random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
+def ask(question: Question, connections: int, seconds: float, entities: int) -> Answered:
+    """Ask about random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
     load = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(SCRIPT)]
-    run = subprocess.run([require_wrk(), *load, url, "--", str(entities)], capture_output=True, text=True, check=False)
+    command = [require_wrk(), *load, question.url, "--", str(entities), question.body]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise BenchFailed(f"wrk failed: {run.stderr.strip() or run.stdout.strip()}")
     return answered(run.stdout)

@@ -23,7 +23,9 @@ def kept(section: str, machine: Machine = QUIET, day: int = 1) -> Kept:
     return Kept(found, machine, datetime(2026, 1, day, 12, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("name", ["drain", "entities", "machine", "page", "percentiles", "results"])
+@pytest.mark.parametrize(
+    "name", ["drain", "entities", "machine", "page", "peers.feast.server", "percentiles", "results"]
+)
 def test_docstring_examples_run(name: str) -> None:
     assert doctest.testmod(importlib.import_module(f"bench.{name}")).failed == 0
 

@@ -5,18 +5,25 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner
 
-from bench import drain, growth, lake, latency, predictions, serve, training
+from bench import anchor, drain, growth, lake, latency, predictions, serve, training
+from bench.__main__ import main
+from bench.app import CardSpend
 from bench.batch import Batch
 from bench.chart import draw
 from bench.drain import Drained
-from bench.errors import BenchFailed
+from bench.entities import Cards, card
+from bench.errors import BenchFailed, Skipped
 from bench.growth import Grown
 from bench.lake import Landed
 from bench.percentiles import Spread
 from bench.results import Result
+from bench.section import Run
 from bench.servers import Filled
+from bench.truth import differences, vector
 from bench.wrk import Answered, answered
+from headrace.store.memory import MemoryStore
 from tests.bench.test_results import kept
 
 
@@ -144,3 +151,44 @@ def predictions_found(p50: float, outside: float) -> Result:
 @pytest.mark.parametrize(("p50", "outside", "met"), [(12.0, 0.0, [True, True]), (50.0, 0.002, [False, False])])
 def test_predictions_are_held_against_micro_batches_and_the_budget(p50: float, outside: float, met: list[bool]) -> None:
     assert [goal.met for goal in predictions_found(p50, outside).goals] == met
+
+
+def anchor_found(memory: float, redis: float) -> Result:
+    rounds = [
+        {"Feast": Answered(1_000 * speed, 7.0, 20.0), "memory": Answered(memory * speed, 0.5, 2.0),
+         "Redis": Answered(redis * speed, 0.8, 5.0)}
+        for speed in (1.0, 0.5, 0.9)
+    ]  # fmt: skip
+    return anchor.result(rounds, 5_000)
+
+
+def test_a_peer_is_compared_by_rate_and_by_the_slow_end() -> None:
+    found = {row[0]: row[1:] for row in anchor_found(12_000, 5_000).table.rows}
+    assert found["Feast"] == ["2", "900", "1.0×", "7.00 ms", "20.00 ms", "1.00×"]
+    assert found["memory"] == ["1", "10,800", "12.0×", "0.50 ms", "2.00 ms", "0.10×"]
+    assert [goal.met for goal in anchor_found(12_000, 5_000).goals] == [True, True, False, False]
+
+
+def test_counting_by_hand_finds_a_wrong_answer_and_no_right_one() -> None:
+    at_us = 1_767_225_600_000_000
+    cards, store = Cards(at_us, 10), MemoryStore([CardSpend])
+    store.apply(cards.records(3))
+    (read,) = store.read(CardSpend.name, [(card(3),)], at_us)
+    answered = dict(zip(CardSpend.names, read.values, strict=True))
+    counted = vector(cards.payments(3), at_us)
+    assert counted["payments_7d"] > counted["payments_10m"]
+    assert differences(answered, counted) == []
+    assert differences(answered | {"payments_1h": 1}, counted) == [
+        f"payments_1h is 1 instead of {counted['payments_1h']}"
+    ]
+
+
+def test_what_cannot_run_here_is_skipped_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_run: Run) -> Result:
+        raise Skipped("Feast cannot be installed: no network.")
+
+    monkeypatch.setattr("bench.__main__.SECTIONS", {"anchor": refuse})
+    monkeypatch.setattr("bench.__main__._draw", lambda _quick: None)
+    run = CliRunner().invoke(main, ["anchor"])
+    assert run.exit_code == 0
+    assert "anchor skipped: Feast cannot be installed: no network." in run.output

@@ -1,0 +1,1 @@
+"""Feast: its own feature server, on the Redis ours reads from."""
