@@ -107,9 +107,9 @@ def _drain(axes: Axes, figures: Figures) -> None:
     axes.set_title(f"A backlog of {figures['count']:,} events")
 
 
-def _rates(axes: Axes, rates: Mapping[str, float], unit: str) -> None:
+def _rates(axes: Axes, rates: Mapping[str, float], unit: str, ours: int = 1) -> None:
     """Ours in blue, then the others, each with its number."""
-    _bars(axes, list(rates), list(rates.values()), [BLUE, *[GREY] * (len(rates) - 1)])
+    _bars(axes, list(rates), list(rates.values()), [BLUE] * ours + [GREY] * (len(rates) - ours))
     for place, rate in enumerate(rates.values()):
         axes.annotate(_number(rate), (rate, place), (5, -4), textcoords="offset points")
     axes.set_xlim(0, max(rates.values()) * 1.2)
@@ -171,10 +171,17 @@ def _training(axes: Axes, figures: Figures) -> None:
     axes.set_title(f"Training set from {case['case']['events']:,} events")
 
 
+def _anchor(axes: Axes, figures: Figures) -> None:
+    names = ["memory", "Redis", "Feast"]
+    _rates(axes, {name: figures[name]["answered"]["requests_a_second"] for name in names}, "requests/s", ours=2)
+    axes.set_title("One card, ten features, 8 connections")
+
+
 PANELS: Mapping[str, Callable[[Axes, Figures], None]] = {
     "latency": _latency,
     "drain": _drain,
     "serve": _serve,
+    "anchor": _anchor,
     "growth": _growth,
     "training": _training,
 }

@@ -126,6 +126,7 @@ def test_a_failed_request_makes_the_figure_worthless() -> None:
 
 def test_every_section_has_a_panel_that_follows_the_page() -> None:
     found = [latency_found(9.0), drain_found(), serve_found(), growth_found(), training_found(60.0)]
+    found.append(anchor_found(12_000, 5_000))
     svg = draw({one.section: replace(kept(one.section), result=one) for one in found})
     ET.fromstring(svg)
     assert "prefers-color-scheme: dark" in svg
@@ -134,6 +135,7 @@ def test_every_section_has_a_panel_that_follows_the_page() -> None:
         "Producer to HTTP answer",
         "A backlog of 300,000 events",
         "As the store grows",
+        "One card, ten features, 8 connections",
         "Training set from 5,000,000 events",
     ):
         assert title in svg
