@@ -1,4 +1,6 @@
-"""Card fraud: what a card, a merchant, and a card in a country have been doing."""
+"""Card fraud: what a card, a merchant, and a card in a country have been doing, and a score of each payment."""
+
+from typing import Any
 
 import headrace as hr
 
@@ -47,3 +49,27 @@ class CardAbroad:
     payments = hr.count(windows=["1h", "7d"])
     spend = hr.sum("amount", windows="1h")
     first_seen = hr.first("at", windows="7d")
+
+
+def fit(frame: Any) -> Any:
+    """Gradient-boosted trees on the features of each payment."""
+    from lightgbm import LGBMClassifier
+
+    trees = LGBMClassifier(n_estimators=100, num_leaves=15, min_child_samples=50, verbose=-1)
+    return trees.fit(frame.drop(columns="fraud"), frame["fraud"])
+
+
+fraud = hr.Model(
+    "fraud",
+    on=payments,
+    features=[CardSpend],
+    fields=["amount"],
+    inputs=[
+        "amount", "ratio", "burst", "payments_10m", "spend_10m", "declined_1h", "merchants_1h", "mean_7d", "spread_7d",
+        "largest_7d",
+    ],
+    train=fit,
+    budget="50ms",
+    thresholds={"review": 0.2, "block": 0.8},
+    labels=hr.Labels(chargebacks, value="fraud", within="30m", default=False),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The fraud example from first event to feature: starts Headrace, feeds it, watches it, and counts after it.
+"""The fraud example from history to decision: trains a model, starts Headrace, feeds it, watches it, counts after it.
 
 python examples/fraud/demo.py            until Ctrl-C on a terminal, two minutes in a pipe
 python examples/fraud/demo.py --for 30s
@@ -16,7 +16,8 @@ from pathlib import Path
 
 import click
 from api import Api, NotReady
-from app import CardSpend
+from app import CardSpend, fraud
+from decisions import Decisions
 from payments import Timeline, Truth, truth
 from readings import Scrape, Totals, delay_of, histogram_delay
 from rich.console import Console
@@ -24,6 +25,7 @@ from rich.live import Live
 from screen import Moment, Result, line, live, summary
 from server import Place, Server, ServerFailed, port_near
 from traffic import TOPIC, Load, Probes
+from training import TrainingFailed, train_once
 
 import headrace as hr
 from headrace.client import FeatureRow
@@ -39,7 +41,7 @@ WARM_UP_SECONDS = 30.0  # until the JVM has compiled what is hot; delays are sho
 
 @click.command()
 @click.option("--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; else until Ctrl-C, in a pipe 2m.")
-@click.option("--rate", default=200.0, show_default=True, help="Payments a second.")
+@click.option("--rate", default=100.0, show_default=True, help="Payments a second.")
 @click.option("--seed", type=int, help="The seed of the payments; else the time.")
 @click.option("--http-port", default=8080, show_default=True, help="Another one where it is taken.")
 @click.option("--broker-port", default=9092, show_default=True, help="Another one where it is taken.")
@@ -58,7 +60,7 @@ def main(
             if (place.http_port, place.broker_port) != (http_port, broker_port):
                 console.print(f"Not the wanted ports: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
-    except (ServerFailed, hr.HeadraceError, NotReady) as error:
+    except (ServerFailed, TrainingFailed, hr.HeadraceError, NotReady) as error:
         Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -66,15 +68,17 @@ def main(
 
 
 def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> int:
-    """The demo from start to table; 0 when the server counted what was sent."""
+    """The demo from start to table; 0 when the server counted what was sent, and decided on all of it."""
+    train_once(APP, fraud.name, place.state, timeline.seed, lambda text: console.print(text, markup=False))
     console.print(f"Starting headrace up {APP.name} with its state in {place.state}")
     with Server(APP, place) as server:
         server.wait_ready(lambda text: console.print(f"  {text}", markup=False))
         console.print(f"Ready: {place.url}  broker {place.broker}  log {server.log}")
-        with Producer(place.broker) as producer:
-            demo = Demo(server, producer, timeline)
-            demo.watch(seconds, console)
-        result = demo.settled()
+        with Decisions(place.broker, fraud, timeline.seed) as decisions:
+            with Producer(place.broker) as producer:
+                demo = Demo(server, producer, decisions, timeline)
+                demo.watch(seconds, console)
+            result = demo.settled()
         console.print("\nStopping headrace up")
     console.print(summary(result))
     if not result.agrees:
@@ -85,13 +89,14 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
 class Demo:
     """A running server under load, and what is seen of it."""
 
-    def __init__(self, server: Server, producer: Producer, timeline: Timeline) -> None:
+    def __init__(self, server: Server, producer: Producer, decisions: Decisions, timeline: Timeline) -> None:
         self._server, self._api, self._client = server, Api(server.place.http), hr.Client(server.place.url)
         self._probes = Probes(producer, hr.Client(server.place.url), f"probe-{timeline.seed}")
         self._values_read = 0
         self._before = Scrape.parse(self._api.metrics())
         self._started = time.monotonic()
         self._load = Load(producer, Timeline(timeline.seed, time.time_ns() // 1000, timeline.rate))
+        self._decisions = decisions
         self._recent = deque([(self._started, self._before)])
         self._warm = self._recent[0]
 
@@ -125,6 +130,7 @@ class Demo:
             totals=Totals.of(scrape.since(self._before), TOPIC),
             readable=delay_of(self._probes.delays(then)),
             applied=histogram_delay(recent, "headrace_apply_seconds"),
+            decided=self._decisions.decided(then),
             cards=self._rows(BUSIEST + [card for card in attacked if card not in BUSIEST]),
             attacked=attacked,
         )
@@ -164,6 +170,7 @@ class Demo:
             values=self._values_read + self._probes.values_read,
             readable=delay_of(self._probes.delays(warm_at)),
             applied=histogram_delay(scrape.since(warm), "headrace_apply_seconds"),
+            decided=self._decisions.decided(warm_at),
             warm_up_s=round(warm_at - self._started),
         )
 

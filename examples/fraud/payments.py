@@ -162,6 +162,11 @@ def attack_of(seed: int, number: int) -> dict[str, object] | None:
     }
 
 
+def is_fraud(seed: int, number: int) -> bool:
+    """Whether the holder of the card disputes a payment: most of an attack's, and a few that look like any other."""
+    return _draws(seed, number)[7] < (0.95 if attack_of(seed, number) is not None else 0.001)
+
+
 def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float) -> bytes:
     """The bytes of a payment, with the fault that is the reason of its death."""
     other = draw < 0.5

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from app import fraud
+from decisions import Decided
 from payments import Truth
 from readings import Delay, Totals
 from rich.console import Group, RenderableType
@@ -11,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.client import FeatureRow
+from headrace.declare.durations import duration_text
 
+BUDGET = duration_text(fraud.budget_us)
 SHOWN = ("payments_10m", "spend_1h", "merchants_1h", "declined_1h", "largest_7d", "country_7d")
 
 
@@ -25,6 +29,7 @@ class Moment:
     totals: Totals
     readable: Delay | None
     applied: Delay | None
+    decided: Decided
     cards: Sequence[FeatureRow] = ()
     attacked: Sequence[str] = ()
 
@@ -40,6 +45,7 @@ class Result:
     values: int
     readable: Delay | None
     applied: Delay | None
+    decided: Decided
     warm_up_s: int = 0
     rows: list[tuple[str, int, int]] = field(init=False)
 
@@ -52,6 +58,7 @@ class Result:
             ("late", seen.late, sent.late),
             *((f"dead: {reason}", seen.dead.get(reason, 0), sent.dead.get(reason, 0)) for reason in reasons),
             ("duplicates dropped", seen.duplicates, sent.duplicates),
+            ("decided", self.decided.count, sent.clean - sent.duplicates + self.probes),
         ]
         object.__setattr__(self, "rows", rows)
 
@@ -73,6 +80,7 @@ def line(moment: Moment) -> str:
         f"late {totals.late}",
         f"dead {sum(totals.dead.values())}",
         f"producer to readable {moment.readable or '-'}",
+        f"decided {moment.decided.named}, {_in_time(moment.decided)}",
         *(_card_text(row) for row in moment.cards[:1]),
     ]
     return "  ".join(parts)
@@ -82,12 +90,17 @@ def _card_text(row: FeatureRow) -> str:
     return f"{row.entity['card']}: payments_10m {row.payments_10m}, spend_1h {_shown(row.spend_1h)}"
 
 
+def _in_time(decided: Decided) -> str:
+    """How long decisions take, beside how long they may."""
+    return f"{decided.latency or '-'} of {BUDGET}, degraded {decided.degraded:,}"
+
+
 def live(moment: Moment, url: str) -> RenderableType:
     """One look on a terminal."""
     clock = f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}"
     title = Text.assemble(("Headrace ", "bold"), ("fraud demo", "dim"), f"   {url}   {clock}")
     foot = Text("Red: a card under attack. Ctrl-C ends the demo with a summary.", style="dim")
-    return Group(Panel(title), _numbers(moment), Text(), _cards(moment), Text(), foot)
+    return Group(Panel(title), _numbers(moment), _decisions(moment), Text(), _cards(moment), Text(), foot)
 
 
 def _numbers(moment: Moment) -> Table:
@@ -99,6 +112,16 @@ def _numbers(moment: Moment) -> Table:
     table.add_row("lag", f"{moment.lag:,}", "clean", f"{totals.clean:,}")
     table.add_row("producer to readable", str(moment.readable or "-"), "late", f"{totals.late:,}")
     table.add_row("log to store", str(moment.applied or "-"), "dead", f"{sum(totals.dead.values()):,}")
+    return table
+
+
+def _decisions(moment: Moment) -> Table:
+    decided = moment.decided
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_row("decisions", decided.named)
+    table.add_row("arrival to decision", _in_time(decided))
+    table.add_row("frauds caught", f"{decided.caught:,} of {decided.frauds:,}")
     return table
 
 
@@ -137,6 +160,12 @@ def summary(result: Result) -> Table:
     table.add_row("features read", f"{result.values:,}", "", f"in {result.requests:,} requests")
     for name, delay in (("producer to readable", result.readable), ("log to store", result.applied)):
         table.add_row(name, f"{delay.count:,}" if delay else "0", "", str(delay or "not measured"))
+    decided = result.decided
+    for decision, times in decided.by_decision.items():
+        table.add_row(f"decision: {decision}", f"{times:,}", "", "")
+    table.add_row("frauds caught", f"{decided.caught:,}", f"{decided.frauds:,}", "reviewed or blocked")
+    slow = decided.latency
+    table.add_row("arrival to decision", f"{slow.count:,}" if slow else "0", "", _in_time(decided))
     if result.warm_up_s:
         table.caption = f"Delays are those after the first {result.warm_up_s} s, in which the JVM warms up."
         table.caption_justify = "left"

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 DEMO = Path(__file__).parents[2] / "examples" / "fraud" / "demo.py"
+TRAINED = re.compile(r"fraud version 1 \(the champion\): auc (0\.\d+)")
+DECISION = re.compile(r"^decision: (\w+) +([\d,]+) *$", re.MULTILINE)
 ROW = re.compile(r"^(\S.*?) {2,}([\d,]+) +([\d,]+) +(=|differs) *$", re.MULTILINE)
 
 
 @pytest.mark.timeout(600)
-def test_stopped_by_ctrl_c_the_demo_counts_what_it_sent_in_plain_lines(tmp_path):
+def test_stopped_by_ctrl_c_the_demo_counts_and_decides_what_it_sent_in_plain_lines(tmp_path):
     options = ["--for", "10m", "--rate", "50", "--http-port", "0", "--broker-port", "0", "--state", str(tmp_path)]
     command = [sys.executable, str(DEMO), *options]
     said, stopped = "", False
@@ -19,12 +21,25 @@ def test_stopped_by_ctrl_c_the_demo_counts_what_it_sent_in_plain_lines(tmp_path)
         assert running.stdout is not None
         for line in running.stdout:
             said += line
-            if line.startswith("00:1") and not stopped:  # once: a second Ctrl-C is for those who cannot wait
+            # After a look or two, and once: a second Ctrl-C is for those who cannot wait.
+            if line.startswith("00:") and not line.startswith("00:00") and not stopped:
                 running.send_signal(signal.SIGINT)
                 stopped = True
     assert running.returncode == 0, said
     assert "\x1b" not in said
     rows = {name: (counted, sent) for name, counted, sent, _ in ROW.findall(said)}
-    assert {"in", "clean", "late", "duplicates dropped"} <= rows.keys()
+    assert {"in", "clean", "late", "duplicates dropped", "decided"} <= rows.keys()
     assert all(counted == sent for counted, sent in rows.values())
-    assert int(rows["in"][0].replace(",", "")) > 100
+    assert number(rows["in"][0]) > 100
+    trained = TRAINED.search(said)
+    assert trained is not None, said
+    assert 0.85 < float(trained[1]) < 1
+    decisions = {name: number(times) for name, times in DECISION.findall(said)}
+    assert decisions.keys() == {"pass", "review", "block"}
+    assert sum(decisions.values()) == number(rows["decided"][0]) > 100
+    assert decisions["pass"] > 100
+    assert "of 50ms, degraded" in said
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
