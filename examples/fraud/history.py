@@ -63,7 +63,8 @@ def write_history(folder: Path, timeline: Timeline, count: int) -> History:
         if event.fate is Fate.CLEAN
     ]
     history = History(folder)
-    write_deltalake(history.lake / "silver" / "payments", pa.Table.from_pylist(rows, ROWS), partition_by=["hr_day"])
+    table = pa.Table.from_pylist(rows, ROWS)
+    write_deltalake(history.lake / "silver" / "payments", table, partition_by=["hr_day"], mode="overwrite")
     pq.write_table(pa.Table.from_pylist(outcomes, SPINE), history.spine)
     return history
 

@@ -80,7 +80,7 @@ def line(moment: Moment) -> str:
         f"late {totals.late}",
         f"dead {sum(totals.dead.values())}",
         f"producer to readable {moment.readable or '-'}",
-        f"decided {moment.decided.named}, {_in_time(moment.decided)}",
+        f"decided {moment.decided.named}, {_in_time(moment.decided)}, degraded {moment.decided.degraded:,}",
         *(_card_text(row) for row in moment.cards[:1]),
     ]
     return "  ".join(parts)
@@ -92,7 +92,7 @@ def _card_text(row: FeatureRow) -> str:
 
 def _in_time(decided: Decided) -> str:
     """How long decisions take, beside how long they may."""
-    return f"{decided.latency or '-'} of {BUDGET}, degraded {decided.degraded:,}"
+    return f"{decided.latency or '-'} of {BUDGET}"
 
 
 def live(moment: Moment, url: str) -> RenderableType:
@@ -120,7 +120,7 @@ def _decisions(moment: Moment) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_row("decisions", decided.named)
-    table.add_row("arrival to decision", _in_time(decided))
+    table.add_row("arrival to decision", f"{_in_time(decided)}, degraded {decided.degraded:,}")
     table.add_row("frauds caught", f"{decided.caught:,} of {decided.frauds:,}")
     return table
 
@@ -166,6 +166,7 @@ def summary(result: Result) -> Table:
     table.add_row("frauds caught", f"{decided.caught:,}", f"{decided.frauds:,}", "reviewed or blocked")
     slow = decided.latency
     table.add_row("arrival to decision", f"{slow.count:,}" if slow else "0", "", _in_time(decided))
+    table.add_row("degraded", f"{decided.degraded:,}", "", "of these")
     if result.warm_up_s:
         table.caption = f"Delays are those after the first {result.warm_up_s} s, in which the JVM warms up."
         table.caption_justify = "left"

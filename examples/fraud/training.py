@@ -9,6 +9,8 @@ from pathlib import Path
 from history import History, write_history
 from payments import Timeline
 
+from headrace.score.versions import Versions
+
 HOURS, RATE = 2, 2.5
 COUNT = int(HOURS * 3600 * RATE)
 
@@ -19,8 +21,9 @@ class TrainingFailed(Exception):
 
 def train_once(app: Path, model: str, state: Path, seed: int, say: Callable[[str], None]) -> None:
     """Train the model if the state has none yet, and say how good it is."""
-    if (state / "models" / model).exists():
-        say(f"The model {model} of an earlier run goes on scoring")
+    version = Versions(state, model).champion().champion
+    if version is not None:
+        say(f"{model} version {version} of an earlier run goes on scoring")
         return
     say(f"Training {model} on {HOURS} hours of payments that came before")
     began = time.monotonic()
