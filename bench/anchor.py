@@ -1,7 +1,7 @@
-"""Section anchor: `/features` from memory and from Redis, beside Feast's own server on the very same Redis.
+"""Section anchor: `/features` from memory and Redis, and `/predict`, beside Feast's own server on the same Redis.
 
-round 1   Feast ▸ memory ▸ Redis     a ratio is one of two servers of the same round
-round 2   Feast ▸ memory ▸ Redis     figures are medians over the rounds
+round 1   Feast ▸ memory ▸ Redis ▸ /predict     a ratio is one of two servers of the same round
+round 2   Feast ▸ memory ▸ Redis ▸ /predict     figures are medians over the rounds
 """
 
 import json
@@ -10,30 +10,36 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 from statistics import median
 
 from bench.entities import PATTERNS, Cards, card
 from bench.errors import BenchFailed, Skipped
-from bench.parts import NO_REDIS, Server, own_redis, redis_program
+from bench.parts import NO_REDIS, Server, own_redis, redis_program, serving
 from bench.peers.feast.server import WORKERS, Feast, feast_server
 from bench.peers.feast.setup import set_up, version
 from bench.results import Goal, Result, Table
+from bench.scoring import EVENT, PATH, score_of
 from bench.section import Run
 from bench.serve import FULL, QUICK, VISITS_AN_HOUR, WARM_UP_SECONDS, Rounds, Size, rounds_of, stores_of
 from bench.truth import Vector, differences, vector
 from bench.wrk import Answered, Question, ask, medians, require_wrk
+from headrace.local.ports import HOST
 
-PEER = "Feast"
+PEER, PREDICT = "Feast", "/predict"
 CONNECTIONS = 8
-TIMES_THE_RATE = {"memory": 10, "Redis": 6}
-SHARE_OF_P99 = 1 / 5
+TIMES_THE_RATE = {"memory": 10, "Redis": 6, PREDICT: 5}
+SHARE_OF_P99 = {"memory": 1 / 5, "Redis": 1 / 5}
+SCORED_ALIKE = 1e-5
 TRIED = (1, 42, PATTERNS + 7)  # cards whose answers are looked at before anything is measured
 NOTE = (
     f"{CONNECTIONS} connections, one random card of {{cards:,}} and ten features a request, the same wrk for all. "
     f"Feast {{version}} is `feast serve --workers {WORKERS}` in its own environment and reads one finished vector; "
     "Headrace is one process and merges some twenty tiles, or gives an answer again until a tile changes, enters a "
     "window or leaves one; “each anew” is the same server that keeps none. All share one Redis, and cores with wrk. "
-    "Before the first round, answers of each were compared with what was written."
+    "/predict reads the same ten features from memory, merges them with the payment's amount and scores 100 trees of "
+    "LightGBM; what it predicts is not written down here, as there is no broker. "
+    "Before the first round, answers of each were compared with what was written, scores with LightGBM's own."
 )
 
 
@@ -69,12 +75,22 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Question]]:
         now_us = time.time_ns() // 1000
         source = Cards(now_us, VISITS_AN_HOUR)
         stores = stack.enter_context(stores_of(run.folder, size.cards, redis_url, now_us))
+        predict = stack.enter_context(_predict_server(run.folder, size.cards, now_us))
         vectors = _vectors(source, size.cards, now_us)
         feast = stack.enter_context(feast_server(programs, run.folder / "feast", redis_url, vectors))
         for name, server in stores.items():
             _require_counted(name, server, source)
+        _require_scored(predict, source)
         _require_written(feast, vectors)
-        yield {PEER: feast.question} | {name: server.question for name, server in stores.items()}
+        ours = {name: server.question for name, server in stores.items()}
+        yield {PEER: feast.question, **ours, PREDICT: predict}
+
+
+@contextmanager
+def _predict_server(folder: Path, cards: int, now_us: int) -> Iterator[Question]:
+    filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(now_us))
+    with serving(folder, "predict", *filling, str(folder)) as server:
+        yield Question(f"http://{HOST}:{server.filled.port}{PATH}", EVENT)
 
 
 def _vectors(source: Cards, cards: int, now_us: int) -> dict[str, Vector]:
@@ -92,6 +108,20 @@ def _require_counted(name: str, server: Server, source: Cards) -> None:
         found = differences(said["rows"][0]["values"], vector(source.payments(number), at_us))
         if found:
             raise BenchFailed(f"{name} answered wrongly for {card(number)}: {'; '.join(found)}.")
+
+
+def _require_scored(predict: Question, source: Cards) -> None:
+    """A score is LightGBM's own, of features counted at a moment of the request."""
+    for number in TRIED:
+        asked_us = time.time_ns() // 1000
+        said = json.loads(predict.answer(card(number)))
+        moments = (asked_us, time.time_ns() // 1000)
+        found = [differences(said["features"], vector(source.payments(number), at_us)) for at_us in moments]
+        if all(found):
+            raise BenchFailed(f"{PREDICT} answered wrongly for {card(number)}: {'; '.join(found[0])}.")
+        right = score_of(said["features"])
+        if abs(said["score"] - right) > SCORED_ALIKE:
+            raise BenchFailed(f"{PREDICT} scored {card(number)} {said['score']} instead of {right}.")
 
 
 def _require_written(feast: Feast, vectors: Mapping[str, Vector]) -> None:
@@ -122,7 +152,7 @@ def result(rounds: Rounds, cards: int) -> Result:
         section="anchor",
         table=Table(head, [_row(name, one) for name, one in found.items()]),
         figures={name: asdict(one) for name, one in found.items()},
-        goals=[goal for name, times in TIMES_THE_RATE.items() for goal in _goals(name, times, found[name])],
+        goals=[*_goals(found)],
         notes=[NOTE.format(cards=cards, version=version())],
     )
 
@@ -140,9 +170,10 @@ def _row(name: str, one: Beside) -> list[str]:
     ]
 
 
-def _goals(name: str, times: int, one: Beside) -> list[Goal]:
-    rate, p99 = one.times_the_rate, one.share_of_p99
-    return [
-        Goal(f"{name} at least {times} times Feast's requests/s", f"{rate:.1f}×", rate >= times),
-        Goal(f"{name} at most a fifth of Feast's P99", f"{p99:.2f}×", p99 <= SHARE_OF_P99),
-    ]
+def _goals(found: Mapping[str, Beside]) -> Iterator[Goal]:
+    for name, times in TIMES_THE_RATE.items():
+        rate = found[name].times_the_rate
+        yield Goal(f"{name} at least {times} times Feast's requests/s", f"{rate:.1f}×", rate >= times)
+    for name, share in SHARE_OF_P99.items():
+        p99 = found[name].share_of_p99
+        yield Goal(f"{name} at most {share:.2f} of Feast's P99", f"{p99:.2f}×", p99 <= share)

@@ -1,6 +1,8 @@
 """What scores in the benchmark: 100 trees of LightGBM over the features of a card and the amount of a payment."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,12 +31,22 @@ def predicting(online: Online, folder: Path) -> Route:
 
 
 def fraud(folder: Path) -> hr.Model:
-    """A model whose file is in a folder: fitted anew, on numbers that are alike each time."""
+    """A model whose file is in a folder, written anew."""
     file = folder / "fraud.onnx"
     model = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file=str(file))
-    chance = np.random.default_rng(0)
-    frame = pd.DataFrame({name: chance.exponential(50, ROWS).astype(np.float32) for name in model.vector.names})
-    is_fraud = frame.sum(axis=1) + chance.normal(0, 100, ROWS) > 500
-    estimator = LGBMClassifier(n_estimators=TREES, verbose=-1, n_jobs=1).fit(frame, is_fraud)
-    file.write_bytes(to_network(estimator, model.vector.columns))
+    file.write_bytes(to_network(fitted(model.vector.names), model.vector.columns))
     return model
+
+
+def fitted(names: Sequence[str]) -> LGBMClassifier:
+    """Trees fitted on numbers that are the same each time."""
+    chance = np.random.default_rng(0)
+    frame = pd.DataFrame({name: chance.exponential(50, ROWS).astype(np.float32) for name in names})
+    is_fraud = frame.sum(axis=1) + chance.normal(0, 100, ROWS) > 500
+    return LGBMClassifier(n_estimators=TREES, verbose=-1, n_jobs=1).fit(frame, is_fraud)
+
+
+def score_of(features: Mapping[str, Any]) -> float:
+    """What LightGBM itself says of a vector."""
+    row = pd.DataFrame({name: [np.float32(np.nan if value is None else value)] for name, value in features.items()})
+    return float(fitted(row.columns).predict_proba(row)[0, 1])

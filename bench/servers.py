@@ -79,15 +79,15 @@ def from_redis(cards: int, visits: int, now_us: int, url: str, forget: bool) -> 
 @main.command()
 @click.option("--cards", type=int, required=True)
 @click.option("--visits", type=int, required=True)
+@click.option("--now", "now_us", type=int, required=True)
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-def predict(cards: int, visits: int, folder: Path) -> None:
+def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
     """Scores of events, on the store in the server's memory; the model is fitted and kept in a folder."""
     from bench.scoring import predicting  # noqa: PLC0415  # LightGBM is in no other server's memory
 
     store = MemoryStore([CardSpend])
-    online = MemoryOnline(store, None)
-    tiles, seconds, size = Filling(store.apply, _resident_bytes).fill(cards, visits)
-    _serve(Http([predicting(online, folder)], {}), lambda port: Filled(port, cards, tiles, seconds, size))
+    filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
+    _serve(Http([predicting(MemoryOnline(store, None), folder)], {}), filled)
 
 
 @main.command()

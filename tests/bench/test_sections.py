@@ -158,7 +158,7 @@ def test_predictions_are_held_against_micro_batches_and_the_budget(p50: float, o
 def anchor_found(memory: float, redis: float) -> Result:
     rounds = [
         {"Feast": Answered(1_000 * speed, 7.0, 20.0), "memory": Answered(memory * speed, 0.5, 2.0),
-         "Redis": Answered(redis * speed, 0.8, 5.0)}
+         "Redis": Answered(redis * speed, 0.8, 5.0), "/predict": Answered(4_900 * speed, 1.0, 3.0)}
         for speed in (1.0, 0.5, 0.9)
     ]  # fmt: skip
     return anchor.result(rounds, 5_000)
@@ -168,7 +168,7 @@ def test_a_peer_is_compared_by_rate_and_by_the_slow_end() -> None:
     found = {row[0]: row[1:] for row in anchor_found(12_000, 5_000).table.rows}
     assert found["Feast"] == ["2", "900", "1.0×", "7.00 ms", "20.00 ms", "1.00×"]
     assert found["memory"] == ["1", "10,800", "12.0×", "0.50 ms", "2.00 ms", "0.10×"]
-    assert [goal.met for goal in anchor_found(12_000, 5_000).goals] == [True, True, False, False]
+    assert [goal.met for goal in anchor_found(12_000, 5_000).goals] == [True, False, False, True, False]
 
 
 def test_counting_by_hand_finds_a_wrong_answer_and_no_right_one() -> None:
