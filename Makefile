@@ -29,7 +29,7 @@ demo: $(running)
 	@$(BIN)/python examples/fraud/demo.py
 
 test: $(running) $(archive) $(redis)
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
 	@$(BIN)/ruff check

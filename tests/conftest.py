@@ -26,22 +26,31 @@ settings.load_profile("headrace")
 WHOLE_APPS = {"e2e", "examples", "faults"}
 
 
-class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """Shares tests out file by file; those that need Spark all go to one process, which runs one at a time."""
+class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
+    """Shares tests out file by file, but for the heavy ones: whole apps run one at a time, and so does Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = Path(nodeid.partition("::")[0])
-        return "spark" if _needs_spark(file) else str(file)
+        file = nodeid.partition("::")[0]
+        return _heavy(Path(file)) or file
 
 
 @cache
-def _needs_spark(file: Path) -> bool:
-    return file.parent.name in WHOLE_APPS or "SparkSession" in file.read_text()
+def _heavy(file: Path) -> str | None:
+    """What a file's tests start: a whole app, a Spark session, or neither."""
+    text = file.read_text()
+    if file.parent.name in WHOLE_APPS or "tests.running" in text:
+        return "apps"
+    return "spark" if "SparkSession" in text else None
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HeavyOnesApart:
     """Called by pytest-xdist, whose own groups need a pytest before 9.2."""
-    return SparkInOneProcess(config, log)
+    return HeavyOnesApart(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The heavy ones begin, for they take longest."""
+    items.sort(key=lambda item: ("apps", "spark", None).index(_heavy(item.path)))
 
 
 @pytest.fixture(scope="session")
