@@ -66,9 +66,10 @@ class Contenders:
 
     async def earlier(self, failed: Loaded, why: str) -> Loaded | None:
         """The version before one that failed, if there is one; that it failed is said once."""
-        if failed.version not in self._earlier:
-            LOGGER.error("%s; the version before scores what it fails on, if there is one", why)
-            self._earlier[failed.version] = await asyncio.to_thread(self._load_before, failed)
+        async with self._looking:
+            if failed.version not in self._earlier:
+                LOGGER.error("%s; the version before scores what it fails on, if there is one", why)
+                self._earlier[failed.version] = await asyncio.to_thread(self._load_before, failed)
         return self._earlier[failed.version]
 
     async def look(self) -> None:

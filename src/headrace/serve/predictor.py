@@ -8,10 +8,9 @@ request ── wait ──▶ read ──▶ merge ──▶ score ──▶ ans
 import asyncio
 from collections.abc import Awaitable, Sequence
 from itertools import pairwise
+from math import isfinite
 from time import perf_counter
 from typing import NamedTuple
-
-import numpy as np
 
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
@@ -180,12 +179,18 @@ class Predictor:
 
     def _scores(self, loaded: Loaded, vectors: Sequence[Vector], within_s: float) -> Sequence[float] | str:
         """The scores, or a sentence that says why there are none."""
-        named = f"Model {self.model.name!r} version {loaded.version}"
         try:
-            scores = loaded.scorer.score_rows(self.vectors.rows(loaded.scorer, vectors), within_s)
+            rows = self.vectors.rows(loaded.scorer, vectors)
+            scores: list[float] = loaded.scorer.score_rows(rows, within_s).tolist()
         except Exception as failure:  # noqa: BLE001 - whatever a model raises, the server goes on
-            return f"{named} fails: {str(failure).strip().splitlines()[0][:200]}"
-        if not np.isfinite(scores).all():
-            return f"{named} answers {scores[~np.isfinite(scores)][0]}"
-        listed: list[float] = scores.tolist()
-        return listed
+            return f"{self._named(loaded)} fails: {_first_line(failure)}"
+        if not all(map(isfinite, scores)):
+            return f"{self._named(loaded)} answers {next(score for score in scores if not isfinite(score))}"
+        return scores
+
+    def _named(self, loaded: Loaded) -> str:
+        return f"Model {self.model.name!r} version {loaded.version}"
+
+
+def _first_line(failure: Exception) -> str:
+    return (str(failure).strip() or type(failure).__name__).splitlines()[0][:200]
