@@ -85,6 +85,13 @@ class Running:
         rows: list[dict[str, Any]] = json.loads(answer)["rows"]
         return rows
 
+    def predict(self, model: str, event: dict[str, Any], include: bool = False) -> dict[str, Any]:
+        """The server's prediction, or an error with what it said."""
+        status, answer = self._ask("POST", f"/predict/{model}?include={str(include).lower()}", json.dumps(event))
+        assert status == 200, answer
+        prediction: dict[str, Any] = json.loads(answer)
+        return prediction
+
     def metrics(self) -> dict[tuple[str, str], float]:
         """Each sample of /metrics by its name and labels."""
         _, text = self._ask("GET", "/metrics")

@@ -45,6 +45,7 @@ class Scored(NamedTuple):
     events: list[Event]
     arrivals_us: list[int]
     predictions: list[Prediction]
+    asked: list[Prediction]
 
 
 @pytest.fixture(scope="module")
@@ -55,28 +56,31 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
     (folder / "scored.onnx").write_bytes(weighing(len(model.vector.names)))
     with Running(app, folder / "state", "--lake-every", "10s") as running:
         running.wait_until_ready()
-        produce(running.broker)
+        produce(running)
 
-        def predicted() -> list[Prediction]:
+        def predicted(source: str) -> list[Prediction]:
             records = Tail(running.broker, model.predictions, 10**9).news()
-            return list(final(decode(record.value or b"") for record in records).values())
+            found = (decode(record.value or b"") for record in records)
+            return list(final(one for one in found if one.source == source).values())
 
-        wait_until(lambda: len(predicted()) >= COUNT, 60, "every event's prediction", running.said)
+        for source in ("stream", "http"):
+            wait_until(lambda of=source: len(predicted(of)) >= COUNT, 60, f"predictions by {source}", running.said)
         clean = list(Tail(running.broker, model.stream.clean, 10**9).news())
         events = [read_event(model.stream.schema, record.value) for record in clean]
         arrivals_us = [int(record.header(ARRIVAL) or 0) for record in clean]
-        yield Scored(running, model, folder / "state", events, arrivals_us, predicted())
+        yield Scored(running, model, folder / "state", events, arrivals_us, predicted("stream"), predicted("http"))
 
 
-def produce(broker: str) -> None:
-    """A hundred events a second; some of them come again, and some are no events at all."""
+def produce(running: Running) -> None:
+    """A hundred events a second, asked about just before; some come again, and some are no events at all."""
     dice, began = random.Random(11), time.monotonic()
-    with Producer(broker) as producer:
+    with Producer(running.broker) as producer:
         for number in range(COUNT):
             wait_until(lambda due=began + number * EVERY_S: time.monotonic() >= due, 5, "the next event")
             event = {"id": f"o{number}", "card": f"c{dice.randrange(40)}", "shop": dice.choice(SHOPS)}
             event |= {"amount": dice.randrange(10_000) / 100, "points": dice.randrange(9)}
             event["at"] = time.time_ns() // 1_000_000 - dice.choice([0, 0, 0, 1500])
+            running.predict("fraud", event, include=True)
             for _ in range(2 if dice.random() < 0.02 else 1):
                 producer.send("orders", event, key=str(event["card"]))
             if dice.random() < 0.02:
@@ -117,6 +121,21 @@ def test_scores_are_those_of_the_training_set_by_arrival(scored: Scored) -> None
     assert settled.mean() > 0.5  # the rest had events on their way just then; how many depends on the machine
 
 
+def test_what_was_answered_with_an_event_included_is_what_the_stream_said_of_it(scored: Scored) -> None:
+    asked = {one.event_id: one for one in scored.asked}
+    pairs = [(one, asked[one.event_id]) for one in scored.predictions]
+    same = [(in_stream, over_http) for in_stream, over_http in pairs if events_of(in_stream) == events_of(over_http)]
+    largest = max(abs(one.score or 0.0) for one in scored.predictions)
+    assert max(abs((one.score or 0.0) - (other.score or 0.0)) for one, other in same) <= 1e-6 * largest
+    sys.stdout.write(f"\n{len(pairs)} events: {len(same) / len(pairs):.1%} made of as many events over HTTP\n")
+    assert len(same) > len(pairs) // 2  # others came between question and event
+
+
+def events_of(prediction: Prediction) -> dict[str, list[int]]:
+    """Of each view and hop, how many events a vector was made of."""
+    return {view: [events for events, _ in hops] for view, hops in prediction.known.items()}
+
+
 def each_once(events: list[Event], arrivals_us: list[int]) -> tuple[list[Event], list[int]]:
     first = {
         event["id"]: (event, arrival_us) for event, arrival_us in reversed(list(zip(events, arrivals_us, strict=True)))
@@ -147,8 +166,8 @@ def features_of(
 @pytest.mark.timeout(400)
 def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
     folder = scored.state / "lake" / "gold" / "fraud_predictions"
-    wait_until(lambda: len(landed(folder)) >= COUNT, 60, "predictions to land", scored.running.said)
-    rows = {row["id"]: row for row in landed(folder)}
+    wait_until(lambda: len(landed(folder)) >= 2 * COUNT, 60, "predictions to land", scored.running.said)
+    rows = {row["id"]: row for row in landed(folder) if row["source"] == "stream"}
     for one in scored.predictions:
         row = rows[one.event_id]
         assert (row["score"], row["decision"], row["version"]) == (one.score, one.decision, one.version)
