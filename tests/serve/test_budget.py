@@ -47,11 +47,11 @@ def test_redis_is_scored_from_as_memory_is(own_redis: OwnRedis, tmp_path: Path) 
     assert [one["score"] for one in found] == [one["score"] for one in wanted]
 
 
-@pytest.mark.parametrize("url", [f"redis://{HOST}:{free_port()}", f"unix:///nowhere/{free_port()}.sock"])
+@pytest.mark.parametrize("url", ["redis://{host}:{port}", "unix:///nowhere/{port}.sock"])
 @pytest.mark.parametrize("query", ["", "?include=true"])
 def test_a_store_that_is_gone_is_answered_with_defaults(tmp_path: Path, url: str, query: str) -> None:
     model = fraud(tmp_path)
-    with predicting(model, redis_store(model, url)) as ask:
+    with predicting(model, redis_store(model, url.format(host=HOST, port=free_port()))) as ask:
         answer = ask("POST", PATH + query, event(5)).json
         assert (answer["degraded"], answer["score"]) == (["store"], 6.0)
         assert answer["features"].items() >= DEFAULTS.items()
