@@ -13,17 +13,27 @@ import onnxruntime
 import pandas as pd
 from pyspark.sql import functions as F
 
+import headrace as hr
 from bench.app import CardSpend, payments
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.log.topics import ensure_topics
 from headrace.stream.session import SparkPlace, start_session
 
-TOPIC = "micro-batch.predictions"
+SCORES = hr.Stream(
+    "micro-batch-scores",
+    schema="event_id string, event_time_us bigint, score double, at timestamp",
+    id="event_id",
+    key="event_id",
+    time="at",
+)
+TOPIC = SCORES.name
 SLOTS = 2
 
 
 def main(broker: str, model: str, folder: str) -> None:
     """Score until the process is ended."""
+    ensure_topics(broker, [SCORES])
     os.environ["JAVA_HOME"] = str(find_java().home)
     spark = start_session(SparkPlace(None, SLOTS, jar_paths("spark"), Path(folder) / "spark"))
     kafka = {"kafka.bootstrap.servers": broker}

@@ -133,14 +133,15 @@ class Played:
         return [decode(record.value or b"") for record in Tail(self.broker, self.model.predictions, 10**9).news()]
 
     def expected(self, prediction: Prediction) -> dict[str, Any]:
-        """What loops over the events its vector was made of say."""
+        """What loops over the events its vector was made of say; of each hop its own, for tiles come one by one."""
         card, amount = self._of(prediction.event_id)
         known = prediction.known[self.view.name]
-        made_of = [event for event, _ in self.events.get(card, [])][: known[0][0]]
-        assert known == [[len(made_of), known[0][1]]] * len(known)
-        spent = sum(event["amount"] for event in made_of) if made_of else None
+        all_of_card = [event["amount"] for event, _ in self.events.get(card, [])]
+        of_10m, of_1h = (all_of_card[:events] for events, _ in known)
+        assert [len(of_10m), len(of_1h)] == [events for events, _ in known]
+        spent = sum(of_1h) if of_1h else None
         share = amount / spent if spent else None
-        return dict(zip(INPUTS, (len(made_of), len(made_of), spent, share, amount), strict=True))
+        return dict(zip(INPUTS, (len(of_10m), len(of_1h), spent, share, amount), strict=True))
 
     def _of(self, event_id: str) -> tuple[str, float]:
         return next(

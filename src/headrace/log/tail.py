@@ -11,7 +11,7 @@ from headrace.log.records import Partition, Record, record_of
 
 
 class Tail:
-    """Reads what has come to a topic since it was last asked; so many records of a partition at most."""
+    """Reads what has come to a topic since it was last asked; so many records at most, of each partition as many."""
 
     def __init__(self, broker: str, topic: str, at_most: int) -> None:
         self._broker, self._topic, self._at_most = broker, topic, at_most
@@ -21,8 +21,9 @@ class Tail:
     def news(self) -> Iterator[Record]:
         """The records, each partition's in their order."""
         ends = self._offsets.end([self._topic])
+        share = self._at_most // max(1, len(ends))
         begins = {
-            partition: max(begin, ends[partition] - self._at_most, self._read.get(partition, 0))
+            partition: max(begin, ends[partition] - share, self._read.get(partition, 0))
             for partition, begin in self._offsets.begin_of(ends).items()
         }
         self._read = ends

@@ -67,6 +67,8 @@ class StreamScorer:
         self._waiting: list[Case] = []
         self._passed_over: list[Record] = []
         self._trouble = ""
+        self._news: int | None = None
+        self._due_us = 0
 
     def begin(self, _partitions: Sequence[Partition]) -> None:
         """Whoever had these partitions may have scored some of what comes."""
@@ -77,15 +79,24 @@ class StreamScorer:
             case = self._case(record)
             if case is not None and self._bench.scored.add(case.event_id):
                 self._waiting.append(case)
+                self._news = None
             else:
                 self._passed_over.append(record)
 
     def go_on(self) -> list[Record]:
         """Decide what is ready."""
         done, self._passed_over = self._passed_over, []
-        if self._waiting:
+        if self._waiting and self._has_changed():
             done += self._bench.loop.run_until_complete(self._decided())
+            self._due_us = min((case.due_us for case in self._waiting), default=0)
         return done
+
+    def _has_changed(self) -> bool:
+        """Whether an event, a tile or the time has come since the cases were last looked at."""
+        news = self._bench.online.news
+        has_changed = news != self._news or time.time_ns() // 1000 >= self._due_us
+        self._news = news
+        return has_changed
 
     def settle(self) -> None:
         self._bench.producer.flush()
@@ -122,6 +133,7 @@ class StreamScorer:
             read = await self._read(ready) if ready else []
         except StoreUnavailable as problem:
             self._say(str(problem))
+            self._news = None
             return []
         self._say("")
         self._send(read)

@@ -57,12 +57,14 @@ class MemoryStore:
 
     def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
         self.tables = {view.name: Table(view, known_at_most) for view in views}
+        self.news = 0  # how often tiles have come
         self._by_topic = {view.topic: self.tables[view.name] for view in views}
 
     def apply(self, records: Iterable[Record], *, measure: bool = False) -> None:
         """Take the tiles of changelog records, in any order and as often as they come; measure how old they are."""
         for record in records:
             self._by_topic[record.topic].apply(record, measure)
+        self.news += 1
 
     def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""

@@ -32,6 +32,10 @@ class Online(Protocol):
         """Of each event, whether its tiles have taken in what arrived when it did, or later."""
 
     @property
+    def news(self) -> int:
+        """A number that is another one where tiles may have come since it was last asked for."""
+
+    @property
     def tables(self) -> Mapping[str, Table]:
         """The tables in this process, by view."""
 
@@ -103,6 +107,10 @@ class MemoryOnline:
         if self._follower and not self._follower.caught_up:
             raise StoreFilling(f"{_missing(self._follower)[0].capitalize()}. Ask again once /v2/health/ready says so.")
         self._filled = True
+
+    @property
+    def news(self) -> int:
+        return self.store.news
 
     @property
     def tables(self) -> Mapping[str, Table]:

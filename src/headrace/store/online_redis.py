@@ -1,6 +1,7 @@
 """What servers and scorers read from where the tables are in Redis, and how full they are."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ from headrace.store.reads import Added, Found, Known, Read, Sought
 from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
 from headrace.tiles.tile import Entity
+
+NEWS_NS = 2_000_000
 
 
 class RedisOnline:
@@ -47,6 +50,11 @@ class RedisOnline:
 
     async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         return await self.store.heard(view_name, sought)
+
+    @property
+    def news(self) -> int:
+        """Redis does not say when tiles come: there may be news every so often."""
+        return time.monotonic_ns() // NEWS_NS
 
     @property
     def tables(self) -> Mapping[str, Table]:
