@@ -33,6 +33,7 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).with_name("scored_app.py")
 COUNT, EVERY_S = 1_000, 0.01
+CALM, CALM_EVERY_S = 30, 0.1
 SHOPS = [None, *(f"s{number}" for number in range(30))]
 
 
@@ -45,7 +46,6 @@ class Scored(NamedTuple):
     events: list[Event]
     arrivals_us: list[int]
     predictions: list[Prediction]
-    asked: list[Prediction]
 
 
 @pytest.fixture(scope="module")
@@ -56,31 +56,28 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
     (folder / "scored.onnx").write_bytes(weighing(len(model.vector.names)))
     with Running(app, folder / "state", "--lake-every", "10s") as running:
         running.wait_until_ready()
-        produce(running)
+        produce(running.broker)
 
-        def predicted(source: str) -> list[Prediction]:
+        def predicted() -> list[Prediction]:
             records = Tail(running.broker, model.predictions, 10**9).news()
-            found = (decode(record.value or b"") for record in records)
-            return list(final(one for one in found if one.source == source).values())
+            return list(final(decode(record.value or b"") for record in records).values())
 
-        for source in ("stream", "http"):
-            wait_until(lambda of=source: len(predicted(of)) >= COUNT, 60, f"predictions by {source}", running.said)
+        wait_until(lambda: len(predicted()) >= COUNT, 60, "every event's prediction", running.said)
         clean = list(Tail(running.broker, model.stream.clean, 10**9).news())
         events = [read_event(model.stream.schema, record.value) for record in clean]
         arrivals_us = [int(record.header(ARRIVAL) or 0) for record in clean]
-        yield Scored(running, model, folder / "state", events, arrivals_us, predicted("stream"), predicted("http"))
+        yield Scored(running, model, folder / "state", events, arrivals_us, predicted())
 
 
-def produce(running: Running) -> None:
-    """A hundred events a second, asked about just before; some come again, and some are no events at all."""
+def produce(broker: str) -> None:
+    """A hundred events a second; some of them come again, and some are no events at all."""
     dice, began = random.Random(11), time.monotonic()
-    with Producer(running.broker) as producer:
+    with Producer(broker) as producer:
         for number in range(COUNT):
             wait_until(lambda due=began + number * EVERY_S: time.monotonic() >= due, 5, "the next event")
             event = {"id": f"o{number}", "card": f"c{dice.randrange(40)}", "shop": dice.choice(SHOPS)}
             event |= {"amount": dice.randrange(10_000) / 100, "points": dice.randrange(9)}
             event["at"] = time.time_ns() // 1_000_000 - dice.choice([0, 0, 0, 1500])
-            running.predict("fraud", event, include=True)
             for _ in range(2 if dice.random() < 0.02 else 1):
                 producer.send("orders", event, key=str(event["card"]))
             if dice.random() < 0.02:
@@ -97,43 +94,55 @@ def test_every_clean_event_has_one_prediction_that_counts(scored: Scored) -> Non
 @pytest.mark.timeout(400)
 def test_scores_are_those_of_the_training_set_by_arrival(scored: Scored) -> None:
     model = scored.model
+    predictions = [one for one in scored.predictions if len(one.known) == len(model.views)]
     events, arrivals_us = each_once(scored.events, scored.arrivals_us)
     by_id = {event["id"]: event for event in events}
-    spine = [by_id[one.event_id] for one in scored.predictions]
-    found = [features_of(view, scored.predictions, spine, events, arrivals_us) for view in model.views]
+    spine = [by_id[one.event_id] for one in predictions]
+    found = [features_of(view, predictions, spine, events, arrivals_us) for view in model.views]
     columns = {name: table[name] for table, _ in found for name in table.column_names if name in model.known}
     table = pa.table(columns | {"amount": pa.array([event["amount"] for event in spine])})
     scorer = load_champion(model, scored.state).scorer
     recomputed = scorer.score(columns_of(table.combine_chunks().to_batches()[0], scorer.columns))
     settled = np.logical_and.reduce([is_settled for _, is_settled in found])
-    served = np.array([one.score for one in scored.predictions])
+    served = np.array([one.score for one in predictions])
     assert np.abs(served - recomputed)[settled].max() <= 1e-6 * np.abs(served).max()
     own = [
         all(hop[1] == one.arrival_us for name, known in one.known.items() if name == "CardOrders" for hop in known)
-        for one in scored.predictions
+        for one in predictions
     ]
-    stale = sum(bool(one.degraded) for one in scored.predictions)
-    p50, p99 = np.percentile([one.latency_ms or 0 for one in scored.predictions], [50, 99])
+    stale = sum(bool(one.degraded) for one in predictions)
+    p50, p99 = np.percentile([one.latency_ms or 0 for one in predictions], [50, 99])
     sys.stdout.write(
         f"\n{COUNT} events: {settled.mean():.1%} compared, {np.mean(own):.1%} end with their own event, "
         f"{stale} degraded, decided after {p50:.1f} ms (P50), {p99:.1f} ms (P99)\n"
     )
-    assert settled.mean() > 0.5  # the rest had events on their way just then; how many depends on the machine
+    assert settled.mean() > 0.2  # the rest had events on their way just then; how many depends on the machine
 
 
-def test_what_was_answered_with_an_event_included_is_what_the_stream_said_of_it(scored: Scored) -> None:
-    asked = {one.event_id: one for one in scored.asked}
-    pairs = [(one, asked[one.event_id]) for one in scored.predictions]
-    same = [(in_stream, over_http) for in_stream, over_http in pairs if events_of(in_stream) == events_of(over_http)]
-    largest = max(abs(one.score or 0.0) for one in scored.predictions)
-    assert max(abs((one.score or 0.0) - (other.score or 0.0)) for one, other in same) <= 1e-6 * largest
-    sys.stdout.write(f"\n{len(pairs)} events: {len(same) / len(pairs):.1%} made of as many events over HTTP\n")
-    assert len(same) > len(pairs) // 2  # others came between question and event
+@pytest.mark.timeout(400)
+def test_what_is_answered_with_an_event_included_is_what_the_stream_then_says(scored: Scored) -> None:
+    """One event of a card, once all others of it are known: both have the same before them."""
+    running, asked = scored.running, {}
+    with Producer(running.broker) as producer:
+        for number in range(CALM):
+            event = {"id": f"calm{number}", "card": f"c{number}", "shop": None, "amount": 1.5 * number, "points": 2}
+            event["at"] = time.time_ns() // 1_000_000
+            asked[event["id"]] = running.predict("fraud", event, include=True)
+            producer.send("orders", event, key=str(event["card"]))
+            time.sleep(CALM_EVERY_S)
 
+    def predicted() -> dict[str, Prediction]:
+        records = Tail(running.broker, scored.model.predictions, 10**9).news()
+        found = (decode(record.value or b"") for record in records)
+        return {one.event_id: one for one in found if one.source == "stream" and one.event_id in asked}
 
-def events_of(prediction: Prediction) -> dict[str, list[int]]:
-    """Of each view and hop, how many events a vector was made of."""
-    return {view: [events for events, _ in hops] for view, hops in prediction.known.items()}
+    wait_until(lambda: len(predicted()) == CALM, 60, "their predictions", running.said)
+    fresh = {event_id: one for event_id, one in predicted().items() if not one.degraded}
+    assert fresh  # how many depends on the machine
+    for event_id, one in fresh.items():
+        assert one.score == pytest.approx(asked[event_id]["score"], rel=1e-6)
+        for name, value in one.features.items():
+            assert asked[event_id]["features"][name] == (value if value is None else pytest.approx(value, rel=1e-6))
 
 
 def each_once(events: list[Event], arrivals_us: list[int]) -> tuple[list[Event], list[int]]:
@@ -166,8 +175,8 @@ def features_of(
 @pytest.mark.timeout(400)
 def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
     folder = scored.state / "lake" / "gold" / "fraud_predictions"
-    wait_until(lambda: len(landed(folder)) >= 2 * COUNT, 60, "predictions to land", scored.running.said)
-    rows = {row["id"]: row for row in landed(folder) if row["source"] == "stream"}
+    wait_until(lambda: len(landed(folder)) >= COUNT, 60, "predictions to land", scored.running.said)
+    rows = {row["id"]: row for row in landed(folder)}
     for one in scored.predictions:
         row = rows[one.event_id]
         assert (row["score"], row["decision"], row["version"]) == (one.score, one.decision, one.version)

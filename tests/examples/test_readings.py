@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from decisions import Decided
 from payments import Truth
 from readings import Delay, Scrape, Totals, delay_of, histogram_delay, percentile
 from screen import Moment, Result, line, summary
@@ -31,6 +32,7 @@ headrace_apply_seconds_bucket{le="+Inf"} 100
 headrace_apply_seconds_sum 1.5
 headrace_apply_seconds_count 100
 """
+DECIDED = Decided({"pass": 90, "block": 1}, Delay(0.014, 0.04, 91), degraded=2, frauds=1, caught=1)
 TOTALS = Totals(arrived=100, clean=95, late=2, dropped=0, duplicates=4, dead={"failed-check": 1, "not-json": 2})
 
 
@@ -41,7 +43,8 @@ def scrape() -> Scrape:
 
 def result(totals: Totals = TOTALS) -> Result:
     sent = Truth(produced=90, clean=85, late=2, dead={"not-json": 2, "failed-check": 1}, duplicates=4)
-    return Result(totals, sent, probes=10, requests=20, values=240, readable=Delay(0.012, 0.05, 10), applied=None)
+    delay = Delay(0.012, 0.05, 10)
+    return Result(totals, sent, probes=10, requests=20, values=240, readable=delay, applied=None, decided=DECIDED)
 
 
 def test_the_totals_of_a_stream_are_its_own(scrape):
@@ -119,16 +122,18 @@ def test_the_result_differs_when_a_count_is_off(wrong):
 def test_the_table_has_a_row_for_every_fate():
     cells = list(summary(result()).columns[0].cells)
     assert cells == [
-        "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped",
-        "features read", "producer to readable", "log to store",
+        "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped", "decided",
+        "features read", "producer to readable", "log to store", "decision: pass", "decision: block", "frauds caught",
+        "arrival to decision", "degraded",
     ]  # fmt: skip
 
 
 def test_a_line_for_a_pipe_is_one_plain_line():
     row = FeatureRow({"card": "c1"}, {"payments_10m": 3, "spend_1h": 12.5}, None, None)
-    moment = Moment(65, 199.6, 3, TOTALS, Delay(0.012, 0.05, 10), None, [row])
+    moment = Moment(65, 199.6, 3, TOTALS, Delay(0.012, 0.05, 10), None, DECIDED, [row])
     text = line(moment)
     assert text.startswith("01:05  200 ev/s  lag 3  in 100")
     assert "P50 12 ms, P99 50 ms" in text
+    assert "decided pass 90, block 1, P50 14 ms, P99 40 ms" in text
     assert text.endswith("c1: payments_10m 3, spend_1h 12.50")
     assert text.isprintable()

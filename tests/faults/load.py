@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from http.client import HTTPException
 from typing import Any
 
 from headrace.log.produce import Producer
@@ -66,7 +67,7 @@ class Watcher(threading.Thread):
         while not self._enough.wait(0.02):
             try:
                 rows = self._running.features("ByCard", CARDS)
-            except (OSError, AssertionError, ValueError):  # no server, or one that says it is not ready
+            except (OSError, HTTPException, AssertionError, ValueError):  # no server, a killed one, or one not ready
                 self.refused += 1
                 continue
             self.reads += 1

@@ -49,7 +49,6 @@ def read_with(online: Online, view: View, event: Event, at_us: int) -> Found:
     async def ask() -> Found:
         (found,) = await online.read_with(view.name, [added], at_us)
         await online.stop()
-        await asyncio.sleep(0)  # a connection is closed in the loop's next turn
         return found
 
     return asyncio.run(ask())

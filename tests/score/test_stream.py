@@ -235,6 +235,8 @@ def test_the_part_scores_what_the_log_brings_and_tells_how_it_fares(broker: Brok
             alone = number == 50  # whose tiles never come
             played.send(played.clean(played.event(number, "alone" if alone else None)), tiles=not alone)
         wait_until(lambda: len(played.predictions()) >= 100, 20, "100 predictions")
+        scored = ("headrace_score_seconds_count", played.model.name)
+        wait_until(lambda: metrics(board).get(scored) == 100, 10, "100 predictions to be told of")
         wait_until(lambda: metrics(board).get(("headrace_score_lag", played.model.name)) == 0, 10, "the lag")
         told = metrics(board)
     found = final(played.predictions())

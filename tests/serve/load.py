@@ -1,6 +1,6 @@
 """A process that asks over so many connections, each again as soon as it is answered.
 
-`python -m tests.serve.load PORT 40 1.0` prints how often each status was answered, and how many 200s a second.
+`python -m tests.serve.load PORT 40 1.0` prints how often each status was answered.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ async def ask_until(port: int, end: float, statuses: Counter[int]) -> None:
     writer.close()
 
 
-async def ask_all(port: int, connections: int, seconds: float) -> dict[str, object]:
+async def ask_all(port: int, connections: int, seconds: float) -> Counter[int]:
     statuses: Counter[int] = Counter()
-    began = time.perf_counter()
-    await asyncio.gather(*(ask_until(port, began + seconds, statuses) for _ in range(connections)))
-    return {"statuses": statuses, "rate": statuses[200] / (time.perf_counter() - began)}
+    end = time.perf_counter() + seconds
+    await asyncio.gather(*(ask_until(port, end, statuses) for _ in range(connections)))
+    return statuses
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ payments = hr.Stream(
     id="id",
     key="card",
     time="at",
-    late=hr.Late("2m"),
+    late=hr.Late("30m"),
     check="amount >= 0",
 )
 INPUTS = ["payments_1h", "cards_1h", "amount"]  # those that are never null

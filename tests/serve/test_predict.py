@@ -125,7 +125,7 @@ def test_what_the_gate_would_refuse_is_a_bad_request(ask: Asking, body: Any, sen
 
 
 def test_a_late_event_is_scored_and_not_included(ask: Asking) -> None:
-    late = event(1, at=NOW_MS - 10**6)
+    late = event(1, at=NOW_MS - 10**7)
     assert ask("POST", PATH, late).status == 200
     said = ask("POST", f"{PATH}?include=true", late)
     assert (said.status, "Ask without include." in said.error) == (400, True)

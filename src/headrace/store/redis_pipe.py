@@ -55,6 +55,7 @@ class PipedHashes:
     async def close(self) -> None:
         if self._pipe is not None:
             self._pipe.close()
+            await asyncio.sleep(0)  # its socket is closed in the loop's next turn, which may be the last
 
     async def _open(self) -> "_Pipe":
         async with self._opening:
