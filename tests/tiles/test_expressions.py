@@ -95,7 +95,7 @@ def same(found: Any, expected: Any) -> bool:
     return type(found) is type(expected) and bool(found == expected)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("kind", [Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.STRING])
 def test_a_tree_in_numpy_gives_what_it_gives_row_by_row(kind: Kind) -> None:
     @settings(max_examples=120, deadline=None)

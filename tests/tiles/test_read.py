@@ -12,7 +12,7 @@ from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
 from tests.tiles.views import MINUTE_US, Numbers, Objects, payments
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
 def rows_of(view: View, events: list[dict[str, Any]]) -> list[TileRows | None]:
