@@ -58,15 +58,17 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
         running.wait_until_ready()
         produce(running.broker)
 
-        def predicted() -> list[Prediction]:
-            records = Tail(running.broker, model.predictions, 10**9).news()
-            return list(final(decode(record.value or b"") for record in records).values())
-
-        wait_until(lambda: len(predicted()) >= COUNT, 60, "every event's prediction", running.said)
+        wait_until(lambda: len(predicted(running, model)) >= COUNT, 60, "every event's prediction", running.said)
         clean = list(Tail(running.broker, model.stream.clean, 10**9).news())
         events = [read_event(model.stream.schema, record.value) for record in clean]
         arrivals_us = [int(record.header(ARRIVAL) or 0) for record in clean]
-        yield Scored(running, model, folder / "state", events, arrivals_us, predicted())
+        yield Scored(running, model, folder / "state", events, arrivals_us, predicted(running, model))
+
+
+def predicted(running: Running, model: Model) -> list[Prediction]:
+    """What counts of the predictions of the stream so far."""
+    found = (decode(record.value or b"") for record in Tail(running.broker, model.predictions, 10**9).news())
+    return list(final(one for one in found if one.source == "stream").values())
 
 
 def produce(broker: str) -> None:
@@ -131,13 +133,11 @@ def test_what_is_answered_with_an_event_included_is_what_the_stream_then_says(sc
             producer.send("orders", event, key=str(event["card"]))
             time.sleep(CALM_EVERY_S)
 
-    def predicted() -> dict[str, Prediction]:
-        records = Tail(running.broker, scored.model.predictions, 10**9).news()
-        found = (decode(record.value or b"") for record in records)
-        return {one.event_id: one for one in found if one.source == "stream" and one.event_id in asked}
+    def of_asked() -> list[Prediction]:
+        return [one for one in predicted(running, scored.model) if one.event_id in asked]
 
-    wait_until(lambda: len(predicted()) == CALM, 60, "their predictions", running.said)
-    fresh = {event_id: one for event_id, one in predicted().items() if not one.degraded}
+    wait_until(lambda: len(of_asked()) == CALM, 60, "their predictions", running.said)
+    fresh = {one.event_id: one for one in of_asked() if not one.degraded}
     assert fresh  # how many depends on the machine
     for event_id, one in fresh.items():
         assert one.score == pytest.approx(asked[event_id]["score"], rel=1e-6)

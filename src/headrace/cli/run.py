@@ -27,10 +27,8 @@ def run(app: str, part: str, **flags: Any) -> None:
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
-    run_part = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check, "score": run_score}[
-        part
-    ]
-    run_part(load_app(app), settings, stop)
+    runs = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check, "score": run_score}
+    runs[part](load_app(app), settings, stop)
 
 
 def stop_on_signals() -> threading.Event:

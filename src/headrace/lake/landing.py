@@ -143,7 +143,7 @@ def predictions(model: Model) -> Landing:
         _told("partition", "int"),
         _told("offset", "bigint"),
     )
-    table = f"gold/{model.name}_predictions"
+    table = f"{GOLD}{model.name}_predictions"
     return Landing(model.predictions, table, (*columns, *as_appended()), model.predictions)
 
 

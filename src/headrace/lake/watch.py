@@ -26,7 +26,7 @@ from headrace.lake.plain import ARROW_TYPES, events_table
 from headrace.log.follow import Follower
 from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
-from headrace.log.progress import CheckProgress, report_check
+from headrace.log.progress import CheckProgress, report
 from headrace.log.records import Record
 from headrace.tiles.events import Event, read_event
 from headrace.tiles.layout import lives_of
@@ -164,4 +164,4 @@ def _compare(samples: Sequence[Sample], producer: Producer) -> None:
     now_us = time.time_ns() // 1000
     for sample in samples:
         sample.compare(now_us - SETTLED_US)
-        report_check(producer, CheckProgress(sample.view.name, now_us, sample.findings.rows, sample.findings.outcomes))
+        report(producer, CheckProgress(sample.view.name, now_us, sample.findings.rows, sample.findings.outcomes))

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -12,11 +13,19 @@ from headrace.lake.delta import LakeTable
 from headrace.lake.lake import Lake
 from headrace.lake.land import Lander, Step, writing_session
 from headrace.log.produce import Producer
-from headrace.log.progress import LandingProgress, report_landing
+from headrace.log.progress import LandingProgress, report
 
 LOGGER = logging.getLogger("headrace.lake")
 RECORDS_A_STEP = 100_000  # bounds the memory and the time of a step; a backlog takes several, without a pause between
 GIVES_WAY_SECONDS = 60.0
+
+
+class Place(NamedTuple):
+    """What rounds share: the session that writes, the lake, and who is told of it."""
+
+    session: SparkSession
+    lake: Lake
+    producer: Producer
 
 
 class LakeWriter:
@@ -28,8 +37,9 @@ class LakeWriter:
 
     def __init__(self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable]) -> None:
         gold = [table for table in tables if table.landing.is_gold]
-        events = Rounds("lake-events", spark, lake, [table for table in tables if table not in gold])
-        self._rounds = [events, Rounds("lake-gold", spark, lake, gold, after=events)]
+        place = Place(writing_session(spark), lake, Producer(lake.broker))
+        events = Rounds("lake-events", place, [table for table in tables if table not in gold])
+        self._rounds = [events, Rounds("lake-gold", place, gold, after=events)]
         self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
 
     def start(self) -> None:
@@ -50,20 +60,12 @@ class LakeWriter:
 class Rounds(threading.Thread):
     """Lands some topics, one after another. A step that fails is tried again: the queries do not wait for it."""
 
-    def __init__(
-        self,
-        name: str,
-        spark: SparkSession,
-        lake: Lake,
-        tables: Sequence[LakeTable],
-        after: "Rounds | None" = None,
-    ) -> None:
+    def __init__(self, name: str, place: Place, tables: Sequence[LakeTable], after: "Rounds | None" = None) -> None:
         super().__init__(name=name, daemon=True)
         self.left = 0
         self._after = after
-        session = writing_session(spark)
-        self._landers = [Lander(session, lake.broker, table, RECORDS_A_STEP) for table in tables]
-        self._every_s, self._producer = lake.every_s, Producer(lake.broker)
+        self._landers = [Lander(place.session, place.lake.broker, table, RECORDS_A_STEP) for table in tables]
+        self._every_s, self._producer = place.lake.every_s, place.producer
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -95,7 +97,7 @@ class Rounds(threading.Thread):
 
     def _report(self, lander: Lander, step: Step, seconds: float) -> None:
         table = lander.table.landing.table
-        report_landing(self._producer, LandingProgress(table, time.time_ns() // 1000, step.taken, step.left, seconds))
+        report(self._producer, LandingProgress(table, time.time_ns() // 1000, step.taken, step.left, seconds))
 
     def stop(self) -> None:
         self._stopped.set()

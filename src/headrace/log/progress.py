@@ -35,6 +35,10 @@ class QueryProgress:
     dropped_by_watermark: int = 0
     checkpoint_ms: int | None = None
 
+    @property
+    def key(self) -> str:
+        return self.query
+
 
 @dataclass(frozen=True)
 class CheckProgress:
@@ -44,6 +48,10 @@ class CheckProgress:
     at_us: int
     answers: int
     outcomes: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        return f"check {self.checked}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,10 @@ class LandingProgress:
     taken: int
     left: int
     seconds: float
+
+    @property
+    def key(self) -> str:
+        return f"lake {self.landed}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,10 @@ class ScorerProgress:
     delays: list[int]
     delay_seconds: float
 
+    @property
+    def key(self) -> str:
+        return f"score {self.scored} {self.scorer}"
+
 
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
@@ -84,24 +100,9 @@ def ensure_progress_topic(broker: str) -> None:
             raise refusal(broker, f"create topic {TOPIC!r}", failure) from failure
 
 
-def report(producer: Producer, progress: QueryProgress) -> None:
-    """Send one query's progress."""
-    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.query)
-
-
-def report_check(producer: Producer, progress: CheckProgress) -> None:
-    """Send what the check of one view has found so far."""
-    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"check {progress.checked}")
-
-
-def report_landing(producer: Producer, progress: LandingProgress) -> None:
-    """Send what the last step of one table did."""
-    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"lake {progress.landed}")
-
-
-def report_scorer(producer: Producer, progress: ScorerProgress) -> None:
-    """Send what one scorer of one model has done so far."""
-    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=f"score {progress.scored} {progress.scorer}")
+def report(producer: Producer, progress: QueryProgress | CheckProgress | LandingProgress | ScorerProgress) -> None:
+    """Send what a part has done so far; it takes the place of what it said before."""
+    producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.key)
 
 
 class ProgressBoard:

@@ -42,7 +42,7 @@ def load_network(content: bytes, where: str) -> onnxruntime.InferenceSession:
             if limit.is_over:
                 raise TooSlow(f"{where} is not loaded after {LOAD_S:g} s. Export a smaller model.") from None
             raise BrokenModel(
-                f"{where} is not a model onnxruntime can run: {_first_line(failure)} Export it anew."
+                f"{where} is not a model onnxruntime can run: {first_line(failure)} Export it anew."
             ) from None
 
 
@@ -79,5 +79,6 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _first_line(failure: Exception) -> str:
-    return str(failure).strip().splitlines()[0][:300] if str(failure).strip() else type(failure).__name__
+def first_line(failure: Exception, at_most: int = 300) -> str:
+    """What a failure says first, or its kind where it says nothing."""
+    return (str(failure).strip() or type(failure).__name__).splitlines()[0][:at_most]

@@ -17,7 +17,9 @@ Source = Literal["stream", "http"]
 
 STALE = "stale"  # the store had not heard of the event in time
 LATE = "late"  # the store had let go of the event's time: its features were read at a later one
-MODEL = "model"  # the model raised, or answered with no number
+MODEL = "model"  # the model raised, or answered with no number; over HTTP another version scored instead
+STORE = "store"  # scored on defaults: the store did not answer in time
+BUDGET = "budget"  # answered after it was spent
 
 
 @dataclass(frozen=True)

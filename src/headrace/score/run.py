@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,20 +18,18 @@ from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
-from headrace.log.progress import TOPIC, ScorerProgress, report_scorer
+from headrace.log.progress import TOPIC, ScorerProgress, report
 from headrace.log.work import WorkFollower
 from headrace.score.lineup import Lineup
 from headrace.score.scored import ScoredIds
 from headrace.score.stream import Bench, StreamScorer
 from headrace.store.choose import online_of
-from headrace.store.online import Online
+from headrace.store.online import Online, apply_politely
 from headrace.store.reads import SLACK_US, StoreUnavailable
 
 LOGGER = logging.getLogger("headrace.score")
 RETRY_SECONDS = 0.5
 REPORT_SECONDS = 1.0
-# A thread that applies tiles gives way to the ones that score ten times as soon as Python's default.
-SWITCH_SECONDS = 0.0005
 
 Found = TypeVar("Found")
 
@@ -51,7 +48,7 @@ def score_until(app: App, place: ScorePlace, stop: threading.Event) -> None:
     if not app.models:
         stop.wait()
         return
-    sys.setswitchinterval(SWITCH_SECONDS)
+    apply_politely()
     stores = _stores(app, place)
     for online in set(stores):
         online.start()
@@ -80,7 +77,7 @@ def _watch(scorings: list["ModelScoring"], producer: Producer, stop: threading.E
             scoring.raise_failure()
             progress = scoring.progress()
             if progress is not None:
-                report_scorer(producer, progress)
+                report(producer, progress)
 
 
 class ModelScoring(threading.Thread):

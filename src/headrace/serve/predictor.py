@@ -16,6 +16,8 @@ from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
 from headrace.score.champions import Loaded
 from headrace.score.lineup import Standing
+from headrace.score.network import first_line
+from headrace.score.prediction import BUDGET, MODEL, STORE
 from headrace.score.vectors import Vector, Vectors
 from headrace.serve.answers import BadRequest, Header, Unavailable
 from headrace.serve.contenders import Contenders
@@ -26,9 +28,6 @@ from headrace.store.online import Online
 from headrace.store.reads import Found, StoreFilling, StoreUnavailable, TooLongAgo
 from headrace.tiles.events import Event
 
-STORE = "store"  # scored on defaults: the store did not answer in time
-MODEL = "model"  # scored by another version: who should have failed
-BUDGET = "budget"  # answered after it was spent
 # What is left of a budget once the store was waited for: merging, scoring and sending take less.
 STORE_SHARE = 0.8
 LEAST_S = 0.005  # a model is given, however late it is
@@ -183,14 +182,10 @@ class Predictor:
             rows = self.vectors.rows(loaded.scorer, vectors)
             scores: list[float] = loaded.scorer.score_rows(rows, within_s).tolist()
         except Exception as failure:  # noqa: BLE001 - whatever a model raises, the server goes on
-            return f"{self._named(loaded)} fails: {_first_line(failure)}"
+            return f"{self._named(loaded)} fails: {first_line(failure, 200)}"
         if not all(map(isfinite, scores)):
             return f"{self._named(loaded)} answers {next(score for score in scores if not isfinite(score))}"
         return scores
 
     def _named(self, loaded: Loaded) -> str:
         return f"Model {self.model.name!r} version {loaded.version}"
-
-
-def _first_line(failure: Exception) -> str:
-    return (str(failure).strip() or type(failure).__name__).splitlines()[0][:200]

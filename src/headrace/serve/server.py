@@ -1,7 +1,6 @@
 """The serving part of an app: its tables followed, its queries watched, its features answered over HTTP."""
 
 import socket
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,10 +32,8 @@ from headrace.serve.predictor import Predictor
 from headrace.serve.served import ServedLog
 from headrace.serve.tallies import Tally
 from headrace.store.choose import online_of
-from headrace.store.online import Online
+from headrace.store.online import Online, apply_politely
 
-# A thread that applies tiles gives way ten times as soon as Python's default: requests wait less behind it.
-SWITCH_SECONDS = 0.0005
 # Predictions are sent in batches, and given up soon: a server that stops waits no longer for a broker that is gone.
 LINGER_MS, DELIVERY_SECONDS = 5.0, 10.0
 
@@ -53,7 +50,7 @@ class ServePlace:
 
 def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
     """Serve an app until `stop` is set."""
-    sys.setswitchinterval(SWITCH_SECONDS)
+    apply_politely()
     broker = place.broker
     online, board, ledgers = online_of(app, broker, place.store_url), ProgressBoard(), Ledgers(broker, app.streams)
     histories = Histories(place.state, online, board)

@@ -1,6 +1,7 @@
 """What servers and scorers read from: the app's tables, kept in this process by following the changelogs."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
@@ -12,6 +13,7 @@ from headrace.store.reads import Added, Found, Known, Read, Sought, StoreFilling
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
+SWITCH_SECONDS = 0.0005  # a tenth of Python's default
 
 Asked = TypeVar("Asked")
 
@@ -138,6 +140,11 @@ def _missing(follower: Follower) -> list[str]:
     if follower.caught_up:
         return []
     return [follower.trouble or f"the store has {follower.positions.remaining} records of its changelogs to read"]
+
+
+def apply_politely() -> None:
+    """Have this process's threads take turns quickly: requests and scores wait less behind the one that applies."""
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def in_pieces(asked: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
