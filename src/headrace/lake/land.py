@@ -2,12 +2,13 @@
 
 read so far     end of the log now
 ├───────────────┼──▶ records ──▶ rows, each once ──▶ a file a day ──▶ one commit: files and positions
-                └─ at most so many records a step; of a backlog a file a day and task
+                └─ at most so many records a step; of a backlog by several tasks, a file a day of each
 """
 
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -24,10 +25,11 @@ from headrace.lake.spans import Span, cut, waiting
 from headrace.log.offsets import Offsets
 
 FEW = 20_000  # records that one task writes as quickly as several would: fewer files
+MOST_TASKS = 8  # of a step: each is a branch of Spark's plan
 WRITING: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.unionOutputPartitioning": "false",  # else shares of one task each would all be one task's
 }
 
 
@@ -63,9 +65,11 @@ class Lander:
 
     def _land(self, positions: Mapping[int, Position], spans: Mapping[int, Span]) -> None:
         landing = self.table.landing
-        read = records(self._spark, self._broker, **_options(landing.topic, spans))
         landed = {number: position.landed for number, position in positions.items()}
-        files = written(rows(read, landing, landed), self.table.folder, in_parts=_records(spans) > FEW)
+        read = [records(self._spark, self._broker, **_options(landing.topic, share)) for share in shares(spans)]
+        # A share is one task's from log to file: where all is in one place, no shuffle is needed to find replays.
+        news = [rows(share.coalesce(1), landing, landed) for share in read]
+        files = written(reduce(DataFrame.union, news), self.table.folder)
         reached = greatest_offsets(files) if landing.may_replay else {}
         self.table.commit(
             files,
@@ -80,6 +84,19 @@ def _records(spans: Mapping[int, Span]) -> int:
     return sum(map(len, spans.values()))
 
 
+def shares(spans: Mapping[int, Span]) -> list[dict[int, Span]]:
+    """The spans dealt out to tasks, about as much to each; few records are all one task's.
+
+    >>> shares({0: Span(0, 9), 1: Span(0, 5)})
+    [{0: Span(start=0, stop=9), 1: Span(start=0, stop=5)}]
+    >>> shares({0: Span(0, 70_000), 1: Span(0, 5)})
+    [{0: Span(start=0, stop=70000)}, {1: Span(start=0, stop=5)}]
+    """
+    tasks = min(len(spans), MOST_TASKS) if _records(spans) > FEW else 1
+    longest_first = sorted(spans, key=lambda number: -len(spans[number]))
+    return [{number: spans[number] for number in longest_first[task::tasks]} for task in range(tasks)]
+
+
 def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:
     return {
         "assign": json.dumps({topic: sorted(spans)}),
@@ -89,14 +106,13 @@ def _options(topic: str, spans: Mapping[int, Span]) -> dict[str, str]:
     }
 
 
-def written(frame: DataFrame, folder: Path, in_parts: bool = False) -> list[Path]:
-    """Write a frame into a table's folder under names that only this attempt has: a file a day, or one of each task.
+def written(frame: DataFrame, folder: Path) -> list[Path]:
+    """Write a frame into a table's folder under names that only this attempt has: of each task a file a day.
 
     Spark works in a folder of the attempt's own: a job that outlives its killed driver must not meet the next one.
     """
     attempt = folder / UNFINISHED / uuid4().hex
-    parts = frame if in_parts else frame.repartition(DAY)
-    parts.write.partitionBy(DAY).option("compression", "zstd").parquet(spark_path(attempt))
+    frame.write.partitionBy(DAY).option("compression", "zstd").parquet(spark_path(attempt))
     moved = [_moved(file, folder) for file in sorted(attempt.glob(f"{DAY}=*/*.parquet"))]
     shutil.rmtree(attempt)
     return moved

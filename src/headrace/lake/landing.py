@@ -22,7 +22,7 @@ from headrace.declare.views import View
 ARRIVAL, PARTITION, OFFSET, DAY = "hr_arrival", "hr_partition", "hr_offset", "hr_day"
 HEADERS = "array<struct<key:string,value:binary>>"
 SECONDS_A_DAY = 86_400
-GOLD = "gold/"
+BRONZE, GOLD = "bronze/", "gold/"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class Landing:
     def is_gold(self) -> bool:
         """Whether it is made of events, and not the events themselves."""
         return self.table.startswith(GOLD)
+
+    @property
+    def is_bronze(self) -> bool:
+        """Whether it is the raw records, which wait for no gate."""
+        return self.table.startswith(BRONZE)
 
     @property
     def may_replay(self) -> bool:
@@ -100,7 +105,7 @@ _TEXT_KEY, _TEXT_VALUE = (LakeColumn(name, "string", f"cast({name} as string)") 
 def bronze(stream: Stream) -> Landing:
     """Every raw record, byte for byte."""
     columns = (KEY, VALUE, LakeColumn("headers", HEADERS, "headers"), *as_appended())
-    return Landing(stream.name, f"bronze/{stream.name}", columns, stream.name)
+    return Landing(stream.name, f"{BRONZE}{stream.name}", columns, stream.name)
 
 
 def silver(stream: Stream) -> Landing:

@@ -24,8 +24,6 @@ def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFr
     if not landing.may_replay:
         return placed.drop(ORDER)
     news = placed.where(F.col(OFFSET) > _last_landed(landed))  # also drops what no gate wrote: it has no offset
-    if landed:  # each partition to a task of its own: their hashes may well be one task's
-        news = news.repartitionById(max(landed) + 1, F.col(PARTITION))
     before = Window.partitionBy(PARTITION).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
     ahead = F.coalesce(F.max(OFFSET).over(before), F.lit(-1))
     return news.withColumn("ahead", ahead).where(F.col(OFFSET) > F.col("ahead")).drop("ahead", ORDER)

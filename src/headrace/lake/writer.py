@@ -29,17 +29,20 @@ class Place(NamedTuple):
 
 
 class LakeWriter:
-    """Lands topics until stopped: events, and beside them what is made of events, which gives way to them.
+    """Lands topics until stopped: raw records, beside them events, beside them what is made of events and gives way.
 
-    events   ├ bronze ┤├ silver ┤├ bronze ┤├ silver ┤                      behind for as long as a step leaves some
+    raw      ├ bronze ┤├ bronze ┤├ bronze ┤                                behind for as long as a step leaves some
+    events   ├ silver ───┤├ silver ───┤├ late ┤├ dead ┤
     gold     ├ tiles ┤ · · · · · · · · · · · · · · · ├ tiles ┤├ tiles ┤    or after a minute
     """
 
     def __init__(self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable]) -> None:
         gold = [table for table in tables if table.landing.is_gold]
         place = Place(writing_session(spark), lake, Producer(lake.broker))
-        events = Rounds("lake-events", place, [table for table in tables if table not in gold])
-        self._rounds = [events, Rounds("lake-gold", place, gold, after=events)]
+        bronze = [table for table in tables if table.landing.is_bronze]
+        rest = [table for table in tables if table not in (*bronze, *gold)]
+        first = Rounds("lake-raw", place, bronze), Rounds("lake-events", place, rest)
+        self._rounds = [*first, Rounds("lake-gold", place, gold, after=first)]
         self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
 
     def start(self) -> None:
@@ -60,7 +63,7 @@ class LakeWriter:
 class Rounds(threading.Thread):
     """Lands some topics, one after another. A step that fails is tried again: the queries do not wait for it."""
 
-    def __init__(self, name: str, place: Place, tables: Sequence[LakeTable], after: "Rounds | None" = None) -> None:
+    def __init__(self, name: str, place: Place, tables: Sequence[LakeTable], after: Sequence["Rounds"] = ()) -> None:
         super().__init__(name=name, daemon=True)
         self.left = 0
         self._after = after
@@ -78,7 +81,7 @@ class Rounds(threading.Thread):
 
     def _give_way(self) -> None:
         until = time.monotonic() + GIVES_WAY_SECONDS
-        while self._after and self._after.left and time.monotonic() < until and not self._stopped.wait(1.0):
+        while any(one.left for one in self._after) and time.monotonic() < until and not self._stopped.wait(1.0):
             pass
 
     def _land(self, lander: Lander) -> int:
