@@ -21,6 +21,9 @@ clicks = hr.Stream("clicks", schema="id bigint, user string, at timestamp", id="
 numbered = hr.Stream("numbered", schema="id bigint, fraud boolean, at timestamp", id="id", key="id", time="at")
 SCHEMA = "id string, fraud boolean, reason string, at timestamp"
 chargebacks = hr.Stream("chargebacks", schema=SCHEMA, id="id", key="id", time="at")
+told = hr.Stream(
+    "told", schema="id string, fraud boolean, loss double, class int, at timestamp", id="id", key="id", time="at"
+)
 
 
 @hr.features(payments, by="card")
@@ -167,6 +170,19 @@ MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
      ["'fraud' is its label", "Leave it out"]),
     ("labels with an id of another type", {"labels": hr.Labels(numbered, value="fraud", within="1h")},
      ["'id' is string in 'payments' and integer in 'numbered'", "Declare both alike"]),
+    ("a segment that is a text", {"segments": "country_1h"}, ["segments='country_1h'", "a list of names"]),
+    ("a segment it does not read", {"segments": ["country"]}, ["segments", "'country'", "country_1h"]),
+    ("a segment of doubles", {"segments": ["amount"]}, ["'amount', a double", "few values"]),
+    ("five segments", {"segments": list("abcde")}, ["5 segments", "at most 4"]),
+    ("costs that are a number", {"costs": 5}, ["costs=5", '"false_negative": 20']),
+    ("costs of nothing", {"costs": {}}, ["costs={}", '"false_negative": 20']),
+    ("costs of something else", {"costs": {"miss": 5}}, ["'miss'", "false_negative"]),
+    ("a cost that is NaN", {"costs": {"false_positive": float("nan")}}, ["costs['false_positive'] is nan", "a number"]),
+    ("costs without labels", {"costs": {"false_positive": 1}}, ["costs= are of true and false", "labels="]),
+    ("costs of a regression", {"costs": {"false_positive": 1}, "labels": hr.Labels(told, value="loss", within="1h")},
+     ["costs= are of true and false", "labels="]),
+    ("costs at no threshold", {"costs": {"false_positive": 1}, "labels": hr.Labels(told, value="fraud", within="1d")},
+     ["counted at a threshold", 'thresholds={"block": 0.9}']),
 ]  # fmt: skip
 
 
@@ -182,6 +198,9 @@ LABEL_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("a bad duration", lambda: hr.Labels(chargebacks, value="fraud", within="soon"), ["within", "'soon'", '"1h"']),
     ("a default of another type", lambda: hr.Labels(chargebacks, value="fraud", within="1h", default=0),
      ["default=0", "boolean", "leave it out"]),
+    ("a default that is no class", lambda: hr.Labels(told, value="class", within="1h", default=2),
+     ["default=2", "0 or 1", "make 'class' double"]),
+    ("an unknown choice", lambda: hr.Labels(told, value="fraud", within="1h", keep="best"), ["'best'", '"last"']),
 ]  # fmt: skip
 
 

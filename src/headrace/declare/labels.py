@@ -1,6 +1,7 @@
 """Labels: what an event turned out to be, told later by another stream."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from headrace.declare.durations import duration_us
 from headrace.declare.schema import Kind
@@ -8,6 +9,8 @@ from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
 
 LabelValue = bool | int | float
+Keep = Literal["last", "first", "any"]
+Task = Literal["classification", "regression"]
 _KINDS = {Kind.BOOLEAN: (bool,), Kind.INTEGER: (int,), Kind.DOUBLE: (int, float)}
 
 
@@ -16,14 +19,19 @@ class Labels:
     """A stream whose events carry a value for the events of another, by the same id.
 
     event ───────── label counts ─────────┤ within      afterwards: `default`, or never known where there is none
+
+    Of several that count, `keep` chooses: the last by event time, the first, or "any", the greatest: one true is true.
     """
 
     stream: Stream
     value: str
     within_us: int
     default: LabelValue | None
+    keep: Keep
 
-    def __init__(self, stream: Stream, *, value: str, within: str, default: LabelValue | None = None) -> None:
+    def __init__(
+        self, stream: Stream, *, value: str, within: str, default: LabelValue | None = None, keep: Keep = "last"
+    ) -> None:
         if not isinstance(stream, Stream):
             raise DeclarationError(
                 f"Labels: {stream!r} is not a stream. Write hr.Labels(chargebacks, …) with an hr.Stream."
@@ -38,7 +46,23 @@ class Labels:
             raise DeclarationError(
                 f"{where}: default={default!r}, and {value!r} is {kind.value}. Write a {kind.value}, or leave it out."
             )
+        if kind is Kind.INTEGER and default not in {None, 0, 1}:
+            raise DeclarationError(
+                f"{where}: default={default!r}, and whole numbers are classes: write 0 or 1, or make {value!r} double."
+            )
+        if keep not in get_args(Keep):
+            raise DeclarationError(f'{where}: keep={keep!r} is not a choice. Write "last", "first" or "any".')
         object.__setattr__(self, "stream", stream)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "within_us", duration_us(within, f"{where}: within"))
         object.__setattr__(self, "default", default)
+        object.__setattr__(self, "keep", keep)
+
+    @property
+    def task(self) -> Task:
+        """What is predicted: a class by booleans or by 0 and 1, a number by doubles."""
+        return (
+            "regression"
+            if self.stream.schema.column(self.value, self.stream.name).kind is Kind.DOUBLE
+            else "classification"
+        )

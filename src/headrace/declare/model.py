@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.declare.beside import beside_the_app
+from headrace.declare.costs import costs_of
 from headrace.declare.durations import UNITS_US, duration_us
 from headrace.declare.labels import Labels
+from headrace.declare.metrics import Measured
 from headrace.declare.operands import REQUEST
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
@@ -19,18 +21,18 @@ from headrace.errors import DeclarationError
 Train = Callable[[Any], Any]
 
 LABEL = "label"
+MOST_SEGMENTS = 4
 LONGEST_BUDGET_US = 60 * UNITS_US["s"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, init=False)
-class Model:
+class Model(Measured):
     """A score of a stream's events: the features and fields it reads, where it comes from, and the time it has.
 
     `inputs` names the columns of a vector in their order; without it, every single value of the views, then the fields.
     """
 
-    name: str
     stream: Stream
     views: tuple[View, ...]
     fields: tuple[str, ...]
@@ -38,8 +40,6 @@ class Model:
     file: Path | None
     train: Train | None
     budget_us: int
-    thresholds: tuple[tuple[str, float], ...]
-    labels: Labels | None
 
     def __init__(
         self,
@@ -54,6 +54,8 @@ class Model:
         budget: str = "50ms",
         thresholds: Mapping[str, float] | None = None,
         labels: Labels | None = None,
+        segments: Sequence[str] = (),
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         where = _where(name)
         if not isinstance(on, Stream):
@@ -69,16 +71,25 @@ class Model:
             "budget_us": _budget_us(budget, where),
             "thresholds": _thresholds(thresholds or {}, where),
             "labels": labels,
+            "segments": _names(segments, "segments", where),
+            "costs": costs_of(costs, where),
         }
         for setting, value in values.items():
             object.__setattr__(self, setting, value)
         _require_labels(self, where)
         _require_columns(self, where)
+        _require_segments(self, where)
+        _require_costs(self, where)
 
     @property
     def predictions(self) -> str:
         """The topic of its scores."""
         return f"{self.name}.predictions"
+
+    @property
+    def quality(self) -> str:
+        """The topic of its quality tiles."""
+        return f"{self.name}.quality"
 
     @property
     def label(self) -> str:
@@ -235,6 +246,27 @@ def _require_labels(model: Model, where: str) -> None:
             f"{where}: {key.name!r} is {key.kind.value} in {model.stream.name!r} and {found.kind.value} in "
             f"{labels.stream.name!r}. Declare both alike: labels are joined by it."
         )
+
+
+def _require_segments(model: Model, where: str) -> None:
+    """A segment is read from what is logged with a prediction; each of its values has tiles of its own."""
+    if len(model.segments) > MOST_SEGMENTS:
+        raise DeclarationError(f"{where}: {len(model.segments)} segments. Write at most {MOST_SEGMENTS}.")
+    for name in model.segments:
+        if model.known.column(name, f"{where}: segments").kind is Kind.DOUBLE:
+            raise DeclarationError(
+                f"{where}: segments= has {name!r}, a double. A segment has few values: "
+                "write a text, a boolean or a whole number."
+            )
+
+
+def _require_costs(model: Model, where: str) -> None:
+    if model.costs is None:
+        return
+    if model.labels is None or model.labels.task != "classification":
+        raise DeclarationError(f"{where}: costs= are of true and false. Write labels= of booleans, or of 0 and 1, too.")
+    if not model.thresholds:
+        raise DeclarationError(f'{where}: costs= are counted at a threshold. Write thresholds={{"block": 0.9}} too.')
 
 
 def _single_values(view: View) -> list[Column]:
