@@ -16,7 +16,7 @@ departures = hr.Stream(
 )
 arrivals = hr.Stream(
     "arrivals",
-    schema=f"{FLIGHT}, air_time int, delay int, at timestamp, reported_at timestamp",
+    schema=f"{FLIGHT}, air_time int, delay int, late boolean, at timestamp, reported_at timestamp",
     id="flight_id",
     key="tail",
     time="at",

@@ -24,6 +24,7 @@ import pyarrow.parquet
 
 MINUTE_US = 60_000_000
 DAY_US = 1440 * MINUTE_US
+LATE_MINUTES = 30  # from when on a flight has arrived late
 LATE, AGAIN = 0.01, 0.01  # the shares of flights reported an hour or more late, and reported twice
 NO_AIRCRAFT = "none"  # the tail number of a flight that was cancelled before it had one
 # Airports the source flies to and does not list.
@@ -54,7 +55,12 @@ def arrivals(flights: pa.Table) -> pa.Table:
     """Every flight when it landed where it was meant to; a cancelled or diverted one never does."""
     landed = flights.filter(pc.is_valid(flights["arr_delay"]))
     at_us = due_us(landed) + minutes_us(landed["arr_delay"])
-    return reported(landed, {"air_time": landed["air_time"], "delay": landed["arr_delay"]}, at_us, salt=2)
+    own = {
+        "air_time": landed["air_time"],
+        "delay": landed["arr_delay"],
+        "late": pc.greater(landed["arr_delay"], LATE_MINUTES),
+    }
+    return reported(landed, own, at_us, salt=2)
 
 
 def reported(flights: pa.Table, own: dict[str, Any], at_us: Numbers, salt: int) -> pa.Table:

@@ -34,6 +34,7 @@ from headrace.declare.aggregates import (
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.retrain import Retrain
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.views import View, features
@@ -49,6 +50,7 @@ __all__ = [
     "Labels",
     "Late",
     "Model",
+    "Retrain",
     "Stream",
     "Table",
     "View",

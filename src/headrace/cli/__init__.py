@@ -9,7 +9,20 @@ import click
 from headrace.cli.settings import file_defaults
 from headrace.errors import HeadraceError
 
-COMMANDS = ("up", "plan", "run", "backfill", "train", "score", "models", "check", "lateness", "replay", "doctor")
+COMMANDS = (
+    "up",
+    "plan",
+    "run",
+    "backfill",
+    "train",
+    "retrain",
+    "score",
+    "models",
+    "check",
+    "lateness",
+    "replay",
+    "doctor",
+)
 
 
 class Commands(click.Group):

@@ -146,15 +146,26 @@ OPTIONS = (
 )
 
 
-SPINE_OPTIONS = (
-    click.option("--spine", required=True, metavar="FILE", help="Rows of entity and time, and whatever else."),
-    click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True),
-    click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
+SOURCE_OPTIONS = (
     click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="Where the events are."),
     click.option("--broker", metavar="HOST:PORT", help="Read the events straight from this log instead."),
     click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
     click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON."),
 )
+
+SPINE_OPTIONS = (
+    click.option("--spine", metavar="FILE", help="Rows of entity and time, and whatever else."),
+    click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True),
+    click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
+    *SOURCE_OPTIONS,
+)
+
+
+def spine_of(flags: dict[str, Any]) -> Path:
+    """The file of a spine."""
+    if flags["spine"] is None:
+        raise BadSetting("--spine is missing. Name a file of rows with entity and time: --spine labels.parquet.")
+    return Path(flags["spine"])
 
 
 def source_of(flags: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ import click
 
 from headrace.cli.batch import batch_session
 from headrace.cli.registry import REGISTRY, require_known_registry, tell_registry
-from headrace.cli.settings import SPINE_OPTIONS, BadSetting, options, source_of
+from headrace.cli.settings import SPINE_OPTIONS, BadSetting, options, source_of, spine_of
+from headrace.cli.training import labelled, require_train_extra
 from headrace.declare.app import load_app
 from headrace.declare.model import Model
 from headrace.declare.views import View
@@ -50,7 +51,7 @@ def _write_training_set(views: list[View], in_json: bool, flags: dict[str, Any])
 
     if flags["out"] is None:
         raise BadSetting("--out is missing. Say where to write the training set: --out train.parquet.")
-    spine, out, source = Path(flags["spine"]), Path(flags["out"]), source_of(flags)
+    spine, out, source = spine_of(flags), Path(flags["out"]), source_of(flags)
     require_known(spine, out)
     click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
     with batch_session(flags["spark"]) as spark:
@@ -59,30 +60,45 @@ def _write_training_set(views: list[View], in_json: bool, flags: dict[str, Any])
 
 
 def _train_model(model: Model, in_json: bool, flags: dict[str, Any]) -> None:
-    try:
-        from headrace.score.fit import train_of
-        from headrace.score.train import Asked, train_model
-    except ModuleNotFoundError as missing:
-        raise BadSetting(
-            f"{missing.name} is not installed, and training needs it: pip install 'headrace[train]'."
-        ) from missing
-    from headrace.lake.spines import require_known, training_table
-    from headrace.lake.training import Question
+    require_train_extra()
+    from headrace.lake.landing import ARRIVAL
+    from headrace.score.fit import train_of
+    from headrace.score.train import Asked, train_model
     from headrace.score.versions import Versions
 
     train_of(model)
-    spine, source, time = Path(flags["spine"]), source_of(flags), flags["time"] or model.stream.time
-    out, state = Path(flags["out"]) if flags["out"] else None, Path(flags["state"])
-    require_known(spine, *([out] if out else []))
+    state = Path(flags["state"])
     require_known_registry(flags["registry"], state)
-    click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
-    with batch_session(flags["spark"]) as spark:
-        table = training_table(spark, spine, model.views, Question(flags["as_of"], source, time), out)
+    if flags["spine"] is None and model.labels is not None:
+        _require_plain(flags)
+        table, time = labelled(model, model.labels, None, flags), ARRIVAL
+    else:
+        time = flags["time"] or model.stream.time
+        table = _looked_up(model, time, flags)
     versions = Versions(state, model.name)
     card = train_model(model, table, Asked(time, flags["as_of"], flags["test"]), versions)
     champion = (versions.promote(card.version) if flags["promote"] else versions.champion()).champion
     tell_registry(flags["registry"], state, versions)
     click.echo(card.text() if in_json else _card_text(card, champion))
+
+
+def _require_plain(flags: dict[str, Any]) -> None:
+    if flags["as_of"] != "arrival" or flags["time"] or flags["out"]:
+        raise BadSetting(
+            "--as-of, --time and --out go with --spine. Without it, events have the features they arrived with."
+        )
+
+
+def _looked_up(model: Model, time: str, flags: dict[str, Any]) -> Any:
+    """The training set of a spine."""
+    from headrace.lake.spines import require_known, training_table
+    from headrace.lake.training import Question
+
+    spine, source, out = spine_of(flags), source_of(flags), Path(flags["out"]) if flags["out"] else None
+    require_known(spine, *([out] if out else []))
+    click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
+    with batch_session(flags["spark"]) as spark:
+        return training_table(spark, spine, model.views, Question(flags["as_of"], source, time), out)
 
 
 def found_text(found: "Counts", out: Path) -> str:

@@ -13,6 +13,7 @@ from headrace.declare.durations import UNITS_US, duration_us
 from headrace.declare.labels import Labels
 from headrace.declare.metrics import Measured
 from headrace.declare.operands import REQUEST
+from headrace.declare.retrain import Retrain
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
@@ -40,6 +41,7 @@ class Model(Measured):
     file: Path | None
     train: Train | None
     budget_us: int
+    retrain: Retrain | None
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Model(Measured):
         labels: Labels | None = None,
         segments: Sequence[str] = (),
         costs: Mapping[str, float] | None = None,
+        retrain: Retrain | None = None,
     ) -> None:
         where = _where(name)
         if not isinstance(on, Stream):
@@ -73,6 +76,7 @@ class Model(Measured):
             "labels": labels,
             "segments": _names(segments, "segments", where),
             "costs": costs_of(costs, where),
+            "retrain": retrain,
         }
         for setting, value in values.items():
             object.__setattr__(self, setting, value)
@@ -80,6 +84,7 @@ class Model(Measured):
         _require_columns(self, where)
         _require_segments(self, where)
         _require_costs(self, where)
+        _require_retrain(self, where)
 
     @property
     def predictions(self) -> str:
@@ -267,6 +272,15 @@ def _require_costs(model: Model, where: str) -> None:
         raise DeclarationError(f"{where}: costs= are of true and false. Write labels= of booleans, or of 0 and 1, too.")
     if not model.thresholds:
         raise DeclarationError(f'{where}: costs= are counted at a threshold. Write thresholds={{"block": 0.9}} too.')
+
+
+def _require_retrain(model: Model, where: str) -> None:
+    if model.retrain is None:
+        return
+    if not isinstance(model.retrain, Retrain):
+        raise DeclarationError(f'{where}: retrain={model.retrain!r}. Write retrain=hr.Retrain(every="7d").')
+    if model.labels is None or model.train is None:
+        raise DeclarationError(f"{where}: retrain= needs train= and labels= to train on. Add them, or leave it out.")
 
 
 def _single_values(view: View) -> list[Column]:

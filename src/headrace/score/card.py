@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -38,6 +38,7 @@ class Card:
     reference: dict[str, Any]
     libraries: dict[str, Any]
     format: int = FORMAT
+    retrained: dict[str, Any] = field(default_factory=dict)  # why it was trained anew, and how it compared
 
     def text(self) -> str:
         return json.dumps(asdict(self), indent=1, allow_nan=False)
@@ -65,12 +66,14 @@ def read_card(file: Path) -> Card:
 def _wrong(written: Any) -> str | None:
     if not isinstance(written, dict):
         return "no JSON object of at most 4 MiB"
-    expected: dict[str, Any] = {field.name: get_origin(field.type) or field.type for field in fields(Card)}
-    if written.keys() != expected.keys():
-        return f"it has {sorted(written.keys() ^ expected.keys())[0][:80]!r}, or has it not"
-    for name, wanted in expected.items():
-        if not isinstance(written[name], (int, float) if wanted is float else wanted):
-            return f"its {name!r} is {str(written[name])[:80]!r}"
+    expected: dict[str, Any] = {one.name: get_origin(one.type) or one.type for one in fields(Card)}
+    later = {one.name for one in fields(Card) if one.default_factory is not MISSING}  # older cards do not have them
+    unlike = (written.keys() ^ expected.keys()) - (later - written.keys())
+    if unlike:
+        return f"it has {sorted(unlike)[0][:80]!r}, or has it not"
+    for name, value in written.items():
+        if not isinstance(value, (int, float) if expected[name] is float else expected[name]):
+            return f"its {name!r} is {str(value)[:80]!r}"
     if written["format"] != FORMAT:
         return f"its format is {written['format']}, and this Headrace reads {FORMAT}"
     return None if all(map(_is_feature, written["features"])) else "its features are not names with types"

@@ -41,7 +41,7 @@ def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_o
         largest_difference=fitted.largest_difference,
         reference={
             **{column.name: distribution(frame[column.name].to_numpy()[split.train]) for column in fitted.columns},
-            "score": distribution(fitted.train_scores),
+            "score": distribution(fitted.scores[split.train]),
         },
         libraries={name: version(name) for name in LIBRARIES},
     )

@@ -28,7 +28,7 @@ class UnfitEstimator(HeadraceError):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model: its ONNX, how far that is from the estimator at most, and how good it is on later rows."""
+    """A trained model: its ONNX, how far that is from the estimator at most, how good it is, and each row's score."""
 
     content: bytes
     kind: str
@@ -36,7 +36,7 @@ class Fitted:
     columns: tuple[Column, ...]
     largest_difference: float
     metrics: dict[str, float | None]
-    train_scores: Scores
+    scores: Scores
 
 
 def train_of(model: Model) -> Train:
@@ -63,7 +63,7 @@ def fit(model: Model, examples: Examples, split: Split) -> Fitted:
         columns=columns,
         largest_difference=difference,
         metrics=measured(kind, label[split.test], scores[split.test]),
-        train_scores=scores[split.train],
+        scores=scores,
     )
 
 

@@ -34,7 +34,7 @@ class Versions:
     """The versions of one model in a state folder."""
 
     def __init__(self, state: Path, model: str) -> None:
-        self.model = model
+        self.model, self.state = model, state
         self.folder = state / "models" / model
         self.file = self.folder / "champion.json"
 

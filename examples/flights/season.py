@@ -1,0 +1,117 @@
+"""A season of flights: a model trained once and left alone, beside one that is trained anew each month.
+
+    known at the end of a month ─▶ trained anew ─▶ better than the champion? ─▶ promoted, or kept as a challenger
+                                                    next month ─▶ how good are the first and the champion?
+
+python examples/flights/season.py
+"""
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import prepare
+import pyarrow as pa
+from late import late
+from proof import session
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.declare.labels import Labels
+from headrace.declare.retrain import Retrain
+from headrace.evaluate.retrain import retrain
+from headrace.lake.labelled import Known, labelled_set
+from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
+from headrace.score.champions import load_version
+from headrace.score.examples import examples_of
+from headrace.score.fit import measured, scores_of
+from headrace.score.train import Asked
+from headrace.score.versions import Versions
+
+Recordings = dict[str, DataFrame]
+
+
+class Month(NamedTuple):
+    """How good the model of the beginning and the champion were in a month, and what was decided before it."""
+
+    name: str
+    first: float | None
+    champion: float | None
+    version: str
+    decided: str
+
+
+@click.command()
+@click.option("--from", "first", default=4, show_default=True, help="The first month that is predicted.")
+@click.option("--to", "last", default=8, show_default=True, help="The last one.")
+def main(first: int, last: int) -> None:
+    """Train at the end of each month, predict the next."""
+    with tempfile.TemporaryDirectory() as name:
+        spark = session(Path(name))
+        recordings, versions = recorded(spark), Versions(Path(name), late.name)
+        click.echo("month      first   champion   decided before it")
+        for number in range(first, last + 1):
+            month = season(spark, recordings, versions, number)
+            click.echo(f"{month.name}   {month.first:.4f}  {month.champion:.4f}   {month.decided}")
+        spark.stop()
+
+
+def season(spark: SparkSession, recordings: Recordings, versions: Versions, month: int) -> Month:
+    """Train on what is known when a month begins, then see how good the first version and the champion are in it."""
+    labels, rules, began = declared(), late.retrain or Retrain(), beginning(month)
+    known = labelled_set(spark, late, labels, recordings, Known(us(began), rules.over_us))
+    done = retrain(late, known, rules, Asked(ARRIVAL), versions, f"{began:%B} begins")
+    ended = beginning(month + 1)
+    # A day more, so that the labels of its last flights are there.
+    table = labelled_set(spark, late, labels, recordings, Known(us(ended), us(ended) - us(began)))
+    champion = versions.champion().champion or "1"
+    return Month(
+        f"{began:%Y-%m}",
+        quality(table, versions, "1"),
+        quality(table, versions, champion),
+        champion,
+        f"version {done.card.version} {'takes over' if done.verdict.promoted else 'challenges'}: {done.verdict.reason}",
+    )
+
+
+def quality(table: pa.Table, versions: Versions, version: str) -> float | None:
+    """The AUC of a version on labelled flights."""
+    frame = examples_of(late, table, ARRIVAL).frame
+    scores = scores_of(load_version(late, versions.state, version).scorer, frame)
+    return measured("classification", frame[late.label].to_numpy(), scores)["auc"]
+
+
+def declared() -> Labels:
+    """What tells whether a flight was late."""
+    if late.labels is None:
+        raise click.ClickException("The model has no labels.")
+    return late.labels
+
+
+def beginning(month: int) -> datetime:
+    return datetime(2013 + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC)
+
+
+def us(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000
+
+
+def recorded(spark: SparkSession) -> Recordings:
+    """Both recordings as the lake would hold their clean events."""
+    flights = prepare.read_flights()
+    streams = {"departures": late.stream, "arrivals": declared().stream}
+    whole = {"departures": prepare.departures(flights), "arrivals": prepare.arrivals(flights)}
+    found = {}
+    for name, events in whole.items():
+        delay_us = prepare.us(events["reported_at"]) - prepare.us(events["at"])
+        clean = events.filter(pa.array(delay_us <= streams[name].late.until_us))
+        placed = clean.append_column(ARRIVAL, clean["reported_at"]).append_column(
+            PARTITION, pa.array([0] * len(clean), pa.int32())
+        )
+        found[name] = spark.createDataFrame(placed.append_column(OFFSET, pa.array(range(len(clean))))).localCheckpoint()
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The part that trains models anew when they are due, each in a process of its own that ends with it."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from headrace.cli.settings import Settings
+from headrace.declare.app import App
+from headrace.evaluate.schedule import Schedule, tried_us
+from headrace.local.child import Child
+from headrace.score.versions import Versions
+
+LOGGER = logging.getLogger("headrace.retrain")
+LOOK_SECONDS = 5.0
+STOP_SECONDS = 10.0
+
+Firing = Callable[[], Mapping[str, int]]
+
+
+def retrain_until(file: str, app: App, broker: str, settings: Settings, firing: Firing, stop: threading.Event) -> None:
+    """Train whoever is due, one after another, until stopped; `firing` tells which alerts fire, and since when."""
+    began_us = time.time_ns() // 1000
+    rules = {model.name: model.retrain for model in app.models if model.retrain is not None}
+    tried = {name: tried_us(Versions(settings.state, name), began_us) for name in rules}
+    schedule = Schedule(rules, tried)
+    while not stop.wait(LOOK_SECONDS):
+        for model, why in schedule.due(time.time_ns() // 1000, firing()).items():
+            LOGGER.info("training %s anew: %s", model, why)
+            _train(
+                command_of(file, model, why, broker, settings), settings.state / "logs" / f"retrain-{model}.log", stop
+            )
+            schedule.tried_us[model] = time.time_ns() // 1000
+
+
+def command_of(file: str, model: str, why: str, broker: str, settings: Settings) -> list[str]:
+    """How a model is trained anew: from the lake, or from the log where there is none."""
+    source = ["--lake", str(settings.lake)] if settings.lake else ["--broker", broker]
+    spark = ["--spark", settings.spark] if settings.spark else []
+    words = ["retrain", file, model, "--why", why, "--state", str(settings.state), *source, *spark]
+    return [sys.executable, "-m", "headrace", *words]
+
+
+def _train(command: list[str], log: Path, stop: threading.Event) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    child = Child(command, folder=Path.cwd(), output=log)
+    child.start()
+    while child.alive() and not stop.wait(0.5):
+        pass
+    child.stop(STOP_SECONDS)
+    said = log.read_text(errors="replace").strip().splitlines()
+    LOGGER.info("%s", said[-1] if said else "it said nothing")

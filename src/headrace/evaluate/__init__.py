@@ -1,0 +1,1 @@
+"""What came of predictions: outcomes, quality, drift, and models trained anew."""

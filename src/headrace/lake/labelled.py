@@ -1,0 +1,82 @@
+"""Labelled events: each event of a model's stream with what it turned out to be, as it was known at a moment.
+
+event ──── its labels count ────┤ within ── late ones may still arrive ──┤ closed: `default`, or never known
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.declare.labels import Labels
+from headrace.declare.model import Model
+from headrace.declare.schema import Kind
+from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
+from headrace.lake.training import Source, each_once, events_of, training_set
+
+_ID, _TIME, _FOUND = "hr_id", "hr_time", "hr_label"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is asked for: everything that had arrived by a moment, of events that arrived so long before it at most."""
+
+    until_us: int
+    over_us: int | None = None
+
+    def has(self, arrival: Column) -> Column:
+        """Whether an arrival is among it."""
+        return F.unix_micros(arrival) <= self.until_us
+
+    def asks_for(self, arrival: Column) -> Column:
+        """Whether an event is asked for by its arrival."""
+        recent = F.lit(True) if self.over_us is None else F.unix_micros(arrival) > self.until_us - self.over_us
+        return self.has(arrival) & recent
+
+
+def labelled_set(spark: SparkSession, model: Model, labels: Labels, source: Source, known: Known) -> pa.Table:
+    """The training set of a model: its labelled events with their features as they were when each arrived."""
+    spine = labelled_events(spark, model, labels, source, known).where(F.col(f"`{labels.value}`").isNotNull())
+    return training_set(spark, spine, model.views, source=source, time=ARRIVAL).toArrow()
+
+
+def labelled_events(spark: SparkSession, model: Model, labels: Labels, source: Source, known: Known) -> DataFrame:
+    """The events of a model's stream, each id once, with arrival and label; that is null where it is not known."""
+    stream = model.stream
+    events = each_once(events_of(spark, stream, source), stream).events.where(known.asks_for(F.col(ARRIVAL)))
+    told = events_of(spark, labels.stream, source).where(known.has(F.col(ARRIVAL)))
+    found = _chosen(events, told, model, labels)
+    own = [f"`{name}`" for name in stream.schema.names if name != labels.value]
+    joined = events.join(found, F.col(f"`{stream.id}`") == F.col(_ID), "left")
+    return joined.select(*own, ARRIVAL, _settled(stream.time, labels, known).alias(labels.value))
+
+
+def _chosen(events: DataFrame, told: DataFrame, model: Model, labels: Labels) -> DataFrame:
+    """Of each event that has a label in time, the one that counts."""
+    stream = model.stream
+    asked = events.select(F.col(f"`{stream.id}`").alias(_ID), F.col(f"`{stream.time}`").alias(_TIME))
+    label_time, value = F.col(f"`{labels.stream.time}`"), F.col(f"`{labels.value}`")
+    in_time = F.unix_micros(label_time) <= F.unix_micros(_TIME) + labels.within_us
+    pairs = told.join(asked, reduce(and_, [told[f"`{stream.id}`"] == F.col(_ID), in_time, _is_one(value, labels)]))
+    place = F.struct(label_time, ARRIVAL, PARTITION, OFFSET)
+    chosen = {"last": F.max_by(value, place), "first": F.min_by(value, place), "any": F.max(value)}[labels.keep]
+    return pairs.groupBy(_ID).agg(chosen.alias(_FOUND))
+
+
+def _is_one(value: Column, labels: Labels) -> Column:
+    """Whether a value says anything."""
+    is_double = labels.stream.schema.column(labels.value, labels.stream.name).kind is Kind.DOUBLE
+    return value.isNotNull() & ~F.isnan(value) if is_double else value.isNotNull()
+
+
+def _settled(time: str, labels: Labels, known: Known) -> Column:
+    """The label that was found; the default where none can come any more."""
+    if labels.default is None:
+        return F.col(_FOUND)
+    waited_us = labels.within_us + labels.stream.late.until_us
+    closed = F.unix_micros(F.col(f"`{time}`")) + waited_us <= known.until_us
+    kind = labels.stream.schema.column(labels.value, labels.stream.name).type
+    return F.coalesce(F.col(_FOUND), F.when(closed, F.lit(labels.default).cast(kind)))

@@ -1,0 +1,125 @@
+"""A model trained anew takes over where it is better, in every segment; else it challenges, and its card says why."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier
+
+import headrace as hr
+from headrace.declare.model import Model
+from headrace.declare.retrain import Retrain
+from headrace.errors import DeclarationError
+from headrace.evaluate.retrain import AlreadyTraining, TrainingRaised, alone, retrain
+from headrace.evaluate.verdict import Match, judge
+from headrace.score.train import Asked
+from headrace.score.versions import Versions
+from tests.score import fraud
+
+ANEW = Retrain(better_by=0.01)
+
+
+def good(frame: Any) -> Any:
+    trees = LGBMClassifier(n_estimators=20, n_jobs=1, verbose=-1)
+    return trees.fit(frame[fraud.NUMBERS], frame["fraud"])
+
+
+def bad(frame: Any) -> Any:
+    shuffled = frame["fraud"].sample(frac=1, random_state=1).to_numpy()
+    return LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1).fit(frame[fraud.NUMBERS], shuffled)
+
+
+def raising(_frame: Any) -> Any:
+    raise ZeroDivisionError("no rows of interest")
+
+
+def trained(model: Model, state: Path, rules: Retrain = ANEW) -> Any:
+    versions = Versions(state, model.name)
+    return retrain(model, fraud.training_table(), rules, Asked("at"), versions, "a test"), versions
+
+
+def test_the_first_is_champion_the_better_takes_over_the_worse_challenges(tmp_path: Path) -> None:
+    first, versions = trained(fraud.model(bad), tmp_path)
+    assert first.verdict.promoted
+    assert first.verdict.reason == "there was no champion"
+    better, _ = trained(fraud.model(good), tmp_path)
+    assert better.verdict.promoted
+    assert better.verdict.champion == pytest.approx(0.5, abs=0.2)
+    worse, _ = trained(fraud.model(bad), tmp_path)
+    assert not worse.verdict.promoted
+    assert "not better by 0.01" in worse.verdict.reason
+    now = versions.champion()
+    assert (now.champion, list(now.challengers)) == (better.card.version, [worse.card.version])
+    kept = versions.card(worse.card.version).retrained
+    assert kept["why"] == "a test"
+    assert kept["against"] == "2"
+    assert kept["reason"] == worse.verdict.reason
+
+
+def test_one_that_raises_leaves_the_champion(tmp_path: Path) -> None:
+    _, versions = trained(fraud.model(good), tmp_path)
+    before = versions.champion()
+    with pytest.raises(TrainingRaised, match=r"ZeroDivisionError: no rows of interest\. Its champion goes on"):
+        trained(fraud.model(raising), tmp_path)
+    assert versions.champion() == before
+    assert versions.names() == ["1"]
+
+
+def test_two_do_not_train_at_once(tmp_path: Path) -> None:
+    versions = Versions(tmp_path, "fraud")
+    with alone(versions), pytest.raises(AlreadyTraining, match="being trained anew already"), alone(versions):
+        pass
+    with alone(versions):
+        pass
+
+
+def match(rows: int, better: Callable[[Any], Any], segment: Any = None) -> Match:
+    chance = np.random.default_rng(3)
+    label = chance.integers(0, 2, rows)
+    champion = np.clip(label * 0.2 + chance.uniform(0, 0.8, rows), 0, 1)
+    challenger = better(label.astype(float))
+    return Match("classification", label, champion, challenger, {} if segment is None else {"country": segment})
+
+
+def test_better_on_all_but_worse_in_a_segment_is_refused() -> None:
+    country = np.where(np.arange(2000) < 400, "FR", "DE")
+    whole = judge(match(2000, lambda label: label, country), ANEW)
+    assert whole.promoted
+    assert [one["segment"] for one in whole.segments] == ["country = DE", "country = FR"]
+    partly = judge(match(2000, lambda label: np.where(country == "FR", 1 - label, label), country), ANEW)
+    assert not partly.promoted
+    assert "but where country = FR it is worse by" in partly.reason
+    few = np.where(np.arange(2000) < 100, "FR", "DE")
+    assert judge(match(2000, lambda label: np.where(few == "FR", 1 - label, label), few), ANEW).promoted
+
+
+def test_what_one_class_cannot_tell_promotes_nobody() -> None:
+    alike = Match("classification", np.zeros(500), np.zeros(500), np.zeros(500), {})
+    verdict = judge(alike, ANEW)
+    assert not verdict.promoted
+    assert "auc cannot be told" in verdict.reason
+    assert not judge(alike, Retrain(by="rmse")).promoted
+
+
+def test_less_is_better_where_it_is_an_error() -> None:
+    label = np.arange(500.0)
+    closer = Match("regression", label, label + 2, label + 1, {})
+    assert judge(closer, Retrain(by="rmse", better_by=0.5)).promoted
+    assert not judge(closer, Retrain(by="rmse", better_by=1.5)).promoted
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"every": "10s"}, "too often"),
+        ({"by": "f1"}, "is not a metric"),
+        ({"better_by": -1}, "better_by=-1"),
+        ({"worse_by": float("nan")}, "worse_by=nan"),
+        ({"when": "auc drop"}, "names of alerts"),
+    ],
+)
+def test_rules_that_cannot_work_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        hr.Retrain(**settings)
