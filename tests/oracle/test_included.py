@@ -15,7 +15,7 @@ from headrace.log.records import Record
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline, Online
 from headrace.store.online_redis import RedisOnline
-from headrace.store.reads import Added, Found
+from headrace.store.reads import Added, Read
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import bases_of, fed_by, parts_of
 from headrace.tiles.own import OwnTiles
@@ -42,11 +42,11 @@ def records(view: View, events: Sequence[Event], history: Sequence[Event] = ()) 
     ]
 
 
-def read_with(online: Online, view: View, event: Event, at_us: int) -> Found:
+def read_with(online: Online, view: View, event: Event, at_us: int) -> Read:
     own = OwnTiles(view, view.streams[0]).rows(event, event["at"])
     added = Added(tuple(event[name] for name in view.by), own)
 
-    async def ask() -> Found:
+    async def ask() -> Read:
         (found,) = await online.read_with(view.name, [added], at_us)
         await online.stop()
         return found
@@ -59,12 +59,12 @@ def require_brute_force(online: Online, view: View, events: Sequence[Event], eve
     found = read_with(online, view, event, at_us)
     entity = tuple(event[name] for name in view.by)
     expected = brute.features(view, events, entity, at_us)
-    for feature, value in zip(view.features, found.read.values, strict=True):
+    for feature, value in zip(view.features, found.values, strict=True):
         assert agrees(feature, value, *expected[feature.name]), (feature.name, entity, at_us)
         assert in_order(value, expected[feature.name].value), (feature.name, entity, at_us)
     longest = max(view.features, key=lambda feature: feature.window.length_us)
     own = [one for one in events if tuple(one[name] for name in view.by) == entity]
-    assert max(events for events, _ in found.known or []) == len(brute.taken(view, replace_count(longest), own, at_us))
+    assert max(events for events, _ in found.known) == len(brute.taken(view, replace_count(longest), own, at_us))
 
 
 def replace_count(longest: Any) -> Any:

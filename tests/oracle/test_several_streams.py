@@ -204,15 +204,13 @@ def test_what_an_answer_was_made_of_is_told_for_each_stream() -> None:
     store.apply(records(view, folded))
     at_us = store.tables[view.name].now_us + 1
     (read,) = store.read(view.name, [("hot",)], at_us)
-    known = store.known(view.name, ("hot",), at_us, read)
-    assert known is not None
     lives = lives_of(view)
     for stream in view.streams:
         own = [event for event in brute.counted(stream, sent[stream.name]) if event["card"] == "hot"]
         forever = max(
             range(len(lives)), key=lambda place: (lives[place].part.stream == stream.name, lives[place].hop_us)
         )
-        assert known[forever].events == len(own)
+        assert read.known[forever].events == len(own)
         clean = [one for one in first_of_each_id(stream, sent[stream.name]) if one.values["card"] == "hot"]
-        assert known[forever].arrival_us == max(one.arrival_us for one in clean)
+        assert read.known[forever].arrival_us == max(one.arrival_us for one in clean)
         assert store.tables[view.name].events_of(stream) == len(brute.counted(stream, sent[stream.name]))

@@ -18,7 +18,6 @@ from headrace.store.online_redis import RedisOnline
 from headrace.store.reads import TooLongAgo
 from headrace.store.redis import RedisStore
 from headrace.tiles.events import read_event
-from headrace.tiles.tile import Entity
 from tests.oracle.streams import SECOND_US
 from tests.score.networks import FLOAT, named, summing
 from tests.serve.serving import tiles_of
@@ -105,25 +104,6 @@ def test_it_says_of_each_view_what_it_was_made_of() -> None:
     assert vector.event_time_us == max(one["at"] for one in mine) * 1000
     assert nobody.known == {"CardSpend": [[0, 0]] * 2, "Pairs": [[0, 0]]}
     assert nobody.event_time_us is None
-
-
-def test_what_it_is_made_of_is_told_of_the_very_tiles_that_were_read() -> None:
-    """A tile that comes between a read and the question what it was made of is in both or in neither."""
-    store = MemoryStore([Pairs])
-    news = tiles_of(Pairs, EVENTS[3:4])
-
-    class Meddling(MemoryOnline):
-        def known(self, view_name: str, entity: Entity, at_us: int, read: Any) -> Any:
-            if news:
-                store.apply([news.pop()])
-            return super().known(view_name, entity, at_us, read)
-
-    store.apply(tiles_of(Pairs, EVENTS[1:2] + EVENTS[7:8] + EVENTS[9:10]))
-    pairs = hr.Model("pairs", on=payments, features=[Pairs], file="fraud.onnx")
-    vectors = Vectors(pairs, Meddling(store, None))
-    (vector,) = vectors_of(vectors, [EVENTS[3]], [T0_US + 420 * SECOND_US])
-    assert not news
-    assert vector.values[0] == vector.known["Pairs"][0][0] == 2
 
 
 def test_a_scorer_gets_the_columns_it_reads_in_its_order() -> None:

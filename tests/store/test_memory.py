@@ -7,7 +7,7 @@ import pytest
 import headrace as hr
 from headrace.log.records import Record
 from headrace.store.memory import MemoryStore
-from headrace.store.reads import Read, TooLongAgo
+from headrace.store.reads import NOTHING_KNOWN, Known, Read, TooLongAgo
 from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, payments
 
 HOUR_US = 60 * MINUTE_US
@@ -15,7 +15,7 @@ HOUR_US = 60 * MINUTE_US
 
 def test_a_key_never_seen_is_a_row_of_defaults() -> None:
     store = MemoryStore([Spend])
-    assert store.read("Spend", [("c1",)], T0_US) == [Read([0, 0, None, None], None, None)]
+    assert store.read("Spend", [("c1",)], T0_US) == [Read([0, 0, None, None], None, None, [NOTHING_KNOWN] * 2)]
 
 
 def test_reads_merge_the_tiles_of_each_window_and_tell_how_fresh_they_are() -> None:
@@ -23,7 +23,8 @@ def test_reads_merge_the_tiles_of_each_window_and_tell_how_fresh_they_are() -> N
     times = [T0_US, T0_US + 30 * MINUTE_US, T0_US + 30 * MINUTE_US + 1]
     store.apply(changelog(Event("c1", time_us) for time_us in times))
     (read,) = store.read("Spend", [("c1",)], times[-1])
-    assert read == Read([2, 3, 4.5, read.values[3]], times[-1], times[-1])
+    known = [Known(2, times[-1]), Known(3, times[-1])]
+    assert read == Read([2, 3, 4.5, read.values[3]], times[-1], times[-1], known)
 
 
 def test_a_read_in_the_past_is_as_fresh_as_the_past_was() -> None:

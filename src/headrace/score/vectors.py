@@ -15,7 +15,7 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.score.scorer import Scorer
 from headrace.store.online import Online
-from headrace.store.reads import Added, Found, Known, Read
+from headrace.store.reads import NOTHING_KNOWN, Added, Read
 from headrace.store.recent import Recent
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event
@@ -26,7 +26,6 @@ from headrace.tiles.tile import Entity
 
 Pick = Callable[[Any], tuple[Any, ...]]
 
-TRIES = 5  # a tile that changes between a read and the question what it was made of: both once more
 SCORERS_AT_MOST = 32
 
 
@@ -53,11 +52,11 @@ class Vectors:
         """The vector of each event at its time."""
         return self.made(events, await self.found(events, at_us))
 
-    async def found(self, events: Sequence[Event], at_us: Sequence[int]) -> list[list[Found]]:
+    async def found(self, events: Sequence[Event], at_us: Sequence[int]) -> list[list[Read]]:
         """Of each view what its store says of each event's entity at the event's time."""
         return [await self._found(columns, events, at_us) for columns in self._views]
 
-    async def found_with(self, events: Sequence[Event], arrivals_us: Sequence[int]) -> list[list[Found]]:
+    async def found_with(self, events: Sequence[Event], arrivals_us: Sequence[int]) -> list[list[Read]]:
         """The same at each event's arrival, as if it alone were in the store already."""
         return [
             await self._found(columns, events, arrivals_us)
@@ -66,14 +65,14 @@ class Vectors:
             for columns in self._views
         ]
 
-    def nothing_found(self, events: Sequence[Event]) -> list[list[Found]]:
+    def nothing_found(self, events: Sequence[Event]) -> list[list[Read]]:
         """What there is of entities that were never seen, or of which no store speaks."""
         return [[columns.nothing] * len(events) for columns in self._views]
 
-    def made(self, events: Sequence[Event], found_by_view: Sequence[Sequence[Found]]) -> list[Vector]:
+    def made(self, events: Sequence[Event], found_by_view: Sequence[Sequence[Read]]) -> list[Vector]:
         """The vectors of events, from what is known of their entities: of each view in its order, one each."""
         views = zip(self._views, found_by_view, strict=True)
-        parts = [columns.values([one.read for one in found], events) for columns, found in views]
+        parts = [columns.values(found, events) for columns, found in views]
         by_event = zip(events, zip(*parts, strict=True), zip(*found_by_view, strict=True), strict=True)
         return [self._vector(event, values, found) for event, values, found in by_event]
 
@@ -88,42 +87,28 @@ class Vectors:
         """The values by name."""
         return dict(zip(self.names, vector.values, strict=True))
 
-    def _vector(self, event: Event, values: Sequence[Sequence[Any]], found: Sequence[Found]) -> Vector:
-        known = {
-            columns.view.name: list(map(list, one.known))
-            for columns, one in zip(self._views, found, strict=True)
-            if one.known is not None
-        }
-        times_us = [one.read.event_time_us for one in found if one.read.event_time_us is not None]
+    def _vector(self, event: Event, values: Sequence[Sequence[Any]], found: Sequence[Read]) -> Vector:
+        known = {columns.view.name: list(map(list, one.known)) for columns, one in zip(self._views, found, strict=True)}
+        times_us = [one.event_time_us for one in found if one.event_time_us is not None]
         return Vector((*chain.from_iterable(values), *self._fields(event)), known, max(times_us, default=None))
 
-    async def _found(self, columns: "_ViewColumns", events: Sequence[Event], at_us: Sequence[int]) -> list[Found]:
+    async def _found(self, columns: "_ViewColumns", events: Sequence[Event], at_us: Sequence[int]) -> list[Read]:
         """What the store says; events of one moment are one question, and whoever is null is nobody it knows."""
         entities = list(map(columns.entity, events))
         found = [columns.nothing] * len(events)
         for time_us, places in _by_time(entities, at_us).items():
             reads = await self._online.read(columns.view.name, [entities[place] for place in places], time_us)
             for place, read in zip(places, reads, strict=True):
-                found[place] = await self._told(columns, entities[place], time_us, read)
+                found[place] = read
         return found
 
-    async def _found_with(self, columns: "_ViewColumns", added: Sequence[Added], at_us: Sequence[int]) -> list[Found]:
+    async def _found_with(self, columns: "_ViewColumns", added: Sequence[Added], at_us: Sequence[int]) -> list[Read]:
         found = [columns.nothing] * len(added)
         for time_us, places in _by_time([one.entity for one in added], at_us).items():
             reads = await self._online.read_with(columns.view.name, [added[place] for place in places], time_us)
             for place, read in zip(places, reads, strict=True):
                 found[place] = read
         return found
-
-    async def _told(self, columns: "_ViewColumns", entity: Entity, at_us: int, read: Read) -> Found:
-        for _ in range(TRIES):
-            known = self._online.known(columns.view.name, entity, at_us, read)
-            if known is not None:
-                return Found(read, known)
-            if read.event_time_us is None:
-                return Found(read, columns.nothing.known)
-            (read,) = await self._online.read(columns.view.name, [entity], at_us)
-        return Found(read, None)
 
 
 class _ViewColumns:
@@ -134,7 +119,7 @@ class _ViewColumns:
         names = [name for name in view.names if kinds.get(name, Kind.TIMESTAMP) is not Kind.TIMESTAMP]
         self.view = view
         self.entity = picked(view.by)
-        self.nothing = Found(Read(Reader(view).default_row, None, None), [Known(0, 0)] * len(lives_of(view)))
+        self.nothing = Read(Reader(view).default_row, None, None, [NOTHING_KNOWN] * len(lives_of(view)))
         self.own = OwnTiles(view, stream) if stream in view.streams else None
         self._deriver = Deriver(view)
         self._picked = picked([view.names.index(name) for name in names])

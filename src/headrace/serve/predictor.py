@@ -25,7 +25,7 @@ from headrace.serve.events import EventReader, now_us
 from headrace.serve.noted import Noted, PredictionLog
 from headrace.serve.tallies import PredictionTally
 from headrace.store.online import Online
-from headrace.store.reads import Found, StoreFilling, StoreUnavailable, TooLongAgo
+from headrace.store.reads import Read, StoreFilling, StoreUnavailable, TooLongAgo
 from headrace.tiles.events import Event
 
 # What is left of a budget once the store was waited for: merging, scoring and sending take less.
@@ -115,8 +115,8 @@ class Predictor:
         return await self._scored(_Read(standing, (), vectors, [now_us()] * len(vectors), (), timing))
 
     async def _answered(
-        self, asked: Awaitable[list[list[Found]]], events: Sequence[Event], begun_at: float
-    ) -> tuple[list[list[Found]], tuple[str, ...]]:
+        self, asked: Awaitable[list[list[Read]]], events: Sequence[Event], begun_at: float
+    ) -> tuple[list[list[Read]], tuple[str, ...]]:
         """What the store says or, if it does not in time, what is said of whom nobody knows."""
         try:
             if self._is_near:

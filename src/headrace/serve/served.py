@@ -7,7 +7,6 @@ import orjson
 
 from headrace.declare.views import View
 from headrace.log.produce import Producer
-from headrace.store.online import Online
 from headrace.store.reads import Read
 from headrace.tiles.layout import lives_of
 from headrace.tiles.tile import Entity
@@ -18,21 +17,18 @@ EVERY_SECONDS = 0.1
 class ServedLog:
     """Notes at most ten answers a second of one view."""
 
-    def __init__(self, view: View, online: Online, producer: Producer) -> None:
-        self._view, self._online, self._producer = view, online, producer
+    def __init__(self, view: View, producer: Producer) -> None:
+        self._view, self._producer = view, producer
         self._versions = [layout.version for layout in lives_of(view)]
         self.due_at = 0.0
 
     def note(self, entity: Entity, read: Read, row: bytes, at_us: int, request: dict[str, Any]) -> None:
-        """Keep an answer; one whose tiles have changed meanwhile is passed over, and the next one is kept."""
-        known = self._online.known(self._view.name, entity, at_us, read)
-        if known is None:
-            return
+        """Keep an answer."""
         self.due_at = monotonic() + EVERY_SECONDS
         head = {
             "entity": entity,
             "at": at_us,
-            "known": [list(hop) for hop in known],
+            "known": [list(hop) for hop in read.known],
             "versions": self._versions,
             "request": request,
         }

@@ -137,6 +137,6 @@ def _once_all_whole(model: Model, parts: Parts, handle: Handle) -> Handle:
 
 
 def _features(view: View, parts: Parts) -> Handle:
-    served = ServedLog(view, parts.online, parts.producer) if parts.producer else None
+    served = ServedLog(view, parts.producer) if parts.producer else None
     features = Features(view, parts.online, served)
     return features if parts.histories is None else once_whole(view, parts.histories, features)

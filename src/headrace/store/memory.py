@@ -3,26 +3,17 @@
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from threading import Lock
+from typing import TypeVar
 
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import (
-    SLACK_US,
-    Added,
-    Found,
-    Known,
-    Read,
-    Sought,
-    Unchanged,
-    ViewReader,
-    known_of,
-    require_kept,
-)
+from headrace.store.reads import SLACK_US, Added, Read, Sought, Unchanged, ViewReader, require_kept
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -30,13 +21,14 @@ SAMPLE = 64
 APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 KNOWN_AT_MOST = 100_000
-TRIES = 5  # a tile that changes under a read: once more
+
+Answer = TypeVar("Answer")
 
 
 class Kept:
     """What is kept of one entity: its tiles by stream and hop, those of history last, and the answer they last gave.
 
-    `changes` is odd while a tile is being changed, so an answer is remembered, and given again, only with whole tiles.
+    `changes` is odd while a tile is being changed, so an answer is given only of tiles that stood still.
     """
 
     __slots__ = ("changes", "known", "rows_by_hop")
@@ -50,10 +42,11 @@ class Kept:
 class MemoryStore:
     """The tables of an app's views: one thread applies, any thread reads."""
 
-    # No lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
+    # Hardly a lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
     # lock; a hop's place in an entity's list changes once, from None to its rows, and the list once, to one with room
     # for history; rows lock themselves; an answer and the change it belongs to are one tuple. A reader that still
-    # holds an entity just removed reads tiles no window holds any more. So what a reader has seen stays seen.
+    # holds an entity just removed reads tiles no window holds any more. So what a reader has seen stays seen. Only
+    # whoever has read tiles while they changed keeps the thread that applies from changing more, and reads again.
 
     def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
         self.tables = {view.name: Table(view, known_at_most) for view in views}
@@ -71,14 +64,10 @@ class MemoryStore:
         table = self.tables[view_name]
         return [table.read(entity, at_us) for entity in entities]
 
-    def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+    def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Read]:
         """One answer an event, in their order, each as if it alone were stored already."""
         table = self.tables[view_name]
         return [table.read_with(one, at_us) for one in added]
-
-    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        """What a read was made of; None where its tiles have changed since."""
-        return self.tables[view_name].known(entity, at_us, read)
 
     def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         """Of each event, whether its tiles have taken in what arrived when it did, or later."""
@@ -106,6 +95,7 @@ class Table:
         self._answered: OrderedDict[Entity, Kept] = OrderedDict()
         self._known_at_most = known_at_most
         self._round: deque[Entity] = deque()
+        self._changing = Lock()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -148,39 +138,34 @@ class Table:
             return known[1].read
         return self._answer(entity, kept, at_us)
 
-    def read_with(self, added: Added, at_us: int) -> Found:
+    def read_with(self, added: Added, at_us: int) -> Read:
         require_kept(at_us, self.now_us)
         kept = self._entities.get(added.entity) or Kept(self._lives)
-        for _ in range(TRIES):
-            changes = kept.changes
-            found = self._reader.read_with(kept.rows_by_hop, added, at_us)
-            if changes % 2 == 0 and changes == kept.changes:
-                return found
-        return Found(found.read, None)
-
-    def known(self, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        kept = self._entities.get(entity)
-        if read.known is not None or kept is None or kept.known is None:
-            return read.known
-        found = known_of(kept.rows_by_hop, at_us, self._lives)
-        changes, answer = kept.known
-        if changes == kept.changes and answer.read is read:
-            read.known = found
-        return read.known
+        return self._steady(kept, lambda: self._reader.read_with(kept.rows_by_hop, added, at_us))[1]
 
     def heard(self, sought: Sought) -> bool:
         kept = self._entities.get(sought.entity)
         return self._reader.heard(kept.rows_by_hop if kept else [None] * self._lives, sought)
 
     def _answer(self, entity: Entity, kept: Kept, at_us: int) -> Read:
-        changes = kept.changes
-        answer = self._reader.read_for_a_while(kept.rows_by_hop, at_us)
-        if changes % 2 == 0 and changes == kept.changes:
-            kept.known = changes, answer
-            self._answered[entity] = kept
-            if len(self._answered) > self._known_at_most:
-                self._answered.popitem(last=False)[1].known = None
+        changes, answer = self._steady(kept, lambda: self._reader.read_for_a_while(kept.rows_by_hop, at_us))
+        kept.known = changes, answer
+        self._answered[entity] = kept
+        if len(self._answered) > self._known_at_most:
+            self._answered.popitem(last=False)[1].known = None
         return answer.read
+
+    def _steady(self, kept: Kept, ask: Callable[[], Answer]) -> tuple[int, Answer]:
+        """The number of an entity's changes, and the answer of its tiles after so many.
+
+        ├─ ask ─┤ no change meanwhile        ├─ as─█k ─┤├─ ask, no change may come ─┤
+        """
+        changes = kept.changes
+        answer = ask()
+        if changes % 2 == 0 and changes == kept.changes:
+            return changes, answer
+        with self._changing:
+            return kept.changes, ask()
 
     def apply(self, record: Record, measure: bool = False) -> None:
         """Take one tile, unless one with as many events is here."""
@@ -190,9 +175,10 @@ class Table:
         kept = self._kept(change.entity)
         rows = self._rows(kept, change.place)
         before = len(rows)
-        kept.changes += 1
-        grown = rows.apply(change.tile)
-        kept.changes += 1
+        with self._changing:
+            kept.changes += 1
+            grown = rows.apply(change.tile)
+            kept.changes += 1
         self._events[change.place] += grown
         if measure and grown and change.place < self._lives:  # history says nothing about how soon news is known
             self.delays.add(time.time() - change.arrival_us / 1e6)
@@ -219,9 +205,10 @@ class Table:
     def _look_at_next(self) -> None:
         entity = self._round.popleft()
         kept = self._entities[entity]
-        kept.changes += 1
-        self.tiles -= sum(self._expire(rows) for rows in kept.rows_by_hop if rows is not None)
-        kept.changes += 1
+        with self._changing:
+            kept.changes += 1
+            self.tiles -= sum(self._expire(rows) for rows in kept.rows_by_hop if rows is not None)
+            kept.changes += 1
         if any(kept.rows_by_hop):
             self._round.append(entity)
         else:

@@ -9,7 +9,7 @@ from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Added, Found, Known, Read, Sought, StoreFilling
+from headrace.store.reads import Added, Read, Sought, StoreFilling
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
@@ -24,11 +24,8 @@ class Online(Protocol):
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
 
-    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Read]:
         """One answer an event, in their order, each as if it alone were stored already."""
-
-    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        """What a read was made of, hop by hop; None where that cannot be told any more."""
 
     async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         """Of each event, whether its tiles have taken in what arrived when it did, or later."""
@@ -87,19 +84,16 @@ class MemoryOnline:
             await asyncio.sleep(0)
         return reads
 
-    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Read]:
         """One answer an event, each as if it alone were stored already; many are read in pieces."""
         if not self._filled:
             self._require_filled()
-        found: list[Found] = []
+        found: list[Read] = []
         for piece in in_pieces(added):
             found += self.store.read_with(view_name, piece, at_us)
             if len(piece) < len(added):
                 await asyncio.sleep(0)
         return found
-
-    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        return self.store.known(view_name, entity, at_us, read)
 
     async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         return self.store.heard(view_name, sought)

@@ -15,7 +15,7 @@ from headrace.store.apply import group_of
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import Table
 from headrace.store.online import in_pieces
-from headrace.store.reads import Added, Found, Known, Read, Sought
+from headrace.store.reads import Added, Read, Sought
 from headrace.store.redis import HELD_AT_MOST, RedisStore
 from headrace.store.redis_pipe import PipedHashes
 from headrace.tiles.tile import Entity
@@ -38,15 +38,12 @@ class RedisOnline:
             reads += await self.store.read(view_name, piece, at_us)
         return reads
 
-    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Read]:
         """One answer an event, each as if it alone were stored already; many are read in pieces."""
-        found: list[Found] = []
+        found: list[Read] = []
         for piece in in_pieces(added):
             found += await self.store.read_with(view_name, piece, at_us)
         return found
-
-    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        return self.store.known(view_name, entity, at_us, read)
 
     async def heard(self, view_name: str, sought: Sequence[Sought]) -> list[bool]:
         return await self.store.heard(view_name, sought)

@@ -47,15 +47,15 @@ def require_kept(at_us: int, known_us: int) -> None:
 class Read:
     """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen.
 
-    Whoever writes it as text, or finds out what it was made of, may leave that with it: a read that is given again
-    need not be written again, and is made of the same.
+    `known` says what they were made of, in the order of `lives_of(view)`. Whoever writes a read as text may leave that
+    with it: one that is given again need not be written again.
     """
 
     values: list[Any]
     event_time_us: int | None
     arrival_us: int | None
+    known: "Sequence[Known]"
     written: bytes | None = field(default=None, compare=False)
-    known: "list[Known] | None" = field(default=None, compare=False)
 
 
 class Unchanged(NamedTuple):
@@ -98,21 +98,7 @@ class Added(NamedTuple):
     rows_by_hop: Sequence[TileRows | None]
 
 
-class Found(NamedTuple):
-    """What was read, and what it was made of; None where that cannot be told."""
-
-    read: Read
-    known: list[Known] | None
-
-
-def known_of(rows_by_hop: Sequence[TileRows | None], at_us: int, lives: int) -> list[Known]:
-    """Of each hop of each stream, what an answer at that time is made of; after so many come those of history."""
-    return [_known(rows_by_hop[place::lives], at_us) for place in range(lives)]
-
-
-def _known(parts: Sequence[TileRows | None], at_us: int) -> Known:
-    found = [rows.known(at_us - rows.layout.keep_us, at_us) for rows in parts if rows is not None]
-    return Known(sum(events for events, _ in found), max((arrival_us for _, arrival_us in found), default=0))
+NOTHING_KNOWN = Known(0, 0)
 
 
 class ViewReader:
@@ -130,15 +116,16 @@ class ViewReader:
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
         if not rows_by_hop:
-            return Read(self._reader.default_row.copy(), None, None)
+            return Read(self._reader.default_row.copy(), None, None, [NOTHING_KNOWN] * self.lives)
         newest = _newest if len(rows_by_hop) == self.hops else self._newest_of_parts
         event_time_us, arrival_us = newest(rows_by_hop, at_us)
-        return Read(self._reader.values(rows_by_hop, at_us), event_time_us, arrival_us)
+        known = self._known if len(rows_by_hop) == self.lives else self._known_of_parts
+        values = self._reader.values(rows_by_hop, at_us)
+        return Read(values, event_time_us, arrival_us, known(rows_by_hop, at_us))
 
-    def read_with(self, rows_by_hop: Sequence[TileRows | None], added: Added, at_us: int) -> Found:
+    def read_with(self, rows_by_hop: Sequence[TileRows | None], added: Added, at_us: int) -> Read:
         """The values as if an event were stored already: its tiles are one part more of each hop."""
-        together = [*(rows_by_hop or [None] * self.lives), *added.rows_by_hop]
-        return Found(self.read(together, at_us), known_of(together, at_us, self.lives))
+        return self.read([*(rows_by_hop or [None] * self.lives), *added.rows_by_hop], at_us)
 
     def read_for_a_while(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> Unchanged:
         """The values at a time, and until when they are the same."""
@@ -159,6 +146,19 @@ class ViewReader:
             for rows, layout in zip(rows_by_hop[first : first + self.hops], self.layouts, strict=True)
             if (start_us := sought.event_time_us // layout.hop_us * layout.hop_us) > sought.arrival_us - layout.keep_us
         )
+
+    def _known(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Known]:
+        """Of each hop of each stream, what an answer at that time is made of."""
+        return [
+            NOTHING_KNOWN if rows is None else Known(*rows.known(at_us - rows.layout.keep_us, at_us))
+            for rows in rows_by_hop
+        ]
+
+    def _known_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Known]:
+        """The same of all parts together."""
+        each = self._known(rows_by_hop, at_us)
+        parts = [each[place :: self.lives] for place in range(self.lives)]
+        return [Known(sum(one.events for one in found), max(one.arrival_us for one in found)) for found in parts]
 
     def _newest_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
         """Of all parts the latest tile's times; of tiles of one start, what they say together."""

@@ -13,18 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import (
-    SLACK_US,
-    Added,
-    Found,
-    Known,
-    Read,
-    Sought,
-    Unchanged,
-    ViewReader,
-    known_of,
-    require_kept,
-)
+from headrace.store.reads import SLACK_US, Added, Read, Sought, Unchanged, ViewReader, require_kept
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
@@ -62,7 +51,7 @@ class RedisStore:
         """One answer an entity, in their order."""
         return [held.answer.read for held in await self._now(view_name, entities, at_us)]
 
-    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Found]:
+    async def read_with(self, view_name: str, added: Sequence[Added], at_us: int) -> list[Read]:
         """One answer an event, in their order, each as if it alone were stored already."""
         reader = self._readers[view_name]
         stored = await self._now(view_name, [one.entity for one in added], at_us)
@@ -73,14 +62,6 @@ class RedisStore:
         reader = self._readers[view_name]
         asked = await self._asked(view_name, [one.entity for one in sought])
         return [reader.heard(*of_key, one) for of_key, one in zip(asked, sought, strict=True)]
-
-    def known(self, view_name: str, entity: Entity, at_us: int, read: Read) -> list[Known] | None:
-        """What a read was made of; None where it is not held any more."""
-        reader = self._readers[view_name]
-        held = reader.held(hash_key(view_name, entity))
-        if read.known is None and held.answer.read is read:
-            read.known = known_of(held.rows_by_hop, at_us, reader.lives)
-        return read.known
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come: the next offset of each partition it has begun."""
@@ -211,7 +192,8 @@ class _Held(NamedTuple):
     answer: Unchanged
 
 
-NOTHING_HELD = _Held(b"", 0, (), Unchanged(0, 0, Read([], None, None)))
+NO_ANSWER = Unchanged(0, 0, Read([], None, None, ()))  # holds at no time
+NOTHING_HELD = _Held(b"", 0, (), NO_ANSWER)
 
 
 class _ViewHashes:
@@ -222,7 +204,6 @@ class _ViewHashes:
 
     def __init__(self, view: View, held_at_most: int) -> None:
         self._reader = ViewReader(view)
-        self.lives = self._reader.lives
         self._unpacker = Unpacker(parts_of(view))
         self._held: Recent[bytes, _Held] = Recent(held_at_most)
 
@@ -232,29 +213,29 @@ class _ViewHashes:
 
     def now(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> _Held:
         """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
-        now = held if fields is None else self._taken(fields, at_us)
+        now = held if fields is None else self._taken(key, fields)
         require_kept(at_us, now.newest_us)
-        if not now.answer.holds(at_us):
-            now = now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us))
-        if now is not held and now.changed:
-            self._held[key] = now
-        return now
+        if now.answer.holds(at_us):
+            return now
+        return self._kept(key, now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us)))
 
-    def read_with(self, held: _Held, added: Added, at_us: int) -> Found:
+    def read_with(self, held: _Held, added: Added, at_us: int) -> Read:
         """The answer as if an event were in the hash already."""
         return self._reader.read_with(held.rows_by_hop, added, at_us)
 
     def heard(self, key: bytes, held: _Held, fields: Fields | None, sought: Sought) -> bool:
         """Whether the tiles of a hash have taken in an event, or a later one."""
-        now = held if fields is None else self._taken(fields, sought.arrival_us)
-        if now is not held and now.changed:
-            self._held[key] = now
-        return self._reader.heard(now.rows_by_hop or [None] * self.lives, sought)
+        now = held if fields is None else self._taken(key, fields)
+        return self._reader.heard(now.rows_by_hop or [None] * self._reader.lives, sought)
 
-    def _taken(self, fields: Fields, at_us: int) -> _Held:
+    def _taken(self, key: bytes, fields: Fields) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)
-        answer = self._reader.read_for_a_while(rows_by_hop, at_us)
-        return _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), rows_by_hop, answer)
+        return self._kept(key, _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), rows_by_hop, NO_ANSWER))
+
+    def _kept(self, key: bytes, held: _Held) -> _Held:
+        if held.changed:
+            self._held[key] = held
+        return held
 
 
 def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:

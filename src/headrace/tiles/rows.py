@@ -82,12 +82,13 @@ class TileRows:
 
     def known(self, after_us: int, until_us: int) -> tuple[int, int]:
         """How many events the rows that start in (after, until] were folded from, and when the last of them arrived."""
-        rows, _ = self.between(after_us, until_us)
-        if not rows:
-            return 0, 0
-        fields = memoryview(rows).cast("q")
         width = self.size // _FIELD_BYTES
-        return sum(fields[N::width]), max(fields[ARRIVAL::width])
+        with _STEADY, memoryview(self.rows).cast("q") as fields, fields[::width] as starts:
+            low, high = bisect_right(starts, after_us), bisect_right(starts, until_us)
+            if low == high:
+                return 0, 0
+            first, end = low * width, high * width
+            return sum(fields[first + N : end : width].tolist()), max(fields[first + ARRIVAL : end : width].tolist())
 
     def same_until(self, at_us: int, reaches_us: Sequence[int]) -> int:
         """Until when windows that reach back so far hold the tiles they hold at a time, if no tile comes meanwhile.

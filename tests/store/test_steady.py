@@ -1,0 +1,105 @@
+"""An answer says what it is made of, of the very tiles it was read from, even while they change."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from headrace.log.records import Record
+from headrace.store.memory import MemoryStore
+from headrace.store.reads import Added, Read
+from headrace.store.redis import RedisStore
+from headrace.tiles.own import OwnTiles
+from headrace.tiles.read import Reader
+from headrace.tiles.rows import TileRows
+from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend, payments
+
+AT_US = T0_US + 9 * MINUTE_US
+EVENTS = [Event("c1", T0_US + number * 150_000) for number in range(3_000)]
+OWN = {"id": "own", "card": "c1", "amount": 1.5, "at": AT_US}
+
+
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads take turns so often that a tile is found half changed."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def require_whole(read: Read) -> None:
+    """Its counts and its sum are those of the events it says it is made of: windows hold all there are."""
+    of_10m, of_1h = (known.events for known in read.known)
+    assert read.values[:3] == [of_10m, of_1h, 1.5 * of_1h if of_1h else None]
+
+
+class Writer(threading.Thread):
+    """Applies tile after tile of one card."""
+
+    def __init__(self, store: MemoryStore | RedisStore, tiles: Sequence[Record]) -> None:
+        super().__init__()
+        self._store, self._tiles = store, tiles
+
+    def run(self) -> None:
+        for record in self._tiles:
+            self._store.apply([record])
+
+
+def test_in_memory_every_read_is_of_whole_tiles_while_they_change(quick_turns: None) -> None:
+    view = new_spend()
+    store, writer = MemoryStore([view]), None
+    added = Added(("c1",), OwnTiles(view, payments).rows(OWN, AT_US))
+    writer = Writer(store, changelog(EVENTS, view))
+    writer.start()
+    seen = set()
+    while writer.is_alive():
+        (read,), (with_own,) = store.read(view.name, [("c1",)], AT_US), store.read_with(view.name, [added], AT_US)
+        require_whole(read)
+        require_whole(with_own)
+        seen.add(read.known[0].events)
+    writer.join()
+    assert len(seen) > 10
+    (read,) = store.read(view.name, [("c1",)], AT_US)
+    assert read.known[0].events == len(EVENTS)
+
+
+def test_in_redis_every_read_is_of_whole_tiles_while_they_change(redis_url: str) -> None:
+    async def steps() -> set[int]:
+        view = new_spend()
+        store = RedisStore(redis_url, [view])
+        added = Added(("c1",), OwnTiles(view, payments).rows(OWN, AT_US))
+        writer = Writer(store, changelog(EVENTS[:1_000], view))
+        writer.start()
+        seen = set()
+        while writer.is_alive():
+            asked = [store.read(view.name, [("c1",)], AT_US) for _ in range(5)]
+            for read in [one for (one,) in await asyncio.gather(*asked)]:
+                require_whole(read)
+                seen.add(read.known[0].events)
+            (with_own,) = await store.read_with(view.name, [added], AT_US)
+            require_whole(with_own)
+        await store.close()
+        return seen
+
+    assert len(asyncio.run(steps())) > 10
+
+
+def test_a_tile_that_comes_in_the_midst_of_a_read_is_in_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, values = new_spend(), Reader.values
+    first, *news = [changelog(EVENTS[:count], view)[-2:] for count in (1, 2)]
+    store = MemoryStore([view])
+    store.apply(first)
+
+    def meddled(reader: Reader, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[object]:
+        found = values(reader, rows_by_hop, at_us)
+        if news:
+            store.apply(news.pop())
+        return found
+
+    monkeypatch.setattr(Reader, "values", meddled)
+    (read,) = store.read(view.name, [("c1",)], AT_US)
+    require_whole(read)
+    assert (read.known[0].events, news) == (2, [])
