@@ -46,10 +46,10 @@ class Load(threading.Thread):
 
 
 @contextmanager
-def scorer(app: Path, broker: str) -> Iterator[Child]:
-    """`headrace run APP score`."""
-    command = [sys.executable, "-m", "headrace", "run", str(app), "score", "--broker", broker]
-    output = app.parent / f"score{time.monotonic_ns()}.log"
+def scorer(app: Path, broker: str, *flags: str, part: str = "score") -> Iterator[Child]:
+    """`headrace run APP score`, or another part of it."""
+    command = [sys.executable, "-m", "headrace", "run", str(app), part, "--broker", broker, *flags]
+    output = app.parent / f"{part}{time.monotonic_ns()}.log"
     child = Child([*command, "--state", str(app.parent)], folder=app.parent, output=output)
     child.start()
     try:
@@ -96,6 +96,12 @@ def check(played: Played, sent: int) -> None:
     assert Counter(event_id for event_id, _, _ in found) == Counter(f"e{number}" for number in range(sent))
     wrong = [one for one in found.values() if one.features != played.expected(one)]
     assert wrong == []
+    own = sum(all(hop[1] == one.arrival_us for hop in one.known[played.view.name]) for one in found.values())
+    stale = sum(bool(one.degraded) for one in found.values())
+    sys.stdout.write(
+        f"\n{sent} events, {len(everything)} records, {len(everything) - len(found)} of them again; "
+        f"{own} vectors end with their own event, {stale} degraded\n"
+    )
 
 
 def test_three_kills_leave_every_event_one_prediction_that_counts(broker: Broker, tmp_path: Path) -> None:
@@ -106,3 +112,16 @@ def test_three_kills_leave_every_event_one_prediction_that_counts(broker: Broker
 @pytest.mark.timeout(1200)
 def test_twenty_kills_leave_every_event_one_prediction_that_counts(broker: Broker, tmp_path: Path) -> None:
     endure(broker, tmp_path, kills=20)
+
+
+def test_a_scorer_on_redis_says_what_the_events_say(broker: Broker, redis_url: str, tmp_path: Path) -> None:
+    played = Played(new_app(tmp_path, broker.address, budget="5s"), broker.address)
+    app, store = tmp_path / "app.py", ("--store", redis_url)
+    with scorer(app, broker.address, *store, part="apply"), scorer(app, broker.address, *store):
+        load = Load(played)
+        load.start()
+        wait_until(lambda: len(played.predictions()) > 200, 60, "some predictions")
+        sent = load.finish()
+        wait_until(lambda: len(final(played.predictions())) == sent, 60, "every event's prediction")
+    check(played, sent)
+    assert not [one for one in played.predictions() if one.degraded]
