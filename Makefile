@@ -20,7 +20,7 @@ help:
 	@echo 'make test    the tests'
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
-	@echo 'make faults  the long crash runs'
+	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
 	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
