@@ -104,6 +104,17 @@ def test_an_event_waits_for_its_tiles_and_no_longer(hand: Hand) -> None:
     assert (one.degraded, one.features["taps_1h"]) == ((), 1)
 
 
+def test_who_waits_is_woken_by_a_tile(hand: Hand) -> None:
+    record = hand.played.clean(hand.played.event(1, "c1"))
+    hand.scorer.take([record])
+    assert hand.scorer.go_on() == []
+    began = time.monotonic()
+    threading.Thread(target=hand.store.apply, args=(hand.played.tiles(record),)).start()
+    hand.scorer.wait(60)
+    assert time.monotonic() - began < 30
+    assert hand.scorer.go_on() == [record]
+
+
 def test_what_the_store_has_not_heard_of_in_time_goes_out_as_stale(hand: Hand) -> None:
     hand.take(hand.played.event(1, "c1"), applied=False)
     (one,) = hand.decided(1)

@@ -16,7 +16,7 @@ from headrace.log.follow import AT_ONCE, POLL_SECONDS
 from headrace.log.records import Partition, Record
 from headrace.log.share import SharedFollower, plain, store_offset
 
-TICK_SECONDS = 0.0005
+TICK_SECONDS = 0.002
 SETTLE_SECONDS = 0.2
 MOST_IN_HAND = AT_ONCE
 
@@ -29,6 +29,9 @@ class Work(Protocol):
 
     def take(self, records: Sequence[Record]) -> None:
         """Records to be worked on."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something in hand may be done; so long at most."""
 
     def go_on(self) -> Iterable[Record]:
         """Do what can be done now; gives the records that are done with."""
@@ -106,18 +109,18 @@ class WorkFollower(SharedFollower):
         return sum(max(0, end - reached[partition]) for partition, end in ends.items())
 
     def _step(self, consumer: Consumer) -> None:
+        if len(self._in_hand):
+            self._work.wait(TICK_SECONDS)
         if len(self._in_hand) < MOST_IN_HAND:
             self._take(consumer)
-        else:
-            time.sleep(TICK_SECONDS)
         for record in self._work.go_on():
             self._in_hand.done(Partition(record.topic, record.partition), record.offset)
         if time.monotonic() > self._settle_at:
             self._settle(consumer)
 
     def _take(self, consumer: Consumer) -> None:
-        # As a Follower does, but what is in hand is looked at again after a moment.
-        first = consumer.poll(TICK_SECONDS if len(self._in_hand) else POLL_SECONDS)
+        # As a Follower does, but whoever has something in hand has waited already.
+        first = consumer.poll(0 if len(self._in_hand) else POLL_SECONDS)
         if first is None:
             self._rest(consumer)
             return

@@ -83,6 +83,9 @@ class StreamScorer:
             else:
                 self._passed_over.append(record)
 
+    def wait(self, seconds: float) -> None:
+        self._bench.online.wait_for_news(self._news, seconds)
+
     def go_on(self) -> list[Record]:
         """Decide what is ready."""
         done, self._passed_over = self._passed_over, []

@@ -1,6 +1,7 @@
 """The online table in this process's memory, fed by the changelogs."""
 
 import sys
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -51,13 +52,21 @@ class MemoryStore:
     def __init__(self, views: Sequence[View], known_at_most: int = KNOWN_AT_MOST) -> None:
         self.tables = {view.name: Table(view, known_at_most) for view in views}
         self.news = 0  # how often tiles have come
+        self._came = threading.Condition()
         self._by_topic = {view.topic: self.tables[view.name] for view in views}
 
     def apply(self, records: Iterable[Record], *, measure: bool = False) -> None:
         """Take the tiles of changelog records, in any order and as often as they come; measure how old they are."""
         for record in records:
             self._by_topic[record.topic].apply(record, measure)
-        self.news += 1
+        with self._came:
+            self.news += 1
+            self._came.notify_all()
+
+    def wait_for_news(self, seen: int | None, seconds: float) -> None:
+        """Wait until tiles have come since there was as much news as was seen; so long at most."""
+        with self._came:
+            self._came.wait_for(lambda: self.news != seen, seconds)
 
     def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""

@@ -34,6 +34,9 @@ class Online(Protocol):
     def news(self) -> int:
         """A number that is another one where tiles may have come since it was last asked for."""
 
+    def wait_for_news(self, seen: int | None, seconds: float) -> None:
+        """Wait until that number is another one than was seen; so long at most."""
+
     @property
     def tables(self) -> Mapping[str, Table]:
         """The tables in this process, by view."""
@@ -107,6 +110,9 @@ class MemoryOnline:
     @property
     def news(self) -> int:
         return self.store.news
+
+    def wait_for_news(self, seen: int | None, seconds: float) -> None:
+        self.store.wait_for_news(seen, seconds)
 
     @property
     def tables(self) -> Mapping[str, Table]:

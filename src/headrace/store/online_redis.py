@@ -53,6 +53,10 @@ class RedisOnline:
         """Redis does not say when tiles come: there may be news every so often."""
         return time.monotonic_ns() // NEWS_NS
 
+    def wait_for_news(self, seen: int | None, seconds: float) -> None:
+        if seen == self.news:
+            time.sleep(min(seconds, NEWS_NS / 1e9))
+
     @property
     def tables(self) -> Mapping[str, Table]:
         return {}
