@@ -85,8 +85,7 @@ def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
     """A stream at work on the backlog; gives the moment its gate began, in epoch seconds."""
     run.say("starting the stream")
     state, output = run.folder / "stream", run.folder / "stream.out"
-    command = [sys.executable, "-m", "headrace", "run", str(APP), "stream", "--broker", broker, "--state", str(state)]
-    with running([*command, *flags], output) as stream:
+    with running(part("stream", broker, state, *flags), output) as stream:
         first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
 
         def began() -> float | None:
@@ -95,6 +94,11 @@ def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
             return first_batch.stat().st_mtime if first_batch.exists() else None
 
         yield wait_for(began, LIMIT_SECONDS, "the gate's first batch")
+
+
+def part(name: str, broker: str, state: Path, *flags: str) -> list[str]:
+    """How one part of the app is started."""
+    return [sys.executable, "-m", "headrace", "run", str(APP), name, "--broker", broker, "--state", str(state), *flags]
 
 
 def _wait_until_drained(broker: str, count: int) -> None:

@@ -113,9 +113,10 @@ class Running:
         }
 
     def pid_of(self, part: str) -> int | None:
-        """The process of a part: broker, serve, stream, apply, or Spark's JVM."""
+        """The process of a part: broker, serve, stream, lake, apply, or the JVM of the stream's Spark."""
         words = {"broker": "kafka.Kafka", "spark": "org.apache.spark.deploy.SparkSubmit"}.get(part, f"\0{part}\0")
-        ours = descendants(self._process.pid) if self._process else []
+        above = self.pid_of("stream") if part == "spark" else self._process and self._process.pid
+        ours = descendants(above) if above else []
         return next((pid for pid in ours if words in _command(pid)), None)
 
     def kill(self, part: str) -> int:

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from headrace.cli import main
 from headrace.cli.settings import BadSetting, Settings, file_defaults, lake_folder
-from headrace.cli.up import command_of
+from headrace.cli.up import command_of, parts_of
+from headrace.declare.app import load_app
 
 APP = "examples/fraud/app.py"
 
@@ -50,6 +51,12 @@ def test_parts_are_told_of_the_lake() -> None:
     flags = {flag: command[command.index(flag) + 1] for flag in ("--lake", "--lake-every", "--lake-retention")}
     assert flags == {"--lake": "l", "--lake-every": "500ms", "--lake-retention": "90d"}
     assert command_of(APP, "stream", settings())[-5:] == ["off", "--lake-every", "1m", "--lake-retention", "forever"]
+
+
+def test_a_lake_is_a_process_of_its_own_where_there_is_one() -> None:
+    app = load_app(APP)
+    assert "lake" in parts_of(replace(settings(), lake=Path("l")), app)
+    assert "lake" not in parts_of(settings(), app)
 
 
 @pytest.mark.parametrize("flag", ["--lake-retention", "--lake-every"])

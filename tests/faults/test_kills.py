@@ -29,7 +29,7 @@ def test_three_kills_leave_every_value_right(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_twenty_kills_leave_every_value_right(tmp_path: Path) -> None:
     dice = random.Random(20)
-    endure(tmp_path, [dice.choice(["spark", "serve", "broker", "stream"]) for _ in range(20)], seed=20)
+    endure(tmp_path, [dice.choice(["spark", "serve", "broker", "stream", "lake"]) for _ in range(20)], seed=20)
 
 
 def endure(tmp_path: Path, parts: Sequence[str], seed: int) -> None:

@@ -1,8 +1,10 @@
 """`headrace run APP PART`: one part of an app alone, against a given broker, store and Spark."""
 
 import logging
+import os
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -11,8 +13,10 @@ from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.local.polite import give_way
 
-PARTS = ("stream", "serve", "apply", "check", "score")
+STEP_SECONDS = 10.0
+PARTS = ("stream", "lake", "serve", "apply", "check", "score")
 
 
 @click.command()
@@ -20,15 +24,14 @@ PARTS = ("stream", "serve", "apply", "check", "score")
 @click.argument("part", type=click.Choice(PARTS))
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: its Spark queries, server, store worker, steady check, or the scorer of its models."""
+    """Run one part of APP alone: its Spark queries, lake, server, store worker, steady check, or its models' scorer."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
-    runs = {"stream": run_stream, "serve": run_serve, "apply": run_apply, "check": run_check, "score": run_score}
-    runs[part](load_app(app), settings, stop)
+    RUNS[part](load_app(app), settings, stop)
 
 
 def stop_on_signals() -> threading.Event:
@@ -45,8 +48,7 @@ def broker_of(settings: Settings) -> str:
 
 
 def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
-    # Imported here: only this part pays for Spark and the lake.
-    from headrace.cli.lake import lake_of, lake_writers
+    # Imported here: only this part pays for Spark.
     from headrace.stream.lanes import Lane
     from headrace.stream.queries import Place
     from headrace.stream.run import SparkOptions, run_queries
@@ -56,7 +58,28 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
         broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
     )
     options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
-    run_queries(app, place, options, stop, beside=lake_writers(lake_of(app, settings)))
+    run_queries(app, place, options, stop)
+
+
+def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.cli.batch import batch_session
+    from headrace.cli.lake import lake_of
+    from headrace.lake.lake import prepared
+    from headrace.lake.writer import RECORDS_A_STEP, LakeWriter
+    from headrace.stream.session import process_of
+
+    lake = lake_of(app, settings)
+    if lake is None:
+        stop.wait()
+        return
+    if prepared(lake) <= RECORDS_A_STEP:
+        give_way(os.getpid())  # and Spark with it, which it starts
+    with batch_session(settings.spark) as spark:
+        writer = LakeWriter(spark, lake, lake.tables, lambda: give_way(os.getpid(), process_of(spark)))
+        writer.start()
+        stop.wait()
+        writer.stop()
+        writer.join(timeout=STEP_SECONDS)
 
 
 def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:
@@ -82,3 +105,13 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.score.run import ScorePlace, score_until
 
     score_until(app, ScorePlace(broker_of(settings), settings.store, settings.state), stop)
+
+
+RUNS: Mapping[str, Callable[[App, Settings, threading.Event], None]] = {
+    "stream": run_stream,
+    "lake": run_lake,
+    "serve": run_serve,
+    "apply": run_apply,
+    "check": run_check,
+    "score": run_score,
+}

@@ -86,10 +86,11 @@ def _start_parts(supervisor: Supervisor, app: str, parts: Sequence[str], setting
 
 
 def parts_of(settings: Settings, app: App) -> tuple[str, ...]:
-    """The processes of a running app: a store of its own needs a worker that feeds it, models need a scorer."""
+    """The processes of a running app: a store of its own needs a worker that feeds it, models a scorer."""
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
-    return (*feeding, "serve", "stream", "check", *scoring)
+    landing = () if settings.lake is None else ("lake",)
+    return (*feeding, "serve", "stream", "check", *scoring, *landing)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

@@ -1,6 +1,5 @@
 """The lake of an app: which topics land in it, where it is, and how it is kept. Nothing here needs Spark."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -33,11 +32,10 @@ def require_fitting(lake: Lake) -> None:
         table.require_fitting()
 
 
-def prepared(lake: Lake) -> Sequence[LakeTable]:
-    """The tables, ready to be written to."""
+def prepared(lake: Lake) -> int:
+    """Make the tables ready to be written to; how many records wait for that. Refuses a log that is another one."""
     require_fitting(lake)
     offsets = Offsets(lake.broker)
     for table in lake.tables:
         table.prepare()
-        waiting(table, offsets)  # refuses a log that is not the one that landed
-    return lake.tables
+    return sum(len(span) for table in lake.tables for span in waiting(table, offsets)[1].values())

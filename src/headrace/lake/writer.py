@@ -1,9 +1,9 @@
-"""Lands the topics of an app beside its real-time queries, in the same Spark session, every few seconds."""
+"""Lands the topics of an app beside its real-time queries, in a Spark session of its own, every minute."""
 
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -12,6 +12,7 @@ from headrace.lake.care import Care, Caretaker
 from headrace.lake.delta import LakeTable
 from headrace.lake.lake import Lake
 from headrace.lake.land import Lander, Step, writing_session
+from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import LandingProgress, report
 
@@ -36,14 +37,36 @@ class LakeWriter:
     gold     ├ tiles ┤ · · · · · · · · · · · · · · · ├ tiles ┤├ tiles ┤    or after a minute
     """
 
-    def __init__(self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable]) -> None:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable], kept_up: Callable[[], None] = lambda: None
+    ) -> None:
+        """Calls `kept_up` after each round of events by which all but the newest had landed."""
         gold = [table for table in tables if table.landing.is_gold]
         place = Place(writing_session(spark), lake, Producer(lake.broker))
-        bronze = [table for table in tables if table.landing.is_bronze]
-        rest = [table for table in tables if table not in (*bronze, *gold)]
-        first = Rounds("lake-raw", place, bronze), Rounds("lake-events", place, rest)
-        self._rounds = [*first, Rounds("lake-gold", place, gold, after=first)]
+        raw = [table for table in tables if table.landing.is_bronze]
+        self._events = [table for table in tables if table not in (*raw, *gold)]
+        self._kept_up, self._offsets = kept_up, Offsets(lake.broker)
+        self._first = (
+            Rounds("lake-raw", place, raw),
+            Rounds("lake-events", place, self._events, done=self._look_whether_kept_up),
+        )
+        self._rounds = [*self._first, Rounds("lake-gold", place, gold, after=self._first)]
         self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
+
+    def _look_whether_kept_up(self) -> None:
+        if not any(rounds.left for rounds in self._first) and self._unseen() <= RECORDS_A_STEP:
+            self._kept_up()
+
+    def _unseen(self) -> int:
+        """Raw records that no event in the lake comes after: of a backlog, most have not even passed the gate."""
+        ends = self._offsets.end(list({table.landing.counts for table in self._events}))
+        landed: dict[tuple[str, int], int] = {}
+        for table in self._events:
+            numbers = [at.number for at in ends if at.topic == table.landing.counts]
+            for number, position in table.positions(numbers).items():
+                place = table.landing.counts, number
+                landed[place] = max(position.landed, landed.get(place, -1))
+        return sum(end - 1 - landed[at.topic, at.number] for at, end in ends.items())
 
     def start(self) -> None:
         self._caretaker.start()
@@ -63,10 +86,17 @@ class LakeWriter:
 class Rounds(threading.Thread):
     """Lands some topics, one after another. A step that fails is tried again: the queries do not wait for it."""
 
-    def __init__(self, name: str, place: Place, tables: Sequence[LakeTable], after: Sequence["Rounds"] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        tables: Sequence[LakeTable],
+        done: Callable[[], None] = lambda: None,
+        after: Sequence["Rounds"] = (),
+    ) -> None:
         super().__init__(name=name, daemon=True)
-        self.left = 0
-        self._after = after
+        self.left = 1 if tables else 0  # at least, until it has looked
+        self._done, self._after = done, after
         self._landers = [Lander(place.session, place.lake.broker, table, RECORDS_A_STEP) for table in tables]
         self._every_s, self._producer = place.lake.every_s, place.producer
         self._stopped = threading.Event()
@@ -78,6 +108,7 @@ class Rounds(threading.Thread):
             began = time.monotonic()
             self.left = sum(self._land(lander) for lander in self._landers)
             pause_s = 0 if self.left else max(0.0, began + self._every_s - time.monotonic())
+            self._done()
 
     def _give_way(self) -> None:
         until = time.monotonic() + GIVES_WAY_SECONDS

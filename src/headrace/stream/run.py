@@ -4,11 +4,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -34,34 +34,19 @@ class SparkOptions:
     java_home: Path | None = None
 
 
-class Companion(Protocol):
-    """What runs beside the queries in their Spark session, in threads of its own."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def join(self, timeout: float | None = None) -> None: ...
-
-
-def run_queries(
-    app: App,
-    place: Place,
-    options: SparkOptions,
-    stop: threading.Event,
-    beside: Sequence[Callable[[SparkSession], Companion]] = (),
-) -> None:
+def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.Event) -> None:
     """Run every query of the app until `stop` is set; a query that fails stops them all and is raised."""
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
     spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
     pilots = _pilots(spark, planned.specs, place.lane)
-    companions = [companion(spark) for companion in beside]
     try:
-        for part in (*pilots, *companions):
-            part.start()
+        for pilot in pilots:
+            pilot.start()
         _report_until(stop, pilots, place.broker)
     finally:
-        _stop((*companions, *pilots), spark)
+        _stop(pilots, spark)
 
 
 def _pilots(spark: SparkSession, specs: Sequence[QuerySpec], lane: Lane) -> list[Pilot]:
@@ -86,11 +71,11 @@ def _report_until(stop: threading.Event, pilots: Sequence[Pilot], broker: str) -
             report(producer, progress_of(pilot))
 
 
-def _stop(parts: Sequence[Companion], spark: SparkSession) -> None:
-    for part in parts:
-        part.stop()
-    for part in parts:
-        part.join(timeout=10)
+def _stop(pilots: Sequence[Pilot], spark: SparkSession) -> None:
+    for pilot in pilots:
+        pilot.stop()
+    for pilot in pilots:
+        pilot.join(timeout=10)
     spark.stop()
 
 

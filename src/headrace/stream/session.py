@@ -93,6 +93,11 @@ def batch_metadata(spark: SparkSession) -> dict[str, Any]:
     return metadata
 
 
+def process_of(spark: SparkSession) -> int:
+    """The process id of the session's Java."""
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # noqa: SLF001
+
+
 def start_session(place: SparkPlace) -> SparkSession:
     """Start Spark, quiet on the console: what it says goes to the log file."""
     if place.on_this_machine:

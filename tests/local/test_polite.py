@@ -1,0 +1,30 @@
+"""What gives way does so with all its threads, and with what it starts."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.local.polite import give_way
+
+WAITS = """
+import sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print("begun", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="no scheduler of threads to ask")
+def test_every_thread_of_a_process_gives_way_and_nobody_else() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        threads = [int(task.name) for task in Path(f"/proc/{other.pid}/task").iterdir()]
+        give_way(other.pid)
+        assert len(threads) == 2
+        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_IDLE}
+        assert os.sched_getscheduler(threading.get_native_id()) != os.SCHED_IDLE
+        other.kill()
