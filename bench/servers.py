@@ -26,7 +26,7 @@ from headrace.serve.features import Features
 from headrace.serve.http import Http, post
 from headrace.serve.listen import StoppableServer, bind
 from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
-from headrace.store.online import MemoryOnline, Online
+from headrace.store.online import MemoryOnline, Online, apply_politely
 from headrace.store.online_redis import RedisOnline
 from headrace.store.redis import HELD_AT_MOST
 
@@ -137,6 +137,7 @@ def _serve_filled(online: Online, filling: Filling, source: Cards, cards: int) -
 
 
 def _serve(http: Any, filled: Filled) -> None:
+    apply_politely()
     stop, listening = threading.Event(), bind(HOST, 0)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening.listen()
