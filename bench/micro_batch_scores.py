@@ -1,23 +1,31 @@
-"""python -m bench.micro_batch_scores BROKER MODEL FOLDER: clean events scored by a pandas UDF in Spark's micro-batches.
+"""python -m bench.micro_batch_scores BROKER MODEL FOLDER [PORT]: clean events scored in Spark's micro-batches.
 
 What one writes without a scorer: the query reads the clean topic as fast as micro-batches go and hands each to the same
-ONNX. It reads no features: the model gets the event's amount and nulls. So this lane does less.
+ONNX in a pandas UDF. With the port of a server it asks there for the features of a batch's cards; without, the model
+gets the event's amount and nulls, and does less.
 """
 
 import os
 import sys
+from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
+import orjson
 import pandas as pd
+from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 import headrace as hr
 from bench.app import CardSpend, payments
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.local.ports import HOST
 from headrace.log.topics import ensure_topics
+from headrace.serve.keys import MOST_KEYS
 from headrace.stream.session import SparkPlace, start_session
 
 SCORES = hr.Stream(
@@ -29,23 +37,29 @@ SCORES = hr.Stream(
 )
 TOPIC = SCORES.name
 SLOTS = 2
+NAMES, PATH = tuple(CardSpend.names), f"/features/{CardSpend.name}"  # what goes to Python workers is plain
+
+Look = Callable[[pd.Series], NDArray[np.float32]]
 
 
-def main(broker: str, model: str, folder: str) -> None:
+def main(broker: str, model: str, folder: str, port: str = "") -> None:
     """Score until the process is ended."""
     ensure_topics(broker, [SCORES])
     os.environ["JAVA_HOME"] = str(find_java().home)
     spark = start_session(SparkPlace(None, SLOTS, jar_paths("spark"), Path(folder) / "spark"))
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", MOST_KEYS)
     kafka = {"kafka.bootstrap.servers": broker}
     clean = spark.readStream.format("kafka").options(**kafka, subscribe=payments.clean).load()
-    event = F.from_json(F.col("value").cast("string"), "payment_id string, amount double, at timestamp").alias("event")
-    score = F.pandas_udf(_scorer(Path(model).read_bytes()), "double")
+    fields = "payment_id string, card string, amount double, at timestamp"
+    event = F.from_json(F.col("value").cast("string"), fields).alias("event")
+    look = _no_features if not port else _Features(int(port))
+    score = F.pandas_udf(_scorer(Path(model).read_bytes(), look), "double")
     scored = clean.select(event).select(
         F.to_json(
             F.struct(
                 F.col("event.payment_id").alias("event_id"),
                 F.unix_micros("event.at").alias("event_time_us"),
-                score("event.amount").alias("score"),
+                score("event.card", "event.amount").alias("score"),
             )
         ).alias("value")
     )
@@ -53,15 +67,44 @@ def main(broker: str, model: str, folder: str) -> None:
     query.option("checkpointLocation", str(Path(folder) / "checkpoint")).start().awaitTermination()
 
 
-def _scorer(content: bytes):  # type: ignore[no-untyped-def]  # Spark reads the types of the inner one
-    width = len(CardSpend.names) + 1
+def _no_features(cards: pd.Series) -> NDArray[np.float32]:
+    return np.full((len(cards), len(NAMES)), np.nan, np.float32)
+
+
+class _Features:
+    """Asks a server for the features of cards, each once, over a connection that a Python worker keeps."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: HTTPConnection | None = None
+
+    def __call__(self, cards: pd.Series) -> NDArray[np.float32]:
+        if cards.empty:
+            return _no_features(cards)
+        places, asked = pd.factorize(cards)
+        return np.array(list(map(_row, self._asked(list(asked)))), np.float32)[places]
+
+    def _asked(self, cards: list[str]) -> list[dict[str, Any]]:
+        self._connection = self._connection or HTTPConnection(HOST, self._port, timeout=10)
+        self._connection.request("POST", PATH, orjson.dumps({"keys": cards}))
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise ValueError(f"The server answered {answer.status}: {body[:300].decode(errors='replace')}")
+        return [row["values"] for row in orjson.loads(body)["rows"]]
+
+
+def _row(values: dict[str, Any]) -> list[float]:
+    return [np.nan if values[name] is None else values[name] for name in NAMES]
+
+
+def _scorer(content: bytes, look: Look):  # type: ignore[no-untyped-def]  # Spark reads the types of the inner one
     sessions: list[onnxruntime.InferenceSession] = []
 
-    def score(amounts: pd.Series) -> pd.Series:
+    def score(cards: pd.Series, amounts: pd.Series) -> pd.Series:
         if not sessions:
             sessions.append(onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]))
-        rows = np.full((len(amounts), width), np.nan, np.float32)
-        rows[:, -1] = amounts
+        rows = np.column_stack([look(cards), amounts.to_numpy(np.float32)])
         return pd.Series(sessions[0].run(["probabilities"], {"features": rows})[0][:, 1].astype(np.float64))
 
     return score

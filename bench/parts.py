@@ -61,13 +61,13 @@ class Deployed:
 
 
 @contextmanager
-def deployed(state: Path, lane: str, app: Path = APP) -> Iterator[Deployed]:
+def deployed(state: Path, lane: str, app: Path = APP, *flags: str) -> Iterator[Deployed]:
     """`headrace up` of an app, in one lane, on ports of its own."""
     state.mkdir()
     http_port, broker_port, output = free_port(), free_port(), state / "up.out"
     command = [sys.executable, "-m", "headrace", "up", str(app), "--lane", lane, "--state", str(state)]
     ports = ["--http", f"{HOST}:{http_port}", "--broker-port", str(broker_port)]
-    with running([*command, *ports], output) as up:
+    with running([*command, *ports, *flags], output) as up:
         wait_for(lambda: _ready(up, output, http_port), READY_LIMIT_S, "headrace up to be ready", 0.25)
         yield Deployed(lane, http_port, f"{HOST}:{broker_port}")
 

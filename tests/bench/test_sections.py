@@ -141,18 +141,23 @@ def test_every_section_has_a_panel_that_follows_the_page() -> None:
         assert title in svg
 
 
-def predictions_found(p50: float, outside: float) -> Result:
-    scored = predictions.Found(Spread(6_500, p50, 2 * p50, 5 * p50), outside, 0.0, 0.99)
+def predictions_found(p50: float, outside: float, own: float) -> Result:
+    scored = predictions.Found(Spread(6_500, p50, 2 * p50, 5 * p50), outside, 0.0, own)
     batches = predictions.Found(Spread(6_500, 1200.0, 1800.0, 2500.0), 1.0, 0.0, None)
-    found = {predictions.SCORER: scored, predictions.MICRO_BATCH: batches}
+    bare = predictions.Found(Spread(6_500, 200.0, 300.0, 500.0), 1.0, 0.0, None)
+    found = {predictions.SCORER: scored, predictions.MICRO_BATCH: batches, predictions.BARE: bare}
     return predictions.result(
         {lane: dict.fromkeys(predictions.RATES, one) for lane, one in found.items()}, predictions.FULL
     )
 
 
-@pytest.mark.parametrize(("p50", "outside", "met"), [(12.0, 0.0, [True, True]), (50.0, 0.002, [False, False])])
-def test_predictions_are_held_against_micro_batches_and_the_budget(p50: float, outside: float, met: list[bool]) -> None:
-    assert [goal.met for goal in predictions_found(p50, outside).goals] == met
+@pytest.mark.parametrize(
+    ("p50", "outside", "own", "met"), [(12.0, 0.0, 0.99, [True] * 3), (50.0, 0.002, 0.98, [False] * 3)]
+)
+def test_predictions_are_held_against_micro_batches_the_budget_and_their_own_event(
+    p50: float, outside: float, own: float, met: list[bool]
+) -> None:
+    assert [goal.met for goal in predictions_found(p50, outside, own).goals] == met
 
 
 def anchor_found(memory: float, redis: float) -> Result:
