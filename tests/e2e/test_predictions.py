@@ -1,6 +1,7 @@
 """Through broker, Spark, store and scorer: every event has a prediction, and it is the training set's."""
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -183,6 +184,12 @@ def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
         assert json.loads(row["features"]) == one.features
     labels = f'model="fraud",role="champion",version="{scored.predictions[0].version}"'
     wait_until(lambda: counted(scored.running, labels) >= COUNT, 20, "the metric")
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="no scheduler to ask")
+def test_the_lake_gives_way_to_queries_and_scores(scored: Scored) -> None:
+    policies = {part: os.sched_getscheduler(scored.running.pid_of(part) or 0) for part in ("lake", "stream", "score")}
+    assert policies == {"lake": os.SCHED_IDLE, "stream": os.SCHED_OTHER, "score": os.SCHED_OTHER}
 
 
 def landed(folder: Path) -> list[dict[str, Any]]:
