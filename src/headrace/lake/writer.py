@@ -4,10 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from headrace.errors import HeadraceError
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.delta import LakeTable
 from headrace.lake.lake import Lake
@@ -54,8 +56,9 @@ class LakeWriter:
         self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
 
     def _look_whether_kept_up(self) -> None:
-        if not any(rounds.left for rounds in self._first) and self._unseen() <= RECORDS_A_STEP:
-            self._kept_up()
+        with suppress(HeadraceError):  # a broker that restarts: the next round looks again
+            if not any(rounds.left for rounds in self._first) and self._unseen() <= RECORDS_A_STEP:
+                self._kept_up()
 
     def _unseen(self) -> int:
         """Raw records that no event in the lake comes after: of a backlog, most have not even passed the gate."""
