@@ -27,7 +27,11 @@ def predicting(online: Online, folder: Path) -> Route:
     """The route that scores an event; nothing is written down."""
     model = fraud(folder)
     log = PredictionLog()
-    return post(PATH, Predict(Predictor(model, online, Scoring(folder, log).contenders(model), log)))
+    return post(
+        PATH,
+        Predict(Predictor(model, online, Scoring(folder, log).contenders(model), log)),
+        is_at_hand=bool(online.tables),
+    )
 
 
 def fraud(folder: Path) -> hr.Model:

@@ -3,18 +3,21 @@
 python -m bench.servers memory --cards 1000 --visits 10 --now 1767225600000000
 """
 
+import contextlib
 import json
 import resource
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import redis
+import uvicorn
 import uvloop
 
 from bench.app import CardSpend, payments
@@ -94,7 +97,11 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
 @click.argument("answer", type=click.Path(exists=True, path_type=Path))
 def constant(answer: Path) -> None:
     """The same bytes for every question, with nothing of ours between them and uvicorn."""
-    _serve(Constant(answer.read_bytes()), Filled())
+    stop, listening = _listening(Filled())
+    config = uvicorn.Config(
+        Constant(answer.read_bytes()), loop="uvloop", http="httptools", log_config=None, access_log=False
+    )
+    uvloop.run(Uvicorn(config, stop).serve(sockets=[listening]))
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,23 @@ class Filling:
         return Filled(0, cards, tiles, seconds, self.size_bytes() - before)
 
 
+class Uvicorn(uvicorn.Server):
+    """uvicorn, run until an event is set."""
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+        apply_politely()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._stop.is_set()
+
+
 class Constant:
     """An ASGI application that always says the same."""
 
@@ -132,17 +156,23 @@ class Constant:
 
 def _serve_filled(online: Online, filling: Filling, source: Cards, cards: int) -> None:
     filled = filling.fill(source, cards)
-    http = Http([post(PATH, Features(CardSpend, online))], {})
+    http = Http([post(PATH, Features(CardSpend, online), is_at_hand=bool(online.tables))], {})
     _serve(http, filled)
 
 
-def _serve(http: Any, filled: Filled) -> None:
+def _serve(http: Http, filled: Filled) -> None:
     apply_politely()
+    stop, listening = _listening(filled)
+    uvloop.run(StoppableServer(http, stop).serve(listening))
+
+
+def _listening(filled: Filled) -> tuple[threading.Event, socket.socket]:
+    """What SIGTERM sets, and a socket that listens, once it is told where."""
     stop, listening = threading.Event(), bind(HOST, 0)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening.listen()
     print(json.dumps(asdict(replace(filled, port=listening.getsockname()[1]))), flush=True)
-    uvloop.run(StoppableServer(http, stop).serve(sockets=[listening]))
+    return stop, listening
 
 
 def _resident_bytes() -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.declare.app import App
 from headrace.local.ports import HOST
 from headrace.serve import listen
+from headrace.serve.connection import LARGEST_HEAD
 from headrace.serve.http import LARGEST_BODY
 from headrace.store.memory import MemoryStore, Table
 from headrace.store.online import Online
@@ -90,7 +91,7 @@ def test_what_is_not_http_is_a_bad_request(ask: Asking) -> None:
 
 
 def test_endless_headers_are_cut_off(ask: Asking) -> None:
-    answer = _raw(ask, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * (listen.LARGEST_HEAD + 1))
+    answer = _raw(ask, b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * (LARGEST_HEAD + 1))
     assert _status(answer) == 400
 
 

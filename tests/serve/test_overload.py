@@ -20,7 +20,7 @@ from headrace.serve import overload
 from headrace.serve.answers import Answer
 from headrace.serve.http import Http, Request, get, post
 from headrace.serve.listen import StoppableServer, bind
-from headrace.serve.overload import Line, TooMany
+from headrace.serve.overload import Came, Line, TooMany
 from tests.serve.predicting import event, fraud, predicting
 from tests.waiting import wait_until
 
@@ -45,7 +45,7 @@ async def look(_request: Request) -> Answer:
 def busy_server() -> Iterator[int]:
     stop, listening = threading.Event(), bind(HOST, free_port())
     http = Http([post("/work", work), post("/wait", waiting), get("/look", look)], {})
-    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(sockets=[listening]),))
+    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(listening),))
     thread.start()
     port = listening.getsockname()[1]
     try:
@@ -87,15 +87,6 @@ def test_a_pause_with_few_in_line_is_no_overload() -> None:
     line.require_room(Came(now - overload.LONGEST_WAIT_S / 2, 10**6), now)
     with pytest.raises(TooMany):
         line.require_room(Came(now - 2 * overload.LONGEST_WAIT_S, overload.FEW_IN_LINE + 1), now)
-
-
-class Came:
-    """A request by when it came and how many were before it."""
-
-    def __init__(self, begun_at: float, ahead: int) -> None:
-        self.begun_at, self.ahead = begun_at, ahead
-
-    def hold(self, seconds: float) -> None: ...
 
 
 def test_more_than_may_wait_for_a_store_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +134,7 @@ def test_who_was_refused_and_goes_away_leaves_nothing_behind(monkeypatch: pytest
 def test_the_line_is_as_long_as_requests_are_unanswered() -> None:
     stop, listening = threading.Event(), bind(HOST, free_port())
     http = Http([post("/wait", waiting), get("/look", look)], {})
-    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(sockets=[listening]),))
+    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(listening),))
     thread.start()
     port = listening.getsockname()[1]
     try:

@@ -1,35 +1,32 @@
-"""The ASGI application: from a path to a handler, and from whatever happens to an answer."""
+"""From a request to its answer: the route that handles it, or one sentence that says why there is none."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headrace.serve.answers import Answer, BadRequest, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
-from headrace.serve.overload import RETRY_SECONDS, Connection, Line, TooMany
+from headrace.serve.answers import Answer, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
+from headrace.serve.overload import Came, Line
 from headrace.serve.tallies import Tally
 from headrace.store.reads import StoreUnavailable
 
 LARGEST_BODY = 1 << 20
-CONNECTION = "headrace.connection"
 LOGGER = logging.getLogger("headrace.serve")
-
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class Request(NamedTuple):
-    """What was asked, and since when we have been at it: its first byte or, if it came in pieces, its last."""
+    """What was asked, and when it came: if it came in pieces, the last of them."""
 
-    body: bytes
+    method: str
+    path: str
     query: bytes
     headers: Iterable[Header]
-    begun_at: float
+    body: bytes
+    came: Came
 
     def header(self, wanted: bytes) -> bytes | None:
-        return next((value for name, value in self.headers if name == wanted), None)
+        return next((value for name, value in self.headers if name.lower() == wanted), None)
 
 
 Handle = Callable[[Request], Awaitable[Answer]]
@@ -42,26 +39,26 @@ class Fault(Refused):
 FAULT = Fault("The server failed on this request; its log says why. Please report it.")
 
 
-class ClientGone(Exception):
-    """The client went away before its request was whole."""
-
-
 @dataclass(frozen=True)
 class Route:
-    """A path, how it is asked, and who answers; work is refused where there is too much of it, looking is not."""
+    """A path, how it is asked, and who answers; work is refused where there is too much of it, looking is not.
+
+    Who is at hand rarely has to wait for anybody, and is begun before there is a task for it.
+    """
 
     path: str
     methods: tuple[str, ...]
     handle: Handle
     is_work: bool = False
+    is_at_hand: bool = False
 
 
 def get(path: str, handle: Handle) -> Route:
     return Route(path, ("GET", "HEAD"), handle)
 
 
-def post(path: str, handle: Handle) -> Route:
-    return Route(path, ("POST",), handle, is_work=True)
+def post(path: str, handle: Handle, is_at_hand: bool = False) -> Route:
+    return Route(path, ("POST",), handle, is_work=True, is_at_hand=is_at_hand)
 
 
 class Http:
@@ -71,44 +68,38 @@ class Http:
         self._routes = {route.path: route for route in routes}
         self._tallies = {path: tallies.setdefault(path, Tally()) for path in self._routes}
         self._elsewhere = tallies.setdefault("elsewhere", Tally())
+        self.at_hand = frozenset(path for path, route in self._routes.items() if route.is_at_hand)
         self.line = Line()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        began, path = perf_counter(), scope["path"]
-        connection: Connection | None = scope.get(CONNECTION)
-        held = None
+    async def answer(self, request: Request) -> Answer:
+        """The answer to a request, which may be a refusal."""
         try:
-            route = self._route_of(path, scope["method"])
-            if route.is_work:
-                self.line.require_room(connection, began)
-            message = await receive()
-            whole = message["type"] == "http.request" and not message["more_body"]
-            body = bounded(message["body"]) if whole else await read_on(message, scope, receive)
-            # A client that takes its time to send a body takes none of ours.
-            begun_at = connection.begun_at if connection is not None and whole else perf_counter()
-            answer = await self._worked(route, Request(body, scope["query_string"], scope["headers"], begun_at))
-        except TooMany as refused:
-            answer, held = refused.answer, connection
+            answer = await self._answered(request)
         except Refused as refused:
             answer = refused.answer
         except StoreUnavailable as problem:
             answer = Unavailable(str(problem)).answer
-        except ClientGone:
-            return
         except Exception:
-            LOGGER.exception("%s %s failed", scope["method"], path)
+            LOGGER.exception("%s %s failed", request.method, request.path)
             answer = FAULT.answer
-        await respond(send, answer)
-        if held is not None:
-            held.hold(RETRY_SECONDS)
-        self._tallies.get(path, self._elsewhere).add(answer.status, perf_counter() - began)
+        self.count(request, answer)
+        return answer
 
-    async def _worked(self, route: Route, request: Request) -> Answer:
-        self.line.at_work += route.is_work
+    def count(self, request: Request, answer: Answer) -> None:
+        """Count an answer, and how long it took."""
+        tally = self._tallies.get(request.path, self._elsewhere)
+        tally.add(answer.status, perf_counter() - request.came.at)
+
+    async def _answered(self, request: Request) -> Answer:
+        route, line = self._route_of(request.path, request.method), self.line
+        if not route.is_work:
+            return await route.handle(request)
+        line.require_room(request.came, perf_counter())
+        line.at_work += 1
         try:
             return await route.handle(request)
         finally:
-            self.line.at_work -= route.is_work
+            line.at_work -= 1
 
     def _route_of(self, path: str, method: str) -> Route:
         route = self._routes.get(path)
@@ -124,38 +115,7 @@ class Http:
         return NotFound(f"There is no {path[:200]}. There is {', '.join(nearby or self._routes)}.")
 
 
-async def read_on(message: Message, scope: Message, receive: Receive) -> bytes:
-    """The whole body of which a part is here; more than a request may have is refused before it is read."""
-    _require_small(scope["headers"])
-    body: bytes = message.get("body", b"")
-    while message.get("more_body"):
-        message = await receive()
-        body = bounded(body + message.get("body", b""))
-    if message["type"] != "http.request":
-        raise ClientGone
-    return body
-
-
-def bounded(body: bytes) -> bytes:
-    if len(body) > LARGEST_BODY:
-        raise TooLarge(f"The body has more than {LARGEST_BODY} bytes. Ask for fewer keys at a time.")
-    return body
-
-
-def _require_small(headers: Iterable[Header]) -> None:
-    length = next((value for name, value in headers if name == b"content-length"), b"0")
-    if not length.isdigit():
-        raise BadRequest("The header content-length is not a number. Leave it to your HTTP client.")
-    if int(length) > LARGEST_BODY:
-        raise TooLarge(f"The body has {int(length)} bytes and may have {LARGEST_BODY}. Ask for fewer keys at a time.")
-
-
-async def respond(send: Send, answer: Answer) -> None:
-    """Send an answer."""
-    headers = [
-        (b"content-type", answer.content_type),
-        (b"content-length", b"%d" % len(answer.body)),
-        *answer.headers,
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+def too_large(size: int | None = None) -> TooLarge:
+    """The refusal of a body of so many bytes or, where its end has not come, of too many."""
+    has = f"more than {LARGEST_BODY} bytes" if size is None else f"{size} bytes and may have {LARGEST_BODY}"
+    return TooLarge(f"The body has {has}. Ask for fewer keys at a time.")

@@ -39,7 +39,7 @@ class Invocations:
         _require_json(request.header(b"content-type"))
         asked = _parsed(request.body)
         include = _include(asked.get("params") or {})
-        scored = await self._table.scored(columns_of(asked), request.begun_at, include)
+        scored = await self._table.scored(columns_of(asked), request.came.at, include)
         predictions = [
             {"score": score, "decision": decision, "version": version}
             for score, decision, version in zip(scored.scores, scored.decisions, scored.versions, strict=True)

@@ -78,7 +78,7 @@ async def answer_until(stop: threading.Event, listening: socket.socket, parts: P
     parts.online.start()
     try:
         await parts.scoring.start()
-        await StoppableServer(http, stop).serve(sockets=[listening])
+        await StoppableServer(http, stop).serve(listening)
     finally:
         parts.scoring.stop()
         await parts.online.stop()
@@ -87,6 +87,7 @@ async def answer_until(stop: threading.Event, listening: socket.socket, parts: P
 def http_of(parts: Parts) -> Http:
     """Everything the server answers."""
     app, online = parts.app, parts.online
+    is_at_hand = bool(online.tables)
     tallies: dict[str, Tally] = {}
     health = Health(app, online, parts.board, parts.histories)
     predictors = [_predictor(model, parts) for model in app.models]
@@ -99,7 +100,7 @@ def http_of(parts: Parts) -> Http:
         get("/v2/health/ready", health.ready),
         get("/ping", ping),
         get("/version", own_version),
-        *(post(f"/features/{view.name}", _features(view, parts)) for view in app.views),
+        *(post(f"/features/{view.name}", _features(view, parts), is_at_hand) for view in app.views),
         *(route for predictor in predictors for route in _routes_of(predictor, parts)),
     ]
     return Http(routes, tallies)
@@ -118,13 +119,14 @@ def _routes_of(predictor: Predictor, parts: Parts) -> list[Route]:
     """Every way to ask a model."""
     name, inference = predictor.model.name, Inference(predictor)
     invocations = _once_all_whole(predictor.model, parts, Invocations(predictor))
-    alone = [post("/invocations", invocations)] if len(parts.app.models) == 1 else []
+    is_at_hand = bool(parts.online.tables)
+    alone = [post("/invocations", invocations, is_at_hand)] if len(parts.app.models) == 1 else []
     return [
-        post(f"/predict/{name}", _once_all_whole(predictor.model, parts, Predict(predictor))),
-        post(f"/v2/models/{name}/infer", _once_all_whole(predictor.model, parts, inference.infer)),
+        post(f"/predict/{name}", _once_all_whole(predictor.model, parts, Predict(predictor)), is_at_hand),
+        post(f"/v2/models/{name}/infer", _once_all_whole(predictor.model, parts, inference.infer), is_at_hand),
         get(f"/v2/models/{name}/ready", inference.ready),
         get(f"/v2/models/{name}", inference.metadata),
-        post(f"/invocations/{name}", invocations),
+        post(f"/invocations/{name}", invocations, is_at_hand),
         *alone,
     ]
 

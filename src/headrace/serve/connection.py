@@ -1,0 +1,319 @@
+"""One connection of a client: HTTP/1.1 as httptools parses it, answers in the order of requests, bounds on both sides.
+
+bytes ──▶ parser ──▶ a whole request ──▶ begun at once ──────────────▶ answer, in the same turn of the event loop
+                         │                    └ it has to wait: a task ──▶ answer, when it is there
+                         └ another is at work, or was just answered: it waits its turn, and nothing more is read
+"""
+
+import asyncio
+import logging
+import types
+from collections import deque
+from collections.abc import Coroutine, Generator
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+import httptools
+
+from headrace.serve.answers import Answer, BadRequest, Header
+from headrace.serve.http import LARGEST_BODY, Http, Request, too_large
+from headrace.serve.overload import RETRY_SECONDS
+
+LARGEST_HEAD = 1 << 16
+STATUS_LINES = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS.value
+LOGGER = logging.getLogger("headrace.serve")
+
+Answering = Coroutine[Any, Any, Answer]
+
+
+class Desk(Protocol):
+    """What the connections of a server share; `date` is the header's text of this second."""
+
+    http: Http
+    date: bytes
+    connections: "set[Connection]"
+
+    def refusal(self) -> Answer | None:
+        """What the newest connection is told where there are too many."""
+
+
+class Asked(NamedTuple):
+    """A request, whether another may follow it and, where it was refused unread, what it is told."""
+
+    request: Request
+    keeps: bool
+    answer: Answer | None
+
+
+class Connection(asyncio.Protocol):
+    """Reads requests and writes answers."""
+
+    _transport: asyncio.Transport
+    _url: bytes
+    _headers: list[Header]
+    _pieces: list[bytes]
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._http, self._line = desk, desk.http, desk.http.line
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        # What follows a last request is passed over: it must not keep that one from being answered.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._asked: deque[Asked] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._refusal: Answer | None = None
+        self._is_at_work = self._has_answered = self._is_full = self._is_held = False
+        self._is_ending = self._is_discarding = False
+        self._is_in_head, self._head_bytes, self._body_bytes, self._unanswered = True, 0, 0, 0
+        self.busy_since: float | None = self._loop.time()
+        self.idle_since = 0.0
+
+    # Told by the event loop.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream's
+        self._transport = transport
+        self._desk.connections.add(self)
+        self._refusal = self._desk.refusal()
+
+    def data_received(self, data: bytes) -> None:
+        if self.busy_since is None:
+            self.busy_since = self._loop.time()
+        if self._line.turn_at is None:
+            self._line.begin_turn()
+            self._loop.call_soon(self._line.end_turn)
+        self._has_answered = False
+        self._head_bytes += len(data)
+        self._parse(data)
+        if not self._is_in_head:
+            self._look_ahead()
+        elif self._head_bytes > LARGEST_HEAD:
+            self._refuse_bytes("The headers are too long.")
+        if self._asked:
+            self._pause()
+            self._loop.call_soon(self._go_on)
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: it is asked for no more until it does."""
+        self._is_full = True
+        self.busy_since = self.busy_since or self._loop.time()
+        self._pause()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._rest()
+        self._go_on()
+
+    def connection_lost(self, _cause: Exception | None) -> None:
+        self._desk.connections.discard(self)
+        self._line.leave(self._unanswered)
+        self._unanswered = 0
+        self._asked.clear()
+
+    # Told by the parser.
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._pieces = b"", [], []
+        self._body_bytes, self._is_discarding = 0, False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+
+    def on_body(self, body: bytes) -> None:
+        if not self._is_discarding:
+            self._pieces.append(body)
+            self._body_bytes += len(body)
+            if self._body_bytes > LARGEST_BODY:
+                self._discard(too_large().answer)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head, self._head_bytes = True, 0
+        if not self._is_discarding:
+            self._take(self._refusal)
+
+    # From bytes to a request.
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # to a protocol we do not speak: the request itself was taken
+            self._is_ending = True
+        except httptools.HttpParserCallbackError:
+            LOGGER.exception("a connection failed")
+            self._transport.abort()
+        except httptools.HttpParserError:
+            self._refuse_bytes("Invalid HTTP request received.")
+
+    def _look_ahead(self) -> None:
+        """Of a body that is not all here: refuse one that will be too large, and ask for one that waits for that."""
+        if self._is_discarding or self._pieces:
+            return
+        named = {name.lower(): value for name, value in self._headers}
+        size = int(named.get(b"content-length", b"0"))
+        if size > LARGEST_BODY:
+            self._discard(too_large(size).answer)
+        elif named.get(b"expect", b"").lower() == b"100-continue" and not self._unanswered:
+            self._transport.write(CONTINUE)
+
+    def _discard(self, answer: Answer) -> None:
+        """Answer what is not all here yet, and pass over what comes of it."""
+        self._is_discarding, self._pieces = True, []
+        self._take(answer)
+
+    def _take(self, answer: Answer | None) -> None:
+        """Begin with a request, unless others have to come first."""
+        if self._is_ending:
+            return
+        keeps = self._keeps()
+        self._is_ending = not keeps
+        self._unanswered += 1
+        asked = Asked(self._request(), keeps, answer)
+        if self._is_at_work or self._asked or self._has_answered or self._is_full:
+            self._asked.append(asked)
+        else:
+            self._begin(asked)
+
+    def _keeps(self) -> bool:
+        """Whether the connection goes on after this request."""
+        parser = self._parser
+        return parser.should_keep_alive() and parser.get_http_version() != "1.0" and not parser.should_upgrade()
+
+    def _request(self) -> Request:
+        path, _, query = self._path_and_query().partition(b"?")
+        text = path.decode(errors="replace")
+        return Request(
+            self._parser.get_method().decode(),
+            unquote(text) if "%" in text else text,
+            query,
+            self._headers,
+            self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces),
+            self._line.enter(),
+        )
+
+    def _path_and_query(self) -> bytes:
+        """What is asked for; a proxy writes the whole URL."""
+        if self._url.startswith(b"/"):
+            return self._url
+        _, _, rest = self._url.partition(b"://")
+        return b"/" + rest.partition(b"/")[2]
+
+    def _refuse_bytes(self, why: str) -> None:
+        """What cannot be parsed at all is refused in JSON, as everything else."""
+        if not self._transport.is_closing():
+            self._transport.write(self._written(BadRequest(f"{why} Send HTTP/1.1.").answer, keeps=False))
+            self._transport.close()
+
+    # From a request to its answer.
+
+    def _begin(self, asked: Asked) -> None:
+        self._is_at_work = True
+        if asked.answer is not None:
+            self._http.count(asked.request, asked.answer)
+            self._respond(asked, asked.answer)
+            return
+        answering = self._http.answer(asked.request)
+        if asked.request.path in self._http.at_hand:
+            try:
+                awaited = answering.send(None)
+            except StopIteration as ended:
+                self._respond(asked, ended.value)
+                return
+            answering = _resumed(answering, awaited)
+        self._task = self._loop.create_task(self._respond_later(asked, answering))
+
+    async def _respond_later(self, asked: Asked, answering: Answering) -> None:
+        self._respond(asked, await answering)
+        self._go_on()
+
+    def _respond(self, asked: Asked, answer: Answer) -> None:
+        self._is_at_work, self._has_answered = False, True
+        if self._transport.is_closing():
+            return
+        self._unanswered -= 1
+        self._line.leave(1)
+        is_last = not asked.keeps or (self._is_ending and not self._asked)
+        self._transport.write(self._written(answer, not is_last, asked.request.method == "HEAD"))
+        if is_last:
+            self._transport.close()
+        elif answer.status == TOO_MANY:
+            self._hold()
+        self._rest()
+
+    def _written(self, answer: Answer, keeps: bool, without_body: bool = False) -> bytes:
+        more = b"".join([b"%b: %b\r\n" % header for header in answer.headers]) if answer.headers else b""
+        return b"%bdate: %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
+            STATUS_LINES[answer.status],
+            self._desk.date,
+            answer.content_type,
+            len(answer.body),
+            more,
+            b"" if keeps else b"connection: close\r\n",
+            b"" if without_body else answer.body,
+        )
+
+    # What comes next.
+
+    def _go_on(self) -> None:
+        """Begin with who waits or, if nobody does, read on."""
+        if self._is_at_work or self._is_full or self._is_held or self._transport.is_closing():
+            return
+        if self._asked:
+            self._begin(self._asked.popleft())
+            self._loop.call_soon(self._go_on)
+        else:
+            self._transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _hold(self) -> None:
+        """Read nothing for a while: what the client sends meanwhile waits in its socket."""
+        self._is_held = True
+        self._pause()
+        self._loop.call_later(RETRY_SECONDS, self._release)
+
+    def _release(self) -> None:
+        self._is_held = False
+        self._go_on()
+
+    def _rest(self) -> None:
+        """Idle again, if nothing is to be done and the client has taken everything."""
+        self.idle_since = self._loop.time()
+        self.busy_since = self.idle_since if self._unanswered or self._is_full else None
+
+    # Told by the server.
+
+    def end(self) -> None:
+        """Take no more requests; those that were taken are answered."""
+        self._is_ending = True
+        if not self._unanswered:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._transport.abort()
+
+
+@types.coroutine
+def _resumed(begun: Answering, awaited: Any) -> Generator[Any, Any, Answer]:
+    """A coroutine that was begun outside of a task and waits for something, as one that a task can go on with."""
+    try:
+        while True:
+            try:
+                sent = yield awaited
+            except BaseException as failure:  # noqa: BLE001 - it is the coroutine's own business
+                awaited = begun.throw(failure)
+            else:
+                awaited = begun.send(sent)
+    except StopIteration as ended:
+        answer: Answer = ended.value
+        return answer

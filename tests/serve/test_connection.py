@@ -1,0 +1,226 @@
+"""HTTP/1.1 as clients may speak it: one after the other, several at once, in pieces, and with all its small print."""
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.local.ports import HOST, answers, free_port
+from headrace.serve import listen
+from headrace.serve.answers import Answer
+from headrace.serve.http import LARGEST_BODY, Http, Request, get, post
+from headrace.serve.listen import StoppableServer, bind
+from tests.waiting import wait_until
+
+LARGE = b"x" * (8 << 20)
+
+
+async def echo(request: Request) -> Answer:
+    return Answer(200, request.body + request.query)
+
+
+async def later(request: Request) -> Answer:
+    """Waits as often as the body says, in a task or begun before there is one."""
+    for _ in range(len(request.body)):
+        await asyncio.sleep(0)
+    await asyncio.to_thread(len, request.body)
+    return Answer(200, request.body)
+
+
+async def failing_later(_request: Request) -> Answer:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError
+
+
+async def large(_request: Request) -> Answer:
+    return Answer(200, LARGE)
+
+
+async def told(request: Request) -> Answer:
+    return Answer(200, request.header(b"x-told") or b"")
+
+
+ROUTES = [
+    post("/echo", echo, is_at_hand=True),
+    post("/later", later),
+    post("/later at hand", later, is_at_hand=True),
+    post("/failing", failing_later, is_at_hand=True),
+    get("/large", large),
+    get("/told", told),
+]
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    answering = StoppableServer(Http(ROUTES, {}), stop).serve(listening)
+    thread = threading.Thread(target=uvloop.run, args=(answering,))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        yield port
+    finally:
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with server() as port:
+        yield port
+
+
+def asking(path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def said(port: int, *pieces: bytes) -> bytes:
+    """All that is answered to these bytes until the server closes; the last request must ask for that."""
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        for piece in pieces:
+            client.sendall(piece)
+        answer = b""
+        while more := client.recv(1 << 16):
+            answer += more
+        return answer
+
+
+def bodies(answer: bytes) -> list[bytes]:
+    found = []
+    while answer:
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        (size,) = map(int, re.findall(rb"content-length: (\d+)", head))
+        found.append(rest[:size])
+        answer = rest[size:]
+    return found
+
+
+LAST = asking("/echo", b"last", "connection: close")
+
+requests = st.lists(
+    st.tuples(st.sampled_from(["/echo", "/later", "/later%20at%20hand"]), st.binary(max_size=5)), max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(asked=requests, cuts=st.lists(st.integers(0, 900), max_size=6))
+def test_answers_come_in_the_order_of_requests_however_they_are_cut(
+    port: int, asked: list[tuple[str, bytes]], cuts: list[int]
+) -> None:
+    sent = b"".join(asking(path, body) for path, body in asked) + LAST
+    places = [0, *sorted(cuts), len(sent)]
+    pieces = [sent[low:high] for low, high in pairwise(places)]
+    assert bodies(said(port, *pieces)) == [*(body for _, body in asked), b"last"]
+
+
+def test_what_follows_a_last_request_is_passed_over(port: int) -> None:
+    assert bodies(said(port, LAST + asking("/echo", b"more") + b"nonsense")) == [b"last"]
+
+
+def test_a_client_of_http_1_0_is_answered_once(port: int) -> None:
+    answer = said(port, b"POST /echo?q=1 HTTP/1.0\r\ncontent-length: 2\r\n\r\nhi")
+    assert bodies(answer) == [b"hiq=1"]
+    assert b"connection: close" in answer
+
+
+def test_an_upgrade_is_not_taken_and_the_request_answered(port: int) -> None:
+    sent = b"GET /told HTTP/1.1\r\nhost: x\r\nx-told: yes\r\nconnection: Upgrade\r\nupgrade: h2c\r\n\r\n"
+    assert bodies(said(port, sent)) == [b"yes"]
+
+
+def test_a_proxys_whole_url_is_read_as_a_path(port: int) -> None:
+    assert bodies(said(port, asking("http://there:80/echo?q=1", b"hi", "connection: close"))) == [b"hiq=1"]
+
+
+def test_headers_are_found_however_they_are_written(port: int) -> None:
+    sent = b"GET /told HTTP/1.1\r\nHost: x\r\nX-Told: yes\r\nConnection: Close\r\n\r\n"
+    assert bodies(said(port, sent)) == [b"yes"]
+
+
+def test_who_asks_whether_to_go_on_is_told_to(port: int) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        client.sendall(asking("/echo", b"", "expect: 100-continue").replace(b"length: 0", b"length: 2"))
+        assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"hi")
+        assert bodies(client.recv(1000)) == [b"hi"]
+
+
+def test_who_asks_whether_to_send_too_much_is_told_not_to(port: int) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        asked = asking("/echo", b"", "expect: 100-continue")
+        client.sendall(asked.replace(b"length: 0", b"length: %d" % (LARGEST_BODY + 1)))
+        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_in_many_small_chunks_is_read(port: int) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert bodies(said(port, head, b"1\r\nx\r\n" * 5000, b"0\r\n\r\n")) == [b"x" * 5000]
+
+
+def test_after_a_body_that_was_too_large_the_connection_goes_on(port: int) -> None:
+    answer = said(port, asking("/echo", b" " * (LARGEST_BODY + 1)), LAST)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert bodies(answer)[1:] == [b"last"]
+
+
+def test_an_error_after_a_wait_is_an_answer_too(port: int) -> None:
+    answer = said(port, asking("/failing", b"", "connection: close"))
+    assert answer.startswith(b"HTTP/1.1 500 ")
+
+
+def test_every_answer_tells_its_date(port: int) -> None:
+    assert re.search(rb"\r\ndate: \w{3}, \d{2} \w{3} \d{4} \d{2}:\d{2}:\d{2} GMT\r\n", said(port, LAST))
+
+
+def test_who_does_not_take_its_answers_is_cut_off(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
+    with socket.create_connection((HOST, port), timeout=20) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
+        with socket.create_connection((HOST, port), timeout=10) as slow:
+            slow.sendall(b"GET")
+            assert slow.recv(1) == b""  # a sweep has passed
+        assert taken(client) < 50 * len(LARGE)
+
+
+def taken(client: socket.socket) -> int:
+    """How many bytes come until the server ends, one way or the other."""
+    count = 0
+    try:
+        while more := client.recv(1 << 20):
+            count += len(more)
+    except ConnectionResetError:
+        pass
+    return count
+
+
+def test_who_takes_a_large_answer_gets_all_of_it(port: int) -> None:
+    sent = b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 3
+    assert [len(one) for one in bodies(said(port, sent + LAST))] == [len(LARGE)] * 3 + [4]
+
+
+def test_an_idle_connection_ends_after_a_while(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        client.sendall(asking("/echo", b"hi"))
+        assert bodies(client.recv(1000)) == [b"hi"]
+        monkeypatch.setattr(listen, "IDLE_SECONDS", 0.0)
+        assert client.recv(1) == b""
+
+
+def test_a_server_that_stops_answers_what_it_has_taken() -> None:
+    with socket.socket() as client:
+        client.settimeout(10)
+        with server() as port:
+            client.connect((HOST, port))
+            client.sendall(asking("/later", b"x" * 2000))
+        assert bodies(client.recv(10_000)) == [b"x" * 2000]
