@@ -1,19 +1,27 @@
-"""Reading hashes from Redis in an event loop, and what is said when it does not answer."""
+"""Reading hashes from Redis in an event loop, and what is said when it does not answer.
 
+    a hash nobody holds     HGETALL
+    one that is held        HGET of when it last changed ──▶ HGETALL, only where it has
+
+A script could do both in one step, and would cost Redis several times as much for the many that have not changed.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from headrace.store.packing import CHANGED
 from headrace.store.reads import StoreUnavailable
-from headrace.store.scripts import READ_CHANGED
 
 READ_SECONDS = 1.0
 
 Fields = Mapping[bytes, bytes]
+Command = tuple[bytes | str | int, ...]
 
 
 class RedisUnavailable(StoreUnavailable):
@@ -26,44 +34,53 @@ class RedisUnavailable(StoreUnavailable):
         )
 
 
-class Hashes(Protocol):
-    """Reads whole hashes: the one thing a client must do to serve reads."""
+class Hashes(ABC):
+    """Reads whole hashes, by whatever asks Redis some commands at once."""
 
-    async def read(self, keys: Sequence[bytes]) -> list[Fields]:
-        """The fields of each hash, in the order of the keys; none where there is no hash."""
+    @abstractmethod
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers to commands, in their order."""
 
-    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
-        """The fields of each hash, given as (key, when it last changed as far as is known); None where it has not."""
-
+    @abstractmethod
     async def close(self) -> None:
         """Close the connections."""
 
+    async def read(self, keys: Sequence[bytes]) -> list[Fields]:
+        """The fields of each hash, in the order of the keys; none where there is no hash."""
+        return await self.ask([(b"HGETALL", key) for key in keys])
 
-class PooledHashes:
-    """Hashes by redis-py: a connection a concurrent read, all keys of a read in one round trip."""
+    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
+        """The fields of each hash, given as (key, when it last changed as far as is known); None where it has not."""
+        answers = await self.ask([(b"HGET", key, CHANGED) if when else (b"HGETALL", key) for key, when in known])
+        places = [place for place, (_, when) in enumerate(known) if when]
+        stale = [place for place in places if answers[place] != known[place][1]]
+        for place in places:
+            answers[place] = None
+        if stale:
+            for place, fields in zip(stale, await self.read([known[place][0] for place in stale]), strict=True):
+                answers[place] = fields
+        return answers
+
+
+class PooledHashes(Hashes):
+    """Hashes by redis-py: a connection a concurrent read, all commands of a read in one round trip."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(
             url,
-            protocol=3,  # in which a script can answer with a hash
+            protocol=3,  # in which a hash comes as a map
             socket_timeout=READ_SECONDS,
             socket_connect_timeout=READ_SECONDS,
             # A connection closed while it was idle fails once and is opened anew; a Redis that is gone fails again.
             retry=Retry(NoBackoff(), 1),
         )
 
-    async def read(self, keys: Sequence[bytes]) -> list[Fields]:
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.hgetall(key)
-        fields: list[Fields] = await pipeline.execute()
-        return fields
-
-    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
-        pipeline = self._client.pipeline(transaction=False)
-        for key, when in known:
-            pipeline.eval(READ_CHANGED, 1, key, when)
-        return [None if answer == 0 else answer for answer in await pipeline.execute()]
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute()
+        return answers
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -14,8 +14,7 @@ import hiredis
 from redis.asyncio.connection import parse_url
 from redis.exceptions import RedisError, ResponseError
 
-from headrace.store.hashes import Fields
-from headrace.store.scripts import READ_CHANGED
+from headrace.store.hashes import Command, Hashes
 
 ANSWER_SECONDS = 1.0
 LOOK_SECONDS = 0.25
@@ -23,14 +22,12 @@ RETRY_SECONDS = 0.2
 MOST_WAITING = 20_000
 NOTHING_YET = object()
 
-Command = tuple[bytes | str | int, ...]
-
 
 class Overloaded(RedisError):
     """More questions wait than Redis can answer soon."""
 
 
-class PipedHashes:
+class PipedHashes(Hashes):
     """Hashes over one connection, opened when it is first needed and again when it was lost."""
 
     def __init__(self, url: str) -> None:
@@ -39,14 +36,7 @@ class PipedHashes:
         self._opening = asyncio.Lock()
         self._failed: tuple[float, BaseException] | None = None
 
-    async def read(self, keys: Sequence[bytes]) -> list[Fields]:
-        return await self._ask([(b"HGETALL", key) for key in keys])
-
-    async def changed(self, known: Sequence[tuple[bytes, bytes]]) -> list[Fields | None]:
-        answers = await self._ask([(b"EVAL", READ_CHANGED, 1, key, when) for key, when in known])
-        return [None if answer == 0 else answer for answer in answers]
-
-    async def _ask(self, commands: Sequence["Command"]) -> list[Any]:
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
         pipe = self._pipe
         if pipe is None or not pipe.is_open:
             pipe = await self._open()

@@ -39,16 +39,6 @@ end
 return taken
 """
 
-# KEYS[1]  an entity's hash
-# ARGV[1]  when it last changed, as the reader knows it
-#
-# What the reader has already is not sent again: 0 says that nothing has changed.
-READ_CHANGED = """
-if redis.call('HGET', KEYS[1], '~') == ARGV[1] then return 0 end
-redis.setresp(3)
-return redis.call('HGETALL', KEYS[1])
-"""
-
 # KEYS[1]  the hash of places of a group: partition → next offset
 # ARGV     partition, next offset, '1' where the partition is being read from its beginning
 #
