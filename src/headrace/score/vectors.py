@@ -4,7 +4,7 @@ event ──▶ entity of each view ──▶ store, at a time ──▶ values,
    └──▶ fields ────────────────────────────────────────────────────────────────┴──▶ every column of `model.known`
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.score.scorer import Scorer
 from headrace.store.online import Online
-from headrace.store.reads import NOTHING_KNOWN, Added, Read
+from headrace.store.reads import NOTHING_KNOWN, Added, Known, Read
 from headrace.store.recent import Recent
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event
@@ -30,11 +30,16 @@ SCORERS_AT_MOST = 32
 
 
 class Vector(NamedTuple):
-    """Every value a model can read of one event, in the order of its `known`; by view, what they were made of."""
+    """Every value a model can read of one event, in the order of its `known`; of each view, what they were made of."""
 
     values: tuple[Any, ...]
-    known: Mapping[str, list[list[int]]]
+    made_of: Sequence[tuple[str, Sequence[Known]]]
     event_time_us: int | None
+
+    @property
+    def known(self) -> dict[str, list[list[int]]]:
+        """By view what the values were made of."""
+        return {view: list(map(list, known)) for view, known in self.made_of}
 
 
 class Vectors:
@@ -44,6 +49,7 @@ class Vectors:
         self.names = model.known.names
         self._online = online
         self._views = [_ViewColumns(view, model.stream) for view in model.views]
+        self._view_names = [view.name for view in model.views]
         self._fields = picked(model.fields)
         self._places = {name: place for place, name in enumerate(self.names)}
         self._rows: Recent[Scorer, Pick] = Recent(SCORERS_AT_MOST)
@@ -88,9 +94,9 @@ class Vectors:
         return dict(zip(self.names, vector.values, strict=True))
 
     def _vector(self, event: Event, values: Sequence[Sequence[Any]], found: Sequence[Read]) -> Vector:
-        known = {columns.view.name: list(map(list, one.known)) for columns, one in zip(self._views, found, strict=True)}
+        made_of = [(name, one.known) for name, one in zip(self._view_names, found, strict=True)]
         times_us = [one.event_time_us for one in found if one.event_time_us is not None]
-        return Vector((*chain.from_iterable(values), *self._fields(event)), known, max(times_us, default=None))
+        return Vector((*chain.from_iterable(values), *self._fields(event)), made_of, max(times_us, default=None))
 
     async def _found(self, columns: "_ViewColumns", events: Sequence[Event], at_us: Sequence[int]) -> list[Read]:
         """What the store says; events of one moment are one question, and whoever is null is nobody it knows."""
@@ -121,7 +127,7 @@ class _ViewColumns:
         self.entity = picked(view.by)
         self.nothing = Read(Reader(view).default_row, None, None, [NOTHING_KNOWN] * len(lives_of(view)))
         self.own = OwnTiles(view, stream) if stream in view.streams else None
-        self._deriver = Deriver(view)
+        self._deriver, self._is_derived = Deriver(view), bool(view.derived)
         self._picked = picked([view.names.index(name) for name in names])
         self._sums = [
             names.index(one.name)
@@ -132,8 +138,10 @@ class _ViewColumns:
     def values(self, reads: Sequence[Read], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
         """The columns of each read; what derived features ask of a request is in the event."""
         rows = [read.values for read in reads]
-        derived = self._deriver.rows(rows, events, list(map(self.entity, events)))
-        found = [self._picked([*row, *more]) for row, more in zip(rows, derived, strict=True)]
+        if self._is_derived:
+            derived = self._deriver.rows(rows, events, list(map(self.entity, events)))
+            rows = [[*row, *more] for row, more in zip(rows, derived, strict=True)]
+        found = list(map(self._picked, rows))
         return list(map(self._as_doubles, found)) if self._sums else found
 
     def _as_doubles(self, values: Sequence[Any]) -> list[Any]:
@@ -169,4 +177,7 @@ def picked(keys: Sequence[Any]) -> Pick:
     """
     if len(keys) > 1:
         return itemgetter(*keys)
-    return lambda given: tuple(given[key] for key in keys)
+    if not keys:
+        return lambda _: ()
+    (only,) = keys
+    return lambda given: (given[only],)

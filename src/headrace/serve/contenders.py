@@ -51,8 +51,13 @@ class Contenders:
         self._look_after, self._missing = 0.0, ""
         self._earlier: dict[str, Loaded | None] = {}
 
+    @property
+    def now(self) -> Standing | None:
+        """Who scores now, if anybody does."""
+        return None if self._lineup is None else self._lineup.standing
+
     async def standing(self) -> Standing:
-        """Who scores now; raises Unavailable while nobody can."""
+        """Who scores, looked for where nobody does; raises Unavailable while nobody can."""
         if self._lineup is None:
             await self.look()
         if self._lineup is None:

@@ -7,7 +7,6 @@ request ── wait ──▶ read ──▶ merge ──▶ score ──▶ ans
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from itertools import pairwise
 from math import isfinite
 from time import perf_counter
 from typing import NamedTuple
@@ -44,8 +43,13 @@ class Timing(NamedTuple):
 
     @property
     def header(self) -> Header:
-        shares = tuple([1000 * (after - before) for before, after in pairwise(self)])
-        return b"server-timing", b"wait;dur=%.3f, read;dur=%.3f, merge;dur=%.3f, score;dur=%.3f" % shares
+        begun_at, waited, read, merged, scored = self
+        return b"server-timing", b"wait;dur=%.3f, read;dur=%.3f, merge;dur=%.3f, score;dur=%.3f" % (
+            1000 * (waited - begun_at),
+            1000 * (read - waited),
+            1000 * (merged - read),
+            1000 * (scored - merged),
+        )
 
 
 class Scored(NamedTuple):
@@ -68,7 +72,7 @@ class _Read(NamedTuple):
     vectors: Sequence[Vector]
     at_us: Sequence[int]
     degraded: tuple[str, ...]
-    timing: Timing
+    times: tuple[float, float, float, float]
 
 
 class _Answered(NamedTuple):
@@ -93,7 +97,7 @@ class Predictor:
 
     async def score_events(self, events: Sequence[Event], begun_at: float, include: bool = False) -> Scored:
         """The scores of events, on features from the store."""
-        standing = await self.contenders.standing()
+        standing = self.contenders.now or await self.contenders.standing()
         waited, now = perf_counter(), now_us()
         at_us = [self.events.arrival_us(event, now, include) for event in events]
         if include:
@@ -104,15 +108,15 @@ class Predictor:
         found, degraded = await self._answered(asked, events, begun_at)
         read = perf_counter()
         vectors = self.vectors.made(events, found)
-        timing = Timing(begun_at, waited, read, perf_counter(), 0.0)
-        return await self._scored(_Read(standing, events, vectors, at_us, degraded, timing))
+        times = (begun_at, waited, read, perf_counter())
+        return await self._scored(_Read(standing, events, vectors, at_us, degraded, times))
 
     async def score_vectors(self, vectors: Sequence[Vector], begun_at: float) -> Scored:
         """The scores of vectors that came whole."""
-        standing = await self.contenders.standing()
+        standing = self.contenders.now or await self.contenders.standing()
         waited = perf_counter()
-        timing = Timing(begun_at, waited, waited, waited, 0.0)
-        return await self._scored(_Read(standing, (), vectors, [now_us()] * len(vectors), (), timing))
+        times = (begun_at, waited, waited, waited)
+        return await self._scored(_Read(standing, (), vectors, [now_us()] * len(vectors), (), times))
 
     async def _answered(
         self, asked: Awaitable[list[list[Read]]], events: Sequence[Event], begun_at: float
@@ -131,22 +135,22 @@ class Predictor:
             raise BadRequest(str(problem)) from problem
 
     async def _scored(self, read: _Read) -> Scored:
-        standing, events, vectors, at_us, degraded, timing = read
-        left_s = max(LEAST_S, self._budget_s - (perf_counter() - timing.begun_at))
+        standing, events, vectors, at_us, degraded, times = read
+        left_s = max(LEAST_S, self._budget_s - (times[-1] - times[0]))
         if standing.split is None or not events:
             answered = await self._by(standing.champion, standing, vectors, left_s)
         else:
             answered = await self._by_key(standing, events, vectors, left_s)
         scored_at = perf_counter()
         degraded += answered.degraded
-        if scored_at - timing.begun_at > self._budget_s:
+        if scored_at - times[0] > self._budget_s:
             degraded = (*degraded, BUDGET)
         self.tally.add(len(vectors), degraded)
         known_scores = answered.scores if standing.split is None else None
         by = (self.model, self.vectors, answered.champion, standing.challengers)
         self._log.note(Noted(*by, events, vectors, known_scores, at_us, degraded, now_us()))
         decisions = list(map(self.model.decision, answered.scores))
-        timing = timing._replace(scored=scored_at)
+        timing = Timing(*times, scored_at)
         return Scored(answered.versions, answered.scores, decisions, vectors, at_us, degraded, timing)
 
     async def _by_key(

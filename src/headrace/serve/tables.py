@@ -47,7 +47,7 @@ class TableScorer:
         for column in self._vector:
             _require_kind(column.name, columns[column.name], column.kind)
         given = [columns.get(name, [None] * count) for name in self._predictor.vectors.names]
-        return [Vector(values, {}, None) for values in zip(*given, strict=True)]
+        return [Vector(values, (), None) for values in zip(*given, strict=True)]
 
 
 def _rows(columns: Columns) -> int:
