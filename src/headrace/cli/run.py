@@ -22,6 +22,7 @@ PARTS = ("stream", "lake", "serve", "apply", "check", "score")
 @click.command()
 @click.argument("app")
 @click.argument("part", type=click.Choice(PARTS))
+@click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
     """Run one part of APP alone: its Spark queries, lake, server, store worker, steady check, or its models' scorer."""
@@ -83,9 +84,14 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.cli.workers import serve_by_workers, worker_of
     from headrace.serve.server import ServePlace, serve
 
-    place = ServePlace(broker_of(settings), settings.store, (settings.host, settings.port), settings.state)
+    if settings.workers > 1 and settings.worker is None:
+        serve_by_workers(settings, stop)
+        return
+    address = (settings.host, settings.port)
+    place = ServePlace(broker_of(settings), settings.store, address, settings.state, worker_of(settings))
     serve(app, place, stop)
 
 

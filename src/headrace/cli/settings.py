@@ -40,6 +40,8 @@ class Settings:
     lake: Path | None = None
     lake_every_s: float = 60.0
     lake_retention: timedelta | None = None
+    workers: int = 1
+    worker: int | None = None
 
     @property
     def host(self) -> str:
@@ -77,6 +79,8 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         lake=lake_folder(flags["lake"], Path(flags["state"])),
         lake_every_s=duration_us(flags["lake_every"], "--lake-every") / 1_000_000,
         lake_retention=_lake_retention(flags["lake_retention"]),
+        workers=flags["workers"],
+        worker=flags.get("worker"),
     )
 
 
@@ -107,6 +111,9 @@ LAKE = click.option("--lake", metavar="DIR|off", help="Where the Delta tables ar
 
 OPTIONS = (
     click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where to serve."),
+    click.option(
+        "--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes serve over HTTP."
+    ),
     click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, one is started here."),
     click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
     click.option("--store", default="memory", show_default=True, metavar="memory|redis://…", help="The online store."),

@@ -98,6 +98,7 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
     flags = {
         "--broker": broker_of(settings),
         "--http": settings.http,
+        "--workers": str(settings.workers),
         "--state": str(settings.state),
         "--lane": settings.lane,
         "--checkpoint": f"{settings.checkpoint_seconds}s",

@@ -24,9 +24,10 @@ from headrace.log.progress import (
 )
 from headrace.score.tally import DECIDE_SECONDS
 from headrace.serve.answers import Answer
+from headrace.serve.counted import Counted, TableCount
 from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers
-from headrace.serve.tallies import PredictionTally, Tally
+from headrace.serve.tallies import Tally
 from headrace.store.delays import Delays
 from headrace.store.memory import Table
 
@@ -34,23 +35,17 @@ Sample = tuple[list[str], float]
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """What is counted of each model, and how many of its predictions are in no log."""
-
-    tallies: Mapping[str, PredictionTally]
-    lost: Callable[[], Mapping[str, int]]
-
-
-@dataclass(frozen=True)
 class Sources:
-    """Everything that is counted; `tables` is empty where the store is not in this process."""
+    """Everything that is told; `tables` is empty where the store is not in this process.
+
+    What this process alone counts may be asked of several: `counted` is what they have counted together.
+    """
 
     app: App
     board: ProgressBoard
     ledgers: Ledgers
     tables: Mapping[str, Table]
-    tallies: Mapping[str, Tally]
-    predictions: Predictions
+    counted: Callable[[], Counted]
 
 
 class Metrics(Collector):
@@ -71,9 +66,11 @@ class Metrics(Collector):
         accounts = sources.ledgers.accounts()
         yield from events(accounts)
         yield duplicates(sources.app, accounts, sources.tables)
+        counted = sources.counted()
         yield from tables(sources.tables)
-        yield from requests(sources.tallies)
-        yield from predictions(sources.predictions)
+        yield from applied(counted.tables)
+        yield from requests(counted.requests)
+        yield from predictions(counted)
         yield from queries(sources.board.latest.copy().values())
         yield from checks(sources.board.checks.copy().values())
         yield from landings(sources.board.landings.copy().values())
@@ -118,14 +115,18 @@ def _folded(app: App, stream: Stream, held: Mapping[str, Table]) -> int | None:
 
 
 def tables(held: Mapping[str, Table]) -> Iterator[Metric]:
-    """How large the store in this process is, and how soon it knows."""
+    """How large the store in this process is."""
     each = list(held.items())
     yield gauge("entities", "Entities in the store", ["view"], [([name], len(table)) for name, table in each])
     yield gauge("tiles", "Tiles in the store", ["view"], [([name], table.tiles) for name, table in each])
     yield gauge("store_bytes", "Memory of the store, estimated", ["view"], [([name], t.bytes) for name, t in each])
-    refused = [([name], table.refused) for name, table in each]
+
+
+def applied(counted: Mapping[str, TableCount]) -> Iterator[Metric]:
+    """What became of the records of changelogs, and how soon the store knew."""
+    refused = [([name], table.refused) for name, table in counted.items()]
     yield counter("refused_tiles", "Records of a changelog that were no tiles", ["view"], refused)
-    delays = [([name], table.delays) for name, table in each]
+    delays = [([name], table.delays) for name, table in counted.items()]
     yield histogram("apply_seconds", "From the log's append to the store", ["view"], delays)
 
 
@@ -137,14 +138,14 @@ def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     yield histogram("request_seconds", "From a request's head to its answer's end", ["path"], delays)
 
 
-def predictions(counted: Predictions) -> Iterator[Metric]:
+def predictions(counted: Counted) -> Iterator[Metric]:
     """What was scored over HTTP, what of it was degraded, and what of it is in no log."""
-    scored = [([model], tally.scored) for model, tally in counted.tallies.items()]
+    made = counted.predictions
+    scored = [([model], tally.scored) for model, tally in made.items()]
     yield counter("http_predictions", "Events scored over HTTP", ["model"], scored)
-    causes = [([model, cause], n) for model, one in counted.tallies.items() for cause, n in one.degraded.copy().items()]
+    causes = [([model, cause], n) for model, one in made.items() for cause, n in one.degraded.copy().items()]
     yield counter("http_predictions_degraded", "Of them those that lacked something", ["model", "cause"], causes)
-    lost = counted.lost()
-    missing = [([model], lost.get(model, 0)) for model in counted.tallies]
+    missing = [([model], counted.lost[model]) for model in made]
     yield counter("predictions_lost", "Predictions that are in no log: should be 0", ["model"], missing)
 
 

@@ -1,5 +1,6 @@
 """The serving part of an app: its tables followed, its queries watched, its features answered over HTTP."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Sequence
@@ -16,7 +17,9 @@ from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.serve.backfilled import Histories, once_whole
+from headrace.serve.colleagues import Colleagues, Worker
 from headrace.serve.contenders import Scoring
+from headrace.serve.counted import Counted, count_of
 from headrace.serve.features import Features
 from headrace.serve.health import Health
 from headrace.serve.http import Handle, Http, Route, get, post
@@ -25,7 +28,7 @@ from headrace.serve.inference import Inference, server_metadata
 from headrace.serve.invocations import Invocations, own_version, ping
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
-from headrace.serve.metrics import Metrics, Predictions, Sources
+from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.noted import PredictionLog
 from headrace.serve.predict import Predict
 from headrace.serve.predictor import Predictor
@@ -46,6 +49,7 @@ class ServePlace:
     store_url: str
     address: tuple[str, int]
     state: Path
+    worker: Worker | None = None
 
 
 def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
@@ -55,13 +59,18 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
     online, board, ledgers = online_of(app, broker, place.store_url), ProgressBoard(), Ledgers(broker, app.streams)
     histories = Histories(place.state, online, board)
     log = PredictionLog(Producer(broker, LINGER_MS, DELIVERY_SECONDS) if app.models else None)
-    with bind(*place.address) as listening, Follower(broker, [TOPIC], board.apply, patient=True), ledgers, log:
-        parts = Parts(app, online, board, ledgers, Scoring(place.state, log), Producer(broker), histories)
+    with (
+        bind(*place.address, is_shared=place.worker is not None) as listening,
+        Follower(broker, [TOPIC], board.apply, patient=True),
+        ledgers,
+        log,
+    ):
+        parts = Parts(app, online, board, ledgers, Scoring(place.state, log), Producer(broker), histories, place.worker)
         uvloop.run(answer_until(stop, listening, parts))
 
 
 class Parts(NamedTuple):
-    """What answers are made from, who keeps a sample of them and who knows of backfills, if anybody does."""
+    """What answers are made from, who keeps a sample, who knows of backfills, and which worker this is, if any."""
 
     app: App
     online: Online
@@ -70,28 +79,38 @@ class Parts(NamedTuple):
     scoring: Scoring
     producer: Producer | None = None
     histories: Histories | None = None
+    worker: Worker | None = None
+
+    async def missing(self) -> list[str]:
+        """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
+        missing = [*await self.online.missing(), *self.board.missing(self.app.streams, self.app.views)]
+        return missing if self.histories is None else [*missing, *await self.histories.missing(self.app.views)]
 
 
 async def answer_until(stop: threading.Event, listening: socket.socket, parts: Parts) -> None:
     """Answer requests until `stop` is set."""
-    http = http_of(parts)
+    predictors = [_predictor(model, parts) for model in parts.app.models]
+    tallies: dict[str, Tally] = {}
+    colleagues = Colleagues(parts.worker, lambda: _counted(parts, tallies, predictors), parts.missing)
+    http = http_of(parts, predictors, tallies, colleagues)
     parts.online.start()
+    telling = asyncio.create_task(colleagues.tell())
     try:
         await parts.scoring.start()
+        await colleagues.hold_back(stop)
         await StoppableServer(http, stop).serve(listening)
     finally:
+        telling.cancel()
         parts.scoring.stop()
         await parts.online.stop()
 
 
-def http_of(parts: Parts) -> Http:
+def http_of(parts: Parts, predictors: Sequence[Predictor], tallies: dict[str, Tally], colleagues: Colleagues) -> Http:
     """Everything the server answers."""
     app, online = parts.app, parts.online
     is_at_hand = bool(online.tables)
-    tallies: dict[str, Tally] = {}
-    health = Health(app, online, parts.board, parts.histories)
-    predictors = [_predictor(model, parts) for model in app.models]
-    sources = Sources(app, parts.board, parts.ledgers, online.tables, tallies, predictions_of(predictors, parts))
+    health = Health(colleagues)
+    sources = Sources(app, parts.board, parts.ledgers, online.tables, colleagues.counted)
     routes = [
         get("/", Index(app)),
         get("/metrics", Metrics(sources)),
@@ -110,9 +129,14 @@ def _predictor(model: Model, parts: Parts) -> Predictor:
     return Predictor(model, parts.online, parts.scoring.contenders(model), parts.scoring.log)
 
 
-def predictions_of(predictors: Sequence[Predictor], parts: Parts) -> Predictions:
-    """What is counted of models."""
-    return Predictions({one.model.name: one.tally for one in predictors}, parts.scoring.log.lost)
+def _counted(parts: Parts, tallies: dict[str, Tally], predictors: Sequence[Predictor]) -> Counted:
+    """What this process has counted."""
+    return Counted(
+        tallies,
+        {one.model.name: one.tally for one in predictors},
+        parts.scoring.log.lost(),
+        {view: count_of(table) for view, table in parts.online.tables.items()},
+    )
 
 
 def _routes_of(predictor: Predictor, parts: Parts) -> list[Route]:

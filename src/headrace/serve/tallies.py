@@ -22,6 +22,11 @@ class PredictionTally:
         for cause in degraded:
             self.degraded[cause] += scored
 
+    def add_all(self, other: "PredictionTally") -> None:
+        """Take the counts of another process."""
+        self.scored += other.scored
+        self.degraded.update(other.degraded.copy())
+
 
 class Tally:
     """The requests of one path."""
@@ -35,3 +40,8 @@ class Tally:
     def add(self, status: int, seconds: float) -> None:
         self.statuses[status] += 1
         self.delays.add(seconds)
+
+    def add_all(self, other: "Tally") -> None:
+        """Take the counts of another process."""
+        self.statuses.update(other.statuses.copy())
+        self.delays.add_all(other.delays.counts.copy(), other.delays.total_seconds)
