@@ -28,6 +28,7 @@ from headrace.local.ports import HOST
 
 PEER, PREDICT = "Feast", "/predict"
 CONNECTIONS = 8
+OWN_WORKERS = 2
 TIMES_THE_RATE = {"memory": 10, "Redis": 6, PREDICT: 5}
 SHARE_OF_P99 = {"memory": 1 / 5, "Redis": 1 / 5}
 SCORED_ALIKE = 1e-5
@@ -35,8 +36,9 @@ TRIED = (1, 42, PATTERNS + 7)  # cards whose answers are looked at before anythi
 NOTE = (
     f"{CONNECTIONS} connections, one random card of {{cards:,}} and ten features a request, the same wrk for all. "
     f"Feast {{version}} is `feast serve --workers {WORKERS}` in its own environment and reads one finished vector; "
-    "Headrace is one process and merges some twenty tiles, or gives an answer again until a tile changes, enters a "
-    "window or leaves one; “each anew” is the same server that keeps none. All share one Redis, and cores with wrk. "
+    f"Headrace is `serve --workers {OWN_WORKERS}` and merges some twenty tiles, or gives an answer again until a tile "
+    "changes, enters a window or leaves one; “each anew” is the same server that keeps none. "
+    "All share one Redis, and cores with wrk. "
     "/predict reads the same ten features from memory, merges them with the payment's amount and scores 100 trees of "
     "LightGBM; what it predicts is not written down here, as there is no broker. "
     "Before the first round, answers of each were compared with what was written, scores with LightGBM's own."
@@ -74,7 +76,7 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Question]]:
         redis_url = stack.enter_context(own_redis(run.folder))
         now_us = time.time_ns() // 1000
         source = Cards(now_us, VISITS_AN_HOUR)
-        stores = stack.enter_context(stores_of(run.folder, size.cards, redis_url, now_us))
+        stores = stack.enter_context(stores_of(run.folder, size.cards, redis_url, now_us, OWN_WORKERS))
         predict = stack.enter_context(_predict_server(run.folder, size.cards, now_us))
         vectors = _vectors(source, size.cards, now_us)
         feast = stack.enter_context(feast_server(programs, run.folder / "feast", redis_url, vectors))
@@ -89,7 +91,7 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Question]]:
 @contextmanager
 def _predict_server(folder: Path, cards: int, now_us: int) -> Iterator[Question]:
     filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(now_us))
-    with serving(folder, "predict", *filling, str(folder)) as server:
+    with serving(folder, "predict", *filling, str(folder), workers=OWN_WORKERS) as server:
         yield Question(f"http://{HOST}:{server.filled.port}{PATH}", EVENT)
 
 
@@ -161,7 +163,7 @@ def _row(name: str, one: Beside) -> list[str]:
     figures = one.answered
     return [
         name,
-        str(WORKERS if name == PEER else 1),
+        str(WORKERS if name == PEER else OWN_WORKERS),
         f"{figures.requests_a_second:,.0f}",
         f"{one.times_the_rate:.1f}×",
         f"{figures.p50_ms:.2f} ms",

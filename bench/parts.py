@@ -36,10 +36,11 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, name: str, *arguments: str) -> Iterator[Server]:
-    """A process of `bench.servers`, once it is filled and listens."""
+def serving(folder: Path, name: str, *arguments: str, workers: int = 1) -> Iterator[Server]:
+    """A server of `bench.servers`, of so many processes, once it is filled and listens."""
     output = folder / f"{name}{'-anew' if '--forget' in arguments else ''}.out"
-    with running([sys.executable, "-m", "bench.servers", name, *arguments], output) as child:
+    command = [sys.executable, "-m", "bench.servers", "--workers", str(workers), name, *arguments]
+    with running(command, output) as child:
         filled = wait_for(lambda: _filled(child, output), FILL_LIMIT_S, f"the {name} server")
         yield Server(filled)
 

@@ -77,15 +77,17 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
 
 
 @contextmanager
-def stores_of(folder: Path, cards: int, redis_url: str | None, now_us: int) -> Iterator[dict[str, Server]]:
+def stores_of(
+    folder: Path, cards: int, redis_url: str | None, now_us: int, workers: int = 1
+) -> Iterator[dict[str, Server]]:
     """Servers of the same cards in memory and, where there is one, in Redis; each once more with nothing kept."""
     filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(now_us))
     kinds = {"memory": ("memory", *filling)} | ({"Redis": ("redis", *filling, "--url", redis_url)} if redis_url else {})
     with ExitStack() as stack:
         servers = {}
         for name, arguments in kinds.items():
-            servers[name] = stack.enter_context(serving(folder, *arguments))
-            servers[f"{name}{ANEW}"] = stack.enter_context(serving(folder, *arguments, "--forget"))
+            servers[name] = stack.enter_context(serving(folder, *arguments, workers=workers))
+            servers[f"{name}{ANEW}"] = stack.enter_context(serving(folder, *arguments, "--forget", workers=workers))
         yield servers
 
 

@@ -5,6 +5,7 @@ python -m bench.servers memory --cards 1000 --visits 10 --now 1767225600000000
 
 import contextlib
 import json
+import os
 import resource
 import signal
 import socket
@@ -49,8 +50,11 @@ class Filled:
 
 
 @click.group()
-def main() -> None:
+@click.option("--workers", default=1)
+@click.pass_context
+def main(context: click.Context, workers: int) -> None:
     """Serve until SIGTERM; the first line says where, and what it took to fill the store."""
+    context.obj = workers
 
 
 @main.command()
@@ -97,7 +101,7 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
 @click.argument("answer", type=click.Path(exists=True, path_type=Path))
 def constant(answer: Path) -> None:
     """The same bytes for every question, with nothing of ours between them and uvicorn."""
-    stop, listening = _listening(Filled())
+    stop, (listening,) = _listening(Filled(), 1)
     config = uvicorn.Config(
         Constant(answer.read_bytes()), loop="uvloop", http="httptools", log_config=None, access_log=False
     )
@@ -161,18 +165,35 @@ def _serve_filled(online: Online, filling: Filling, source: Cards, cards: int) -
 
 
 def _serve(http: Http, filled: Filled) -> None:
+    """Serve by as many processes as are asked for, each with all that was filled."""
     apply_politely()
-    stop, listening = _listening(filled)
+    stop, (listening, *others) = _listening(filled, click.get_current_context().obj)
+    workers = [pid for one in others if (pid := _forked(one, http, stop))]
     uvloop.run(StoppableServer(http, stop).serve(listening))
+    for worker in workers:
+        os.kill(worker, signal.SIGTERM)
+        os.waitpid(worker, 0)
 
 
-def _listening(filled: Filled) -> tuple[threading.Event, socket.socket]:
-    """What SIGTERM sets, and a socket that listens, once it is told where."""
-    stop, listening = threading.Event(), bind(HOST, 0)
+def _forked(listening: socket.socket, http: Http, stop: threading.Event) -> int:
+    """A process beside this one that serves too."""
+    pid = os.fork()
+    if not pid:
+        uvloop.run(StoppableServer(http, stop).serve(listening))
+        os._exit(0)
+    return pid
+
+
+def _listening(filled: Filled, count: int) -> tuple[threading.Event, list[socket.socket]]:
+    """What SIGTERM sets, and sockets that listen on one port, once it is told which."""
+    stop, first = threading.Event(), bind(HOST, 0, is_shared=True)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    listening.listen()
-    print(json.dumps(asdict(replace(filled, port=listening.getsockname()[1]))), flush=True)
-    return stop, listening
+    port = first.getsockname()[1]
+    sockets = [first, *(bind(HOST, port, is_shared=True) for _ in range(count - 1))]
+    for one in sockets:
+        one.listen()
+    print(json.dumps(asdict(replace(filled, port=port))), flush=True)
+    return stop, sockets
 
 
 def _resident_bytes() -> int:
