@@ -56,7 +56,7 @@ def test_a_store_that_is_gone_is_answered_with_defaults(tmp_path: Path, url: str
         assert (answer["degraded"], answer["score"]) == (["store"], 6.0)
         assert answer["features"].items() >= DEFAULTS.items()
         text = ask("GET", "/metrics").body.decode()
-        assert 'headrace_http_predictions_degraded_total{cause="store",model="fraud"} 1.0' in text
+        assert 'headrace_http_predictions_degraded_total{model="fraud",reason="store"} 1.0' in text
 
 
 def test_a_store_that_hangs_is_not_waited_for_longer_than_the_budget(
@@ -121,4 +121,8 @@ def test_the_version_before_scores_what_the_champion_fails_on(tmp_path: Path, ca
             answer = ask("POST", PATH, event(1, amount="Infinity")).json
             assert (answer["version"], answer["score"], answer["degraded"]) == ("1", 10.0, ["model"])
         assert ask("POST", PATH, event(1)).json["version"] == "2"
+        listed = ask("POST", PATH, [event(1), event(1, amount="Infinity"), event(1)]).json
+        assert [one["version"] for one in listed] == ["2", "1", "2"]
+        assert [one["degraded"] for one in listed] == [[], ["model"], []]
+        assert (listed[0]["score"], listed[1]["score"]) == (ask("POST", PATH, event(1)).json["score"], 10.0)
     assert [record.getMessage().split(";")[0] for record in caplog.records] == ["Model 'fraud' version 2 answers inf"]

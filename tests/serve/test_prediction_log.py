@@ -1,11 +1,13 @@
 """Every prediction over HTTP is in the model's topic, or counted as lost and said."""
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
 from headrace.log.follow import Follower
@@ -18,8 +20,9 @@ from headrace.serve import noted
 from headrace.serve.contenders import Scoring
 from headrace.serve.noted import PredictionLog
 from tests.log.kafka import create_topic
-from tests.score.networks import DOUBLE, summing
-from tests.serve.predicting import event, fraud, predicting
+from tests.score.cards import versions_of
+from tests.score.networks import DOUBLE, summing, with_metadata
+from tests.serve.predicting import INPUTS, VIEWS, event, fraud, payments, predicting
 
 PATH = "/predict/fraud"
 
@@ -83,6 +86,26 @@ def test_challengers_score_the_same_vectors_for_the_log_alone(
     assert (one.role, one.score) == ("champion", answer["score"])
     assert (beside.role, beside.score, beside.version) == ("challenger", 6.0, other.version)
     assert beside.features == one.features
+    assert (one.answered, beside.answered) == (True, False)
+
+
+def test_with_a_split_the_log_says_who_answered(broker: Broker, topic: str, tmp_path: Path) -> None:
+    contents = [
+        with_metadata(summing(1, DOUBLE), **{"headrace.inputs": f'["{name}"]'}) for name in ("amount", INPUTS[0])
+    ]
+    versions_of(tmp_path, *contents).challenge("2", 0.5)
+    model = hr.Model("fraud", on=payments, features=[*VIEWS], fields=["amount"], train=lambda frame: frame)
+    before = len(logged(broker, topic))
+    with PredictionLog(Producer(broker.address)) as log, predicting(model, scoring=Scoring(tmp_path, log)) as ask:
+        events = [event(number, card=f"c{number}") for number in range(60)]
+        answers = {one["id"]: answer for one, answer in zip(events, ask("POST", PATH, events).json, strict=True)}
+    found = logged(broker, topic)[before:]
+    assert {one["version"] for one in answers.values()} == {"1", "2"}
+    assert Counter((one.event_id, one.version, one.role) for one in found) == Counter(
+        (name, version, role) for name in answers for version, role in (("1", "champion"), ("2", "challenger"))
+    )
+    answered = {one.event_id: (one.version, one.score) for one in found if one.answered}
+    assert answered == {name: (one["version"], one["score"]) for name, one in answers.items()}
 
 
 def test_what_no_broker_takes_is_counted_and_said_once(

@@ -147,6 +147,7 @@ def predictions(model: Model) -> Landing:
         *(_moment(name) for name in ("event_time", "arrival", "read_at", "decided_at")),
         _told("partition", "int"),
         _told("offset", "bigint"),
+        _told("answered", "boolean"),
     )
     table = f"{GOLD}{model.name}_predictions"
     return Landing(model.predictions, table, (*columns, *as_appended()), model.predictions)

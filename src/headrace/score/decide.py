@@ -58,6 +58,7 @@ def predictions(
                 decided_at_us=decided_at_us,
                 partition=one.partition,
                 offset=one.offset,
+                answered=role == "champion",
             )
 
 

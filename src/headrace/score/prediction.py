@@ -28,6 +28,7 @@ class Prediction:
 
     `known` says by view what its vector was made of, hop by hop of each stream: events, and the arrival of the last.
     `read_at_us` is the time its features were asked for, `partition` and `offset` the event's place in the raw log.
+    `answered` marks the score that was decided by: in the stream the champion's; over HTTP it may be a challenger's.
     """
 
     event_id: Any
@@ -46,6 +47,7 @@ class Prediction:
     decided_at_us: int
     partition: int | None = None
     offset: int | None = None
+    answered: bool = True
 
     @property
     def latency_ms(self) -> float | None:

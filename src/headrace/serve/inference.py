@@ -76,7 +76,7 @@ class Inference:
             "outputs": outputs,
         }
         said |= {"id": asked["id"]} if "id" in asked else {}
-        said |= {"parameters": {"degraded": ", ".join(scored.degraded)}} if scored.degraded else {}
+        said |= {"parameters": {"degraded": ", ".join(scored.lacking)}} if scored.lacking else {}
         body = orjson.dumps(said)
         if not tail:
             return Answer(200, body, headers=(scored.timing.header,))

@@ -45,7 +45,7 @@ class Invocations:
             for score, decision, version in zip(scored.scores, scored.decisions, scored.versions, strict=True)
         ]
         said: dict[str, Any] = {"predictions": predictions}
-        said |= {"degraded": scored.degraded} if scored.degraded else {}
+        said |= {"degraded": scored.lacking} if scored.lacking else {}
         return Answer(200, encode_json(said), headers=(scored.timing.header,))
 
 

@@ -143,8 +143,8 @@ def predictions(counted: Counted) -> Iterator[Metric]:
     made = counted.predictions
     scored = [([model], tally.scored) for model, tally in made.items()]
     yield counter("http_predictions", "Events scored over HTTP", ["model"], scored)
-    causes = [([model, cause], n) for model, one in made.items() for cause, n in one.degraded.copy().items()]
-    yield counter("http_predictions_degraded", "Of them those that lacked something", ["model", "cause"], causes)
+    lacking = [([model, why], n) for model, one in made.items() for why, n in one.degraded.copy().items()]
+    yield counter("http_predictions_degraded", "Of them those that lacked something", ["model", "reason"], lacking)
     missing = [([model], counted.lost[model]) for model in made]
     yield counter("predictions_lost", "Predictions that are in no log: should be 0", ["model"], missing)
 

@@ -29,7 +29,7 @@ LOGGER = logging.getLogger("headrace.serve")
 class Noted(NamedTuple):
     """What a request was answered, and what is needed to write it down; vectors that came whole have no events.
 
-    `scores` are the champion's, where it answered for all.
+    `by` are those whose scores were the answer: the champion, the version before it, or a challenger with a share.
     """
 
     model: Model
@@ -38,9 +38,10 @@ class Noted(NamedTuple):
     challengers: tuple[Loaded, ...]
     events: Sequence[Event]
     vectors: Sequence[Vector]
-    scores: Sequence[float] | None
+    by: Sequence[Loaded]
+    scores: Sequence[float]
     at_us: Sequence[int]
-    degraded: tuple[str, ...]
+    degraded: Sequence[tuple[str, ...]]
     decided_at_us: int
 
 
@@ -110,43 +111,59 @@ class PredictionLog:
             return
         ids = [event[noted.model.stream.id] for event in noted.events] or [None] * len(noted.vectors)
         named = [self._named(event_id) for event_id in ids]
-        for loaded, role, scores in _scores(noted):
-            for place, score in enumerate(scores):
-                prediction = _prediction(noted, place, named[place], (loaded, role, score))
-                self._producer.send(noted.model.predictions, encode(prediction), key=str(prediction.event_id))
+        for place, scored in _scores(noted):
+            prediction = _prediction(noted, place, named[place], scored)
+            self._producer.send(noted.model.predictions, encode(prediction), key=str(prediction.event_id))
 
     def _named(self, event_id: object) -> object:
         return f"{self._prefix}-{next(self._requests)}" if event_id is None else event_id
 
 
-def _scores(noted: Noted) -> Iterator[tuple[Loaded, Role, Sequence[float]]]:
-    """What the champion says of the vectors, and what each challenger does."""
-    yield noted.champion, "champion", _by(noted.champion, noted) if noted.scores is None else noted.scores
+class _Score(NamedTuple):
+    """One score of a vector: whose it is, and whether it was the answer."""
+
+    by: Loaded
+    role: Role
+    score: float
+    answered: bool
+
+
+def _scores(noted: Noted) -> Iterator[tuple[int, _Score]]:
+    """What was answered of each vector, and what those say who did not answer, by the place of the vector."""
+    for place, (by, score) in enumerate(zip(noted.by, noted.scores, strict=True)):
+        yield place, _Score(by, "challenger" if by in noted.challengers else "champion", score, answered=True)
+    split = [place for place, by in enumerate(noted.by) if by in noted.challengers]
+    yield from _beside(noted, noted.champion, "champion", split)
     for challenger in noted.challengers:
-        yield challenger, "challenger", _by(challenger, noted)
+        others = [place for place, by in enumerate(noted.by) if by is not challenger]
+        yield from _beside(noted, challenger, "challenger", others)
 
 
-def _by(loaded: Loaded, noted: Noted) -> list[float]:
-    rows = noted.vectors_of.rows(loaded.scorer, noted.vectors)
+def _beside(noted: Noted, loaded: Loaded, role: Role, places: Sequence[int]) -> Iterator[tuple[int, _Score]]:
+    if not places:
+        return
+    rows = noted.vectors_of.rows(loaded.scorer, [noted.vectors[place] for place in places])
     scores: list[float] = loaded.scorer.score_rows(rows, WITHIN_SECONDS).tolist()
-    return scores
+    for place, score in zip(places, scores, strict=True):
+        yield place, _Score(loaded, role, score, answered=False)
 
 
-def _prediction(noted: Noted, place: int, event_id: object, scored: tuple[Loaded, Role, float]) -> Prediction:
-    (loaded, role, score), vector = scored, noted.vectors[place]
+def _prediction(noted: Noted, place: int, event_id: object, scored: _Score) -> Prediction:
+    vector = noted.vectors[place]
     return Prediction(
         event_id=event_id,
-        score=score,
-        decision=noted.model.decision(score),
+        score=scored.score,
+        decision=noted.model.decision(scored.score),
         model=noted.model.name,
-        version=loaded.version,
-        role=role,
+        version=scored.by.version,
+        role=scored.role,
         source="http",
         features=noted.vectors_of.named(vector),
         known=vector.known,
-        degraded=noted.degraded,
+        degraded=noted.degraded[place] if scored.answered else (),
         event_time_us=noted.events[place][noted.model.stream.time] if noted.events else None,
         arrival_us=None,
         read_at_us=noted.at_us[place],
         decided_at_us=noted.decided_at_us,
+        answered=scored.answered,
     )

@@ -37,7 +37,7 @@ class Predict:
             "version": scored.versions[place],
             "features": self._features(vector),
             "age_ms": None if vector.event_time_us is None else (scored.at_us[place] - vector.event_time_us) // 1000,
-            "degraded": scored.degraded,
+            "degraded": scored.degraded[place],
         }
 
     def _features(self, vector: Vector) -> dict[str, Any]:

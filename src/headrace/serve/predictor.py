@@ -6,8 +6,9 @@ request ── wait ──▶ read ──▶ merge ──▶ score ──▶ ans
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from math import isfinite
+from collections.abc import Awaitable, Collection, Sequence
+from itertools import chain
+from math import isfinite, nan
 from time import perf_counter
 from typing import NamedTuple
 
@@ -53,15 +54,20 @@ class Timing(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What was scored, by which version, on what, and how long each stage took."""
+    """What was scored, by which version, on what, what each score lacked, and how long each stage took."""
 
     versions: Sequence[str]
     scores: Sequence[float]
     decisions: Sequence[str | None]
     vectors: Sequence[Vector]
     at_us: Sequence[int]
-    degraded: tuple[str, ...]
+    degraded: Sequence[tuple[str, ...]]
     timing: Timing
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What any of the scores lacked."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.degraded)))
 
 
 class _Read(NamedTuple):
@@ -76,12 +82,11 @@ class _Read(NamedTuple):
 
 
 class _Answered(NamedTuple):
-    """Scores, by whom each is, and who was champion for them."""
+    """Scores, by whom each is, and the places of those that are not by whom they should be."""
 
-    champion: Loaded
-    scores: Sequence[float]
-    versions: Sequence[str]
-    degraded: tuple[str, ...]
+    by: list[Loaded]
+    scores: list[float]
+    fallen: Collection[int] = ()
 
 
 class Predictor:
@@ -142,54 +147,59 @@ class Predictor:
         else:
             answered = await self._by_key(standing, events, vectors, left_s)
         scored_at = perf_counter()
-        degraded += answered.degraded
-        if scored_at - times[0] > self._budget_s:
-            degraded = (*degraded, BUDGET)
-        self.tally.add(len(vectors), degraded)
-        known_scores = answered.scores if standing.split is None else None
-        by = (self.model, self.vectors, answered.champion, standing.challengers)
-        self._log.note(Noted(*by, events, vectors, known_scores, at_us, degraded, now_us()))
+        late = (BUDGET,) if scored_at - times[0] > self._budget_s else ()
+        lacking = [(*degraded, *late)] * len(vectors)
+        for place in answered.fallen:
+            lacking[place] = (*degraded, MODEL, *late)
+        self.tally.add(lacking)
+        who = (self.model, self.vectors, standing.champion, standing.challengers)
+        self._log.note(Noted(*who, events, vectors, answered.by, answered.scores, at_us, lacking, now_us()))
         decisions = list(map(self.model.decision, answered.scores))
-        timing = Timing(*times, scored_at)
-        return Scored(answered.versions, answered.scores, decisions, vectors, at_us, degraded, timing)
+        versions = [loaded.version for loaded in answered.by]
+        return Scored(versions, answered.scores, decisions, vectors, at_us, lacking, Timing(*times, scored_at))
 
     async def _by_key(
         self, standing: Standing, events: Sequence[Event], vectors: Sequence[Vector], left_s: float
     ) -> _Answered:
         """Each event by who answers for its key."""
-        key, scores, versions = self.model.stream.key, [0.0] * len(events), [""] * len(events)
-        degraded: tuple[str, ...] = ()
+        key, scores, fallen = self.model.stream.key, [0.0] * len(events), set[int]()
         who = [standing.for_key(str(event[key])) for event in events]
+        by = who.copy()
         for loaded in {one.version: one for one in who}.values():
             places = [place for place, one in enumerate(who) if one is loaded]
             answered = await self._by(loaded, standing, [vectors[place] for place in places], left_s)
-            for place, score, version in zip(places, answered.scores, answered.versions, strict=True):
-                scores[place], versions[place] = score, version
-            degraded = degraded or answered.degraded
-        return _Answered(standing.champion, scores, versions, degraded)
+            for place, score, scorer in zip(places, answered.scores, answered.by, strict=True):
+                scores[place], by[place] = score, scorer
+            fallen |= {places[place] for place in answered.fallen}
+        return _Answered(by, scores, fallen)
 
     async def _by(self, loaded: Loaded, standing: Standing, vectors: Sequence[Vector], left_s: float) -> _Answered:
-        """By one version or, if it fails, by the one in whose place it stands."""
-        scores = self._scores(loaded, vectors, left_s)
-        if not isinstance(scores, str):
-            return _Answered(loaded, scores, [loaded.version] * len(scores), ())
+        """By one version or, where it fails, by the one in whose place it stands."""
+        scores, why = self._scores(loaded, vectors, left_s)
+        by = [loaded] * len(scores)
+        if why is None:
+            return _Answered(by, scores)
+        fallen = [place for place, score in enumerate(scores) if not isfinite(score)]
         is_champion = loaded is standing.champion
-        instead = await self.contenders.earlier(loaded, scores) if is_champion else standing.champion
-        again = None if instead is None else self._scores(instead, vectors, left_s)
-        if instead is None or again is None or isinstance(again, str):
-            raise Unavailable(f"{scores}. Promote another version, or ask with other values.")
-        return _Answered(instead, again, [instead.version] * len(again), (MODEL,))
+        instead = await self.contenders.earlier(loaded, why) if is_champion else standing.champion
+        if instead is not None:
+            again, still = self._scores(instead, [vectors[place] for place in fallen], left_s)
+        if instead is None or still is not None:
+            raise Unavailable(f"{why}. Promote another version, or ask with other values.")
+        for place, score in zip(fallen, again, strict=True):
+            scores[place], by[place] = score, instead
+        return _Answered(by, scores, fallen)
 
-    def _scores(self, loaded: Loaded, vectors: Sequence[Vector], within_s: float) -> Sequence[float] | str:
-        """The scores, or a sentence that says why there are none."""
+    def _scores(self, loaded: Loaded, vectors: Sequence[Vector], within_s: float) -> tuple[list[float], str | None]:
+        """The scores and, where some of them are no numbers, a sentence that says why."""
         try:
             rows = self.vectors.rows(loaded.scorer, vectors)
             scores: list[float] = loaded.scorer.score_rows(rows, within_s).tolist()
         except Exception as failure:  # noqa: BLE001 - whatever a model raises, the server goes on
-            return f"{self._named(loaded)} fails: {first_line(failure, 200)}"
-        if not all(map(isfinite, scores)):
-            return f"{self._named(loaded)} answers {next(score for score in scores if not isfinite(score))}"
-        return scores
+            return [nan] * len(vectors), f"{self._named(loaded)} fails: {first_line(failure, 200)}"
+        if all(map(isfinite, scores)):
+            return scores, None
+        return scores, f"{self._named(loaded)} answers {next(score for score in scores if not isfinite(score))}"
 
     def _named(self, loaded: Loaded) -> str:
         return f"Model {self.model.name!r} version {loaded.version}"

@@ -17,10 +17,12 @@ class PredictionTally:
         self.scored = 0
         self.degraded: Counter[str] = Counter()
 
-    def add(self, scored: int, degraded: Sequence[str]) -> None:
-        self.scored += scored
-        for cause in degraded:
-            self.degraded[cause] += scored
+    def add(self, degraded: Sequence[tuple[str, ...]]) -> None:
+        """Count events by what each of them lacked."""
+        self.scored += len(degraded)
+        for lacking in degraded:
+            if lacking:
+                self.degraded.update(lacking)
 
     def add_all(self, other: "PredictionTally") -> None:
         """Take the counts of another process."""
