@@ -66,6 +66,32 @@ def test_a_slow_client_is_cut_off(ask: Asking, path: str, monkeypatch: pytest.Mo
         assert slow.recv(100) == b""
 
 
+def test_a_client_that_takes_no_answer_is_cut_off(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.3)
+    body = json.dumps([event(1)] * 1000).encode()
+    question = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (PATHS[0].encode(), len(body), body)
+    with socket.create_connection((HOST, ask.port), timeout=30) as deaf:
+        with pytest.raises(ConnectionError):
+            deaf.sendall(question * 200)
+        assert ask("POST", PATHS[0], event(1)).status == 200
+
+
+@pytest.mark.parametrize("path", PATHS[:2])
+def test_ten_thousand_keys_are_read_or_refused_with_a_sentence(ask: Asking, path: str) -> None:
+    many, now = {f"x{number}": number for number in range(10_000)}, {"at": time.time_ns() // 1_000_000}
+    features = [ask("POST", path, event(1, **more, **now)).json["features"] for more in (many, {})]
+    assert features[0] == features[1]
+    assert ask("POST", path, event(1, card=many, **now)).status == 200  # a text, as the gate takes it for
+    for body, status in [
+        ([{}] * 10_000, 413),
+        ([many] * 2, 400),
+        (event(1, amount=many), 400),
+        (event(1, at=many), 400),
+    ]:
+        said = ask("POST", path, body)
+        assert (said.status, said.error[-1]) == (status, ".")
+
+
 words = st.sampled_from(
     [
         "card",
