@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import anchor, drain, growth, lake, latency, predictions, serve, training
+from bench import anchor, drain, growth, lake, latency, overload, predictions, serve, training
 from bench.chart import draw
 from bench.errors import Skipped
 from bench.machine import Machine
@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "drain": drain.measure,
     "lake": lake.measure,
     "serve": serve.measure,
+    "overload": overload.measure,
     "growth": growth.measure,
     "anchor": anchor.measure,
     "training": training.measure,

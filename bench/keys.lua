@@ -15,9 +15,9 @@ end
 
 function done(summary, latency, requests)
   local errors = summary.errors
-  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  local failed = errors.connect + errors.read + errors.write + errors.timeout
   io.write(string.format(
-    '\n{"requests": %d, "seconds": %f, "failed": %d, "p50_ms": %f, "p99_ms": %f}\n',
-    summary.requests, summary.duration / 1e6, failed,
+    '\n{"requests": %d, "seconds": %f, "failed": %d, "refused": %d, "p50_ms": %f, "p99_ms": %f}\n',
+    summary.requests, summary.duration / 1e6, failed, errors.status,
     latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
 end

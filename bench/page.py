@@ -15,6 +15,7 @@ TITLES = {
     "drain": "A backlog",
     "lake": "The lake beside the gate",
     "serve": "Questions",
+    "overload": "Ten times too much",
     "anchor": "Beside Feast",
     "growth": "Growth",
 }

@@ -41,6 +41,25 @@ class Answered:
     p99_ms: float
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What a server did that was asked for more than it can answer; refused are the answers that were errors."""
+
+    requests: int
+    refused: int
+    seconds: float
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def scored_a_second(self) -> float:
+        return (self.requests - self.refused) / self.seconds
+
+    @property
+    def share_refused(self) -> float:
+        return self.refused / self.requests
+
+
 def require_wrk() -> str:
     """Where wrk is, or what to do."""
     program = shutil.which("wrk")
@@ -51,20 +70,38 @@ def require_wrk() -> str:
 
 def ask(question: Question, connections: int, seconds: float, entities: int) -> Answered:
     """Ask about random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
-    load = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(SCRIPT)]
-    command = [require_wrk(), *load, question.url, "--", str(entities), question.body]
+    return answered(_said(question, connections, seconds, entities))
+
+
+def load(question: Question, connections: int, seconds: float, entities: int) -> Loaded:
+    """The same of a server that may refuse; a request without any answer makes the figure worthless."""
+    return loaded(_said(question, connections, seconds, entities))
+
+
+def _said(question: Question, connections: int, seconds: float, entities: int) -> str:
+    flags = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", f"{PATIENCE_S:g}s", "-s", str(SCRIPT)]
+    command = [require_wrk(), *flags, question.url, "--", str(entities), question.body]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise BenchFailed(f"wrk failed: {run.stderr.strip() or run.stdout.strip()}")
-    return answered(run.stdout)
+    return run.stdout
 
 
 def answered(said: str) -> Answered:
+    """What the last line of wrk's output says of a server that must answer all."""
+    found = loaded(said)
+    if found.refused:
+        raise BenchFailed(f"{found.refused} of {found.requests} requests failed. The server's log says why.")
+    return Answered(found.requests / found.seconds, found.p50_ms, found.p99_ms)
+
+
+def loaded(said: str) -> Loaded:
     """What the last line of wrk's output says."""
     found = json.loads(said.rstrip().splitlines()[-1])
-    if found["failed"] or not found["requests"]:
-        raise BenchFailed(f"{found['failed']} of {found['requests']} requests failed. The server's log says why.")
-    return Answered(found["requests"] / found["seconds"], found["p50_ms"], found["p99_ms"])
+    failed = found.pop("failed")
+    if failed or not found["requests"]:
+        raise BenchFailed(f"{failed} of {found['requests']} requests failed. The server's log says why.")
+    return Loaded(**found)
 
 
 def medians(rounds: Sequence[Answered]) -> Answered:

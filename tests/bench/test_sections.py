@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from bench import anchor, drain, growth, lake, latency, predictions, serve, training
+from bench import anchor, drain, growth, lake, latency, overload, predictions, serve, training
 from bench.__main__ import main
 from bench.app import CardSpend
 from bench.batch import Batch
@@ -22,7 +22,7 @@ from bench.results import Result
 from bench.section import Run
 from bench.servers import Filled
 from bench.truth import differences, vector
-from bench.wrk import Answered, answered
+from bench.wrk import Answered, Loaded, answered, loaded
 from headrace.store.memory import MemoryStore
 from tests.bench.test_results import kept
 
@@ -118,10 +118,25 @@ def test_what_was_left_out_is_said() -> None:
 
 
 def test_a_failed_request_makes_the_figure_worthless() -> None:
-    line = '{"requests": 10, "seconds": 2.0, "failed": %d, "p50_ms": 0.2, "p99_ms": 0.9}'
-    assert answered("Running 2s test\n" + line % 0) == Answered(5.0, 0.2, 0.9)
-    with pytest.raises(BenchFailed, match="1 of 10 requests failed"):
-        answered(line % 1)
+    line = '{"requests": 10, "seconds": 2.0, "failed": %d, "refused": %d, "p50_ms": 0.2, "p99_ms": 0.9}'
+    assert answered("Running 2s test\n" + line % (0, 0)) == Answered(5.0, 0.2, 0.9)
+    for failed, refused in ((1, 0), (0, 1)):
+        with pytest.raises(BenchFailed, match="1 of 10 requests failed"):
+            answered(line % (failed, refused))
+    assert loaded(line % (0, 4)).scored_a_second == 3.0
+
+
+@pytest.mark.parametrize(
+    ("refused", "well", "met", "share"), [(4_000, 0.6, [True, True], "100%"), (12_000, 11.0, [False, False], "88%")]
+)
+def test_an_overload_is_held_against_the_best_of_calm_loads(
+    refused: int, well: float, met: list[bool], share: str
+) -> None:
+    calm = {connections: Loaded(1_000 * connections, 0, 10.0, 1.0, 2.0) for connections in overload.CALM}
+    found = overload.result(overload.Endured(calm, Loaded(68_000, refused, 10.0, 90.0, 200.0), 10, well))
+    assert found.figures["peak"] == 6_400
+    assert [goal.met for goal in found.goals] == met
+    assert found.table.rows[-1][2] == share
 
 
 def test_every_section_has_a_panel_that_follows_the_page() -> None:

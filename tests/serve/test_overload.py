@@ -81,6 +81,17 @@ def test_of_ten_times_too_much_a_part_is_refused_and_soon_nothing() -> None:
         assert load(port, 40, 1.0).keys() == {"200"}
 
 
+def test_many_connect_at_once_and_a_server_that_stopped_listens_no_more() -> None:
+    with busy_server() as port:
+        many = [socket.create_connection((HOST, port), timeout=10) for _ in range(100)]
+        for one in many:
+            one.sendall(b"GET /look HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert all(b" 200 " in one.recv(1 << 16) for one in many)
+        for one in many:
+            one.close()
+    assert not answers(HOST, port)
+
+
 def test_a_pause_with_few_in_line_is_no_overload() -> None:
     line, now = Line(), 100.0
     line.require_room(Came(now - 10, overload.FEW_IN_LINE), now)

@@ -22,6 +22,8 @@ IDLE_SECONDS = 75.0
 TICK_SECONDS, TICKS_A_SWEEP, GRACE_TICKS = 0.1, 10, 20
 BACKLOG = 2048
 FULL = Unavailable(f"The server has {MOST_CONNECTIONS} connections open and takes no more. Ask again in a moment.")
+# libuv takes one new connection a turn of the loop from a listening socket: of so many copies of it, so many.
+ACCEPTED_A_TURN = 16
 
 
 class AddressTaken(HeadraceError):
@@ -54,11 +56,13 @@ class StoppableServer:
         self.date = b""
 
     async def serve(self, listening: socket.socket) -> None:
-        """Answer whoever connects to a bound socket."""
+        """Answer whoever connects to a bound socket; who does while a turn takes long soon gets in all the same."""
         self._tell_date()
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), sock=listening, backlog=BACKLOG
-        )
+        loop, copies = asyncio.get_running_loop(), [listening.dup() for _ in range(ACCEPTED_A_TURN - 1)]
+        servers = [
+            await loop.create_server(lambda: Connection(self), sock=one, backlog=BACKLOG)
+            for one in (listening, *copies)
+        ]
         ticks = 0
         while not self._stop.is_set():
             await asyncio.sleep(TICK_SECONDS)
@@ -66,7 +70,8 @@ class StoppableServer:
             self._tell_date()
             if ticks % TICKS_A_SWEEP == 0:
                 self._end_slow_ones()
-        server.close()
+        for server in servers:
+            server.close()
         await self._end_all()
 
     def refusal(self) -> Answer | None:
