@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._refusal: Answer | None = None
         self._is_at_work = self._has_answered = self._is_full = self._is_held = False
-        self._is_ending = self._is_discarding = False
+        self._is_ending = self._is_discarding = self._has_looked_ahead = False
         self._is_in_head, self._head_bytes, self._body_bytes, self._unanswered = True, 0, 0, 0
         self.busy_since: float | None = self._loop.time()
         self.idle_since = 0.0
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._pieces = b"", [], []
-        self._body_bytes, self._is_discarding = 0, False
+        self._body_bytes, self._is_discarding, self._has_looked_ahead = 0, False, False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -154,8 +154,9 @@ class Connection(asyncio.Protocol):
 
     def _look_ahead(self) -> None:
         """Of a body that is not all here: refuse one that will be too large, and ask for one that waits for that."""
-        if self._is_discarding or self._pieces:
+        if self._is_discarding or self._has_looked_ahead:
             return
+        self._has_looked_ahead = True
         named = {name.lower(): value for name, value in self._headers}
         size = int(named.get(b"content-length", b"0"))
         if size > LARGEST_BODY:
