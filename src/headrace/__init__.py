@@ -31,10 +31,12 @@ from headrace.declare.aggregates import (
     top,
     var,
 )
+from headrace.declare.alert import Alert
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
 from headrace.declare.retrain import Retrain
+from headrace.declare.series import Objective, metric, share
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.views import View, features
@@ -44,12 +46,14 @@ if TYPE_CHECKING:
     from headrace.lake.training import training_set
 
 __all__ = [
+    "Alert",
     "Client",
     "DeclarationError",
     "HeadraceError",
     "Labels",
     "Late",
     "Model",
+    "Objective",
     "Retrain",
     "Stream",
     "Table",
@@ -65,9 +69,11 @@ __all__ = [
     "log",
     "max",
     "mean",
+    "metric",
     "min",
     "quantile",
     "request",
+    "share",
     "sqrt",
     "stddev",
     "sum",

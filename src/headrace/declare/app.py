@@ -1,13 +1,16 @@
-"""An app is a module: its streams, its feature views and its models."""
+"""An app is a module: its streams, its feature views, its models and its alerts."""
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from headrace.declare.alert import Alert
 from headrace.declare.model import Model
+from headrace.declare.series import Objective, Series, Share
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
@@ -21,6 +24,7 @@ class App:
     streams: tuple[Stream, ...]
     views: tuple[View, ...]
     models: tuple[Model, ...] = ()
+    alerts: tuple[Alert, ...] = ()
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -55,7 +59,7 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """The streams, views and models among a module's names."""
+    """The streams, views, models and alerts among a module's names; alerts may also stand in lists."""
     values = list(vars(module).values())
     models = tuple(dict.fromkeys(value for value in values if isinstance(value, Model)))
     declared_views = [value for value in values if isinstance(value, View)]
@@ -68,7 +72,37 @@ def app_of(module: ModuleType) -> App:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
     _require_own_names([*(view.name for view in views), *(model.name for model in models)], module.__name__)
-    return App(module.__name__, streams, views, models)
+    alerts = tuple(dict.fromkeys(_alerts_among(values)))
+    _require_own_names([alert.name for alert in alerts], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts)
+    for alert in alerts:
+        _require_watchable(alert, app)
+    return app
+
+
+def _alerts_among(values: Iterable[object]) -> Iterator[Alert]:
+    for value in values:
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, Alert):
+                yield one
+
+
+def _require_watchable(alert: Alert, app: App) -> None:
+    """What an alert watches must be of the app: a name with a slip of the pen would have no values, ever."""
+    if not isinstance(alert.on, Series | Share | Objective):
+        return
+    declared = {
+        "stream": [stream.name for stream in app.streams],
+        "view": [view.name for view in app.views],
+        "model": [model.name for model in app.models],
+    }
+    for label, value in (told for series in alert.on.series for told in series.labels):
+        known = declared.get(label, [value])
+        if value not in known:
+            raise DeclarationError(
+                f"Alert {alert.name!r}: there is no {label} {value!r}. "
+                f"{app.name} declares {', '.join(known) or 'none'}."
+            )
 
 
 def _streams_of(model: Model) -> list[Stream]:

@@ -1,0 +1,251 @@
+"""What an alert may watch of a running app: numbers of /metrics, shares of two of them, and objectives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.declare.durations import duration_text, duration_us
+from headrace.errors import DeclarationError
+
+LEAST = 20
+
+
+class Sort(Enum):
+    """How a number behaves: a level that goes up and down, a count that only grows, or delays counted by size."""
+
+    LEVEL = "level"
+    COUNT = "count"
+    DELAYS = "delays"
+
+
+# Every number an alert may watch, and the labels that tell its samples apart.
+CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
+    # of the server's /metrics
+    "headrace_events_total": (Sort.COUNT, ("stream", "fate")),
+    "headrace_dead_total": (Sort.COUNT, ("stream", "reason")),
+    "headrace_lag": (Sort.LEVEL, ("stream",)),
+    "headrace_duplicates_total": (Sort.COUNT, ("stream",)),
+    "headrace_entities": (Sort.LEVEL, ("view",)),
+    "headrace_tiles": (Sort.LEVEL, ("view",)),
+    "headrace_store_bytes": (Sort.LEVEL, ("view",)),
+    "headrace_refused_tiles_total": (Sort.COUNT, ("view",)),
+    "headrace_apply_seconds": (Sort.DELAYS, ("view",)),
+    "headrace_requests_total": (Sort.COUNT, ("path", "status")),
+    "headrace_request_seconds": (Sort.DELAYS, ("path",)),
+    "headrace_http_predictions_total": (Sort.COUNT, ("model",)),
+    "headrace_http_predictions_degraded_total": (Sort.COUNT, ("model", "cause")),
+    "headrace_predictions_lost_total": (Sort.COUNT, ("model",)),
+    "headrace_checked_values_total": (Sort.COUNT, ("view", "outcome")),
+    "headrace_checked_answers_total": (Sort.COUNT, ("view",)),
+    "headrace_lake_lag": (Sort.LEVEL, ("table",)),
+    "headrace_lake_step_seconds": (Sort.LEVEL, ("table",)),
+    "headrace_lake_step_at_seconds": (Sort.LEVEL, ("table",)),
+    "headrace_predictions_total": (Sort.COUNT, ("model", "version", "role")),
+    "headrace_degraded_total": (Sort.COUNT, ("model", "reason")),
+    "headrace_score_lag": (Sort.LEVEL, ("model",)),
+    "headrace_score_seconds": (Sort.DELAYS, ("model",)),
+    "headrace_query_running": (Sort.LEVEL, ("query", "lane")),
+    "headrace_watermark_seconds": (Sort.LEVEL, ("query",)),
+    "headrace_state_rows": (Sort.LEVEL, ("query",)),
+    "headrace_state_bytes": (Sort.LEVEL, ("query",)),
+    "headrace_dropped_by_watermark_total": (Sort.COUNT, ("query",)),
+    "headrace_checkpoint_ms": (Sort.LEVEL, ("query",)),
+    "headrace_alerts_firing": (Sort.LEVEL, ()),
+    "headrace_notifications_total": (Sort.COUNT, ("sink", "outcome")),
+    "headrace_watch_at_seconds": (Sort.LEVEL, ()),
+    # of whoever watches: whether the server answers, and how old the oldest record is that the gate has not come to
+    "headrace_server_up": (Sort.LEVEL, ()),
+    "headrace_lag_seconds": (Sort.LEVEL, ("stream",)),
+    # of the evaluation of models: the largest drift as a multiple of its critical value, what quality has lost against
+    # the card as a share of it, and the share of due predictions whose label came
+    "headrace_drift": (Sort.LEVEL, ("model",)),
+    "headrace_quality_lost": (Sort.LEVEL, ("model",)),
+    "headrace_label_coverage": (Sort.LEVEL, ("model",)),
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One number of a running app; samples of other labels than those told are added up.
+
+    A count is what was added in the last `over_us`, of delays those longer than `slower_us`; without a window it
+    is only good for shares and objectives.
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    over_us: int | None = None
+    slower_us: int | None = None
+
+    @property
+    def sort(self) -> Sort:
+        return CATALOGUE[self.name][0]
+
+    @property
+    def series(self) -> tuple["Series", ...]:
+        return (self,)
+
+    @property
+    def text(self) -> str:
+        """As Prometheus writes it, and over which window.
+
+        >>> metric("headrace_lag", stream="payments").text
+        'headrace_lag{stream="payments"}'
+        >>> metric("headrace_apply_seconds", view="CardSpend", over="5m", slower="1s").text
+        'headrace_apply_seconds{view="CardSpend"} slower than 1s, in 5m'
+        """
+        told = ", ".join(f'{name}="{value}"' for name, value in self.labels)
+        slower = "" if self.slower_us is None else f" slower than {duration_text(self.slower_us)}"
+        over = "" if self.over_us is None else f", in {duration_text(self.over_us)}"
+        return f"{self.name}{f'{{{told}}}' if told else ''}{slower}{over}"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What part of one count another is, over the last so long; unknown where the whole is less than `at_least`."""
+
+    bad: Series
+    total: Series
+    over_us: int
+    at_least: int
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return self.bad, self.total
+
+    @property
+    def text(self) -> str:
+        return f"share of {self.bad.text} in {self.total.text}, in {duration_text(self.over_us)}"
+
+
+@dataclass(frozen=True)
+class Burn:
+    """Both of two windows must lose so many times what is allowed: the long one says that it matters, the short one
+    that it still goes on.
+    """
+
+    long_us: int
+    short_us: int
+    times: float
+
+
+# Google, The Site Reliability Workbook (2018), chapter 5, "Multiwindow, Multi-Burn-Rate Alerts", table 5-8, for a
+# budget of 30 days: 2 % of it in an hour, 5 % in six hours, 10 % in three days; the short window is a twelfth.
+BURNS = (
+    Burn(3_600_000_000, 300_000_000, 14.4),
+    Burn(21_600_000_000, 1_800_000_000, 6.0),
+    Burn(259_200_000_000, 21_600_000_000, 1.0),
+)
+
+
+@dataclass(frozen=True, init=False)
+class Objective:
+    """No more than a share of one count may be another; alarmed by how fast what is allowed is used up."""
+
+    bad: Series
+    total: Series
+    allowed: float
+    burns: tuple[Burn, ...]
+    at_least: int
+
+    def __init__(
+        self,
+        bad: Series,
+        total: Series,
+        *,
+        allowed: float,
+        windows: Sequence[tuple[str, str, float]] | None = None,
+        at_least: int = LEAST,
+    ) -> None:
+        _require_counts(bad, total, "Objective")
+        if type(allowed) not in {int, float} or not 0 < allowed < 1:
+            raise DeclarationError(
+                f"Objective: allowed={allowed!r}. Write what share may be bad, between 0 and 1: allowed=0.01."
+            )
+        object.__setattr__(self, "bad", bad)
+        object.__setattr__(self, "total", total)
+        object.__setattr__(self, "allowed", float(allowed))
+        object.__setattr__(self, "burns", BURNS if windows is None else _burns(windows, allowed))
+        object.__setattr__(self, "at_least", _least(at_least, "Objective"))
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return self.bad, self.total
+
+    @property
+    def text(self) -> str:
+        return f"at most {self.allowed:.3%} of {self.total.text} {self.bad.text}"
+
+
+def metric(name: str, *, over: str | None = None, slower: str | None = None, **labels: str) -> Series:
+    """A number of /metrics by its name and labels: `hr.metric("headrace_lag_seconds", stream="payments")`."""
+    where = f"metric {name!r}"
+    if name not in CATALOGUE:
+        near = [known for known in CATALOGUE if known.removesuffix("_total") == str(name).removesuffix("_total")]
+        raise DeclarationError(f"{where}: there is none. Write {_one_of(near or list(CATALOGUE))}.")
+    sort, known = CATALOGUE[name]
+    told: Mapping[str, object] = labels
+    for label, value in told.items():
+        if label not in known:
+            raise DeclarationError(f"{where} has no label {label!r}. It has {', '.join(known) or 'none'}.")
+        if not isinstance(value, str) or not value:
+            raise DeclarationError(f'{where}: {label}={value!r}. Write its text: {label}="payments".')
+    missing = [label for label in known if label not in labels and label != "lane"]
+    if sort is Sort.LEVEL and missing:
+        raise DeclarationError(f'{where} is a level of each {missing[0]}. Say which: {missing[0]}="…".')
+    if sort is Sort.LEVEL and over is not None:
+        raise DeclarationError(f"{where} is a level, with no window. Leave over={over!r} out; for_= says for how long.")
+    if sort is not Sort.DELAYS and slower is not None:
+        raise DeclarationError(f"{where} counts no delays. Leave slower={slower!r} out.")
+    return Series(
+        name,
+        tuple(sorted(labels.items())),
+        None if over is None else duration_us(over, f"{where}: over"),
+        None if slower is None else duration_us(slower, f"{where}: slower"),
+    )
+
+
+def share(bad: Series, *, of: Series, over: str, at_least: int = LEAST) -> Share:
+    """What part of a count another is: `hr.share(dead, of=arrived, over="5m")`."""
+    _require_counts(bad, of, "share")
+    return Share(bad, of, duration_us(over, "share: over"), _least(at_least, "share"))
+
+
+def _require_counts(bad: object, total: object, where: str) -> None:
+    for one in (bad, total):
+        if not isinstance(one, Series) or one.sort is Sort.LEVEL or one.over_us is not None:
+            raise DeclarationError(
+                f"{where}: {getattr(one, 'text', one)!r} is no count. Write two counts without a window of their own: "
+                'hr.metric("headrace_events_total", stream="payments", fate="dead") and fate="in".'
+            )
+
+
+def _least(at_least: object, where: str) -> int:
+    if type(at_least) is not int or at_least < 1:
+        raise DeclarationError(f"{where}: at_least={at_least!r}. Write of how many a share says something, such as 20.")
+    return at_least
+
+
+def _burns(windows: object, allowed: float) -> tuple[Burn, ...]:
+    written = windows if isinstance(windows, list | tuple) else ()
+    if not written or any(not isinstance(one, tuple) or len(one) != 3 for one in written):
+        raise DeclarationError(
+            f'Objective: windows={windows!r}. Write pairs of windows and a rate: windows=[("1h", "5m", 14.4)].'
+        )
+    return tuple(sorted((_burn(*one, allowed=allowed) for one in written), key=lambda burn: burn.long_us))
+
+
+def _burn(long: str, short: str, times: float, *, allowed: float) -> Burn:
+    burn = Burn(duration_us(long, "Objective: windows"), duration_us(short, "Objective: windows"), times)
+    if burn.short_us >= burn.long_us:
+        raise DeclarationError(f"Objective: windows have {long!r} and {short!r}. Write the longer one first.")
+    if type(times) not in {int, float} or times <= 0 or times * allowed >= 1:
+        raise DeclarationError(
+            f"Objective: {times!r} times what is allowed ({allowed:g}) can never be reached. "
+            f"Write a rate above 0 and below {1 / allowed:g}."
+        )
+    return burn
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
