@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
 
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.log.connect import ANSWER_SECONDS, admin_client, refusal
+from headrace.log.latest import ensure_latest_topic
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 
@@ -89,30 +87,42 @@ class ScorerProgress:
         return f"score {self.scored} {self.scorer}"
 
 
+@dataclass(frozen=True)
+class WatchProgress:
+    """What the one who watches last did: how many alerts fire, and what became of notifications by sink."""
+
+    watched: str
+    at_us: int
+    firing: int
+    notifications: dict[str, dict[str, int]]
+
+    @property
+    def key(self) -> str:
+        return f"watch {self.watched}"
+
+
+Progress = QueryProgress | CheckProgress | LandingProgress | ScorerProgress | WatchProgress
+
+
 def ensure_progress_topic(broker: str) -> None:
     """Create the topic where it is missing."""
-    topic = NewTopic(TOPIC, num_partitions=1, config={"cleanup.policy": "compact", "segment.ms": "600000"})
-    admin = admin_client(broker)
-    try:
-        admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[TOPIC].result()
-    except KafkaException as failure:
-        if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
-            raise refusal(broker, f"create topic {TOPIC!r}", failure) from failure
+    ensure_latest_topic(broker, TOPIC)
 
 
-def report(producer: Producer, progress: QueryProgress | CheckProgress | LandingProgress | ScorerProgress) -> None:
+def report(producer: Producer, progress: Progress) -> None:
     """Send what a part has done so far; it takes the place of what it said before."""
     producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.key)
 
 
 class ProgressBoard:
-    """The latest word of each query, of each view's check, of each table of the lake, and of each scorer."""
+    """The latest word of each query, of each view's check, of each table of the lake, scorer and watcher."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
+        self.watchers: dict[str, WatchProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -126,6 +136,8 @@ class ProgressBoard:
             self.landings[said["landed"]] = LandingProgress(**said)
         elif "scored" in said:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
+        elif "watched" in said:
+            self.watchers[said["watched"]] = WatchProgress(**said)
         else:
             self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
 

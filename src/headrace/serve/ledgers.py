@@ -31,8 +31,11 @@ class Ledgers:
             ledger.stop()
 
     def accounts(self) -> dict[str, Account]:
-        """The account of each stream whose ledger is open, which asks the broker and may wait."""
-        return {name: ledger.account() for name, ledger in list(self._open.items())}
+        """The account of each stream, which asks the broker and may wait; none before the past has been read.
+
+        Counts that have yet to catch up would look like events that come now.
+        """
+        return {name: ledger.account() for name, ledger in list(self._open.items()) if ledger.follower.caught_up}
 
     def _open_all(self) -> None:
         for stream in self._streams:

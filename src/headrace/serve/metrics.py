@@ -21,6 +21,7 @@ from headrace.log.progress import (
     ProgressBoard,
     QueryProgress,
     ScorerProgress,
+    WatchProgress,
 )
 from headrace.score.tally import DECIDE_SECONDS
 from headrace.serve.answers import Answer
@@ -75,6 +76,7 @@ class Metrics(Collector):
         yield from checks(sources.board.checks.copy().values())
         yield from landings(sources.board.landings.copy().values())
         yield from scorers(sources.board.scorers.copy().values())
+        yield from watchers(sources.board.watchers.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -188,6 +190,22 @@ def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
     )
     spent = [([name], of_model) for name, of_model in delays.items()]
     yield histogram("score_seconds", "From an event's arrival to its score", ["model"], spent)
+
+
+def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:
+    """What the one who watches last said."""
+    said = list(latest)
+    yield gauge("alerts_firing", "Alerts that fire", [], [([], one.firing) for one in said])
+    yield gauge(
+        "watch_at_seconds", "When alerts were last looked at, in epoch s", [], [([], w.at_us / 1e6) for w in said]
+    )
+    told: list[Sample] = [
+        ([sink, outcome], n)
+        for one in said
+        for sink, outcomes in one.notifications.items()
+        for outcome, n in outcomes.items()
+    ]
+    yield counter("notifications", "Notifications by sink and what became of them", ["sink", "outcome"], told)
 
 
 def _samples(counts: Counter[tuple[str, ...]]) -> list[Sample]:

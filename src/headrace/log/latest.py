@@ -1,0 +1,20 @@
+"""Compacted topics of one partition, of which the latest word under each key counts."""
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
+
+from headrace.log.connect import ANSWER_SECONDS, admin_client, refusal
+
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
+
+
+def ensure_latest_topic(broker: str, name: str) -> None:
+    """Create such a topic where it is missing."""
+    admin = admin_client(broker)
+    try:
+        admin.create_topics([NewTopic(name, num_partitions=1, config=COMPACTED)], request_timeout=ANSWER_SECONDS)[
+            name
+        ].result()
+    except KafkaException as failure:
+        if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise refusal(broker, f"create topic {name!r}", failure) from failure

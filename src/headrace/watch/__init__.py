@@ -1,0 +1,1 @@
+"""Watching a running app: values and a clock in, transitions of alerts out, and who is told of them."""

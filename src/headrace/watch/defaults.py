@@ -1,0 +1,155 @@
+"""The alerts every app has without declaring them; one declared under the same name takes its place.
+
+Each says why it matters and what to run, with the app as it was started.
+"""
+
+from collections.abc import Iterator
+
+from headrace.declare.alert import Alert
+from headrace.declare.app import App
+from headrace.declare.durations import duration_text
+from headrace.declare.model import Model
+from headrace.declare.series import Objective, metric
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+
+SLOW, DEAD, DEGRADED = 0.01, 0.01, 0.01
+LAG_SECONDS = 60.0
+QUALITY_LOST = 0.05
+LEAST_COVERAGE = 0.5
+
+
+def alerts_of(app: App, started_as: str = "APP") -> tuple[Alert, ...]:
+    """The app's own alerts, and the defaults it has not replaced."""
+    own = {alert.name for alert in app.alerts}
+    return (*app.alerts, *(alert for alert in defaults_of(app, started_as) if alert.name not in own))
+
+
+def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
+    """Of each stream, view and model."""
+    yield Alert(
+        "server down",
+        on=metric("headrace_server_up"),
+        below=1,
+        for_="1m",
+        severity="page",
+        why="Nobody gets features or predictions, and nothing else is watched.",
+        run="headrace doctor",
+    )
+    for stream in app.streams:
+        yield from _of_stream(stream, started_as)
+    for view in app.views:
+        yield from _of_view(view, started_as)
+    for model in app.models:
+        yield from _of_model(model, started_as)
+
+
+def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
+    name = stream.name
+    yield Alert(
+        f"{name}: lag",
+        on=metric("headrace_lag_seconds", stream=name),
+        above=LAG_SECONDS,
+        clear=LAG_SECONDS / 2,
+        for_="2m",
+        severity="page",
+        why="Events wait for more than a minute before they count: the gate is too slow, or stands still.",
+        run="headrace doctor",
+    )
+    yield Alert(
+        f"{name}: dead letters",
+        on=Objective(
+            metric("headrace_events_total", stream=name, fate="dead"),
+            metric("headrace_events_total", stream=name, fate="in"),
+            allowed=DEAD,
+        ),
+        severity="page",
+        why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
+        run=f"headrace plan {app}",
+    )
+
+
+def _of_view(view: View, app: str) -> Iterator[Alert]:
+    name = view.name
+    yield Alert(
+        f"{name}: wrong values",
+        on=metric("headrace_checked_values_total", view=name, outcome="wrong", over="1h"),
+        above=0,
+        why="A served value was not what its events say.",
+        run=f"headrace check {app} {name}",
+    )
+    if view.freshness_us is not None:
+        freshness = duration_text(view.freshness_us)
+        yield Alert(
+            f"{name}: freshness",
+            on=Objective(
+                metric("headrace_apply_seconds", view=name, slower=freshness),
+                metric("headrace_apply_seconds", view=name),
+                allowed=SLOW,
+            ),
+            severity="page",
+            why=f"Features are older than freshness={freshness!r} promises.",
+            run="headrace doctor",
+        )
+
+
+def _of_model(model: Model, app: str) -> Iterator[Alert]:
+    name = model.name
+    yield Alert(
+        f"{name}: degraded",
+        on=Objective(
+            metric("headrace_degraded_total", model=name),
+            metric("headrace_predictions_total", model=name, role="champion"),
+            allowed=DEGRADED,
+        ),
+        severity="page",
+        why="Scores of the stream were late, on old features, or missing.",
+        run=f"headrace models ls {app}",
+    )
+    yield Alert(
+        f"{name}: degraded over HTTP",
+        on=Objective(
+            metric("headrace_http_predictions_degraded_total", model=name),
+            metric("headrace_http_predictions_total", model=name),
+            allowed=DEGRADED,
+        ),
+        severity="page",
+        why="Answers came without the store, by an older version, or after the budget.",
+        run=f"headrace models ls {app}",
+    )
+    yield Alert(
+        f"{name}: drift",
+        on=metric("headrace_drift", model=name),
+        above=1,
+        clear=0.8,
+        for_="15m",
+        why="What the model is asked about is no longer what it was trained on.",
+        run=f"headrace models ls {app}",
+    )
+    if model.labels is not None:
+        yield from _of_labels(model, app)
+
+
+def _of_labels(model: Model, app: str) -> Iterator[Alert]:
+    name = model.name
+    yield Alert(
+        f"{name}: quality",
+        on=metric("headrace_quality_lost", model=name),
+        above=QUALITY_LOST,
+        clear=QUALITY_LOST / 2,
+        for_="15m",
+        severity="page",
+        why="The model is worse than its card says.",
+        run=f"headrace models rollback {app} {name}" if model.train else f"headrace models ls {app}",
+    )
+    # Where a label that never comes has a default, few come, and that is as it should be.
+    if model.labels is not None and model.labels.default is None:
+        yield Alert(
+            f"{name}: label coverage",
+            on=metric("headrace_label_coverage", model=name),
+            below=LEAST_COVERAGE,
+            clear=LEAST_COVERAGE + 0.1,
+            for_="1h",
+            why="Labels stay out, so quality is that of the few that came.",
+            run=f"headrace lateness {app} {model.labels.stream.name}",
+        )

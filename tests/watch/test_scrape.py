@@ -1,0 +1,214 @@
+"""Values from /metrics, as the server writes it."""
+
+from types import ModuleType
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+import headrace as hr
+from headrace.cli import COMMANDS
+from headrace.declare.app import App, app_of
+from headrace.declare.series import CATALOGUE, Sort
+from headrace.local.ports import HOST, free_port
+from headrace.log.ledger import Account
+from headrace.log.progress import (
+    CheckProgress,
+    LandingProgress,
+    ProgressBoard,
+    QueryProgress,
+    ScorerProgress,
+    WatchProgress,
+)
+from headrace.serve.metrics import Metrics, Predictions, Sources
+from headrace.serve.tallies import PredictionTally, Tally
+from headrace.store.memory import MemoryStore
+from headrace.watch.defaults import alerts_of, defaults_of
+from headrace.watch.scrape import ServerValues, samples_of
+
+SECOND = 1_000_000
+WATCHERS_OWN = {"headrace_server_up", "headrace_lag_seconds"}
+OF_EVALUATION = {"headrace_drift", "headrace_quality_lost", "headrace_label_coverage"}
+
+payments = hr.Stream(
+    "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
+)
+verdicts = hr.Stream("verdicts", schema="id string, fraud boolean, at timestamp", id="id", key="id", time="at")
+
+
+@hr.features(payments, by="card", freshness="1s")
+class CardSpend:
+    payments = hr.count(windows="1h")
+
+
+fraud = hr.Model(
+    "fraud",
+    on=payments,
+    features=[CardSpend],
+    train=lambda frame: frame,
+    labels=hr.Labels(verdicts, value="fraud", within="1h"),
+)
+
+
+def the_app(*alerts: hr.Alert) -> App:
+    module = ModuleType("shop")
+    vars(module).update(payments=payments, CardSpend=CardSpend, fraud=fraud, alerts=list(alerts))
+    return app_of(module)
+
+
+class Server:
+    """A server's numbers, and its own words for them."""
+
+    def __init__(self) -> None:
+        self.board, self.store, self.tally = ProgressBoard(), MemoryStore([CardSpend]), PredictionTally()
+        self.account = Account(0, 0, 0, 0, 0, 0, {})
+        self.board.latest["q"] = QueryProgress(
+            "q", "payments", (), "real-time", True, 0, watermark_us=1, checkpoint_ms=1
+        )
+        self.board.checks["CardSpend"] = CheckProgress("CardSpend", 0, 1, {"exact": 1})
+        self.board.landings["t"] = LandingProgress("t", 0, 1, 1, 1.0)
+        self.board.scorers["fraud", "s"] = ScorerProgress(
+            "fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0
+        )
+        self.board.watchers["shop"] = WatchProgress("shop", 0, 1, {"log": {"delivered": 1}})
+
+    def accounts(self) -> dict[str, Account]:
+        return {"payments": self.account}
+
+    def text(self) -> str:
+        predictions = Predictions({"fraud": self.tally}, dict)
+        self.tally.degraded.setdefault("store", 0)
+        tallies = {"/": Tally()}
+        tallies["/"].add(200, 0.1)
+        sources = Sources(the_app(), self.board, self, self.store.tables, tallies, predictions)  # type: ignore[arg-type]
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Metrics(sources))
+        return generate_latest(registry).decode()
+
+
+def values_of(alert: hr.Alert, server: Server, *accounts: Account | None) -> list[float | None]:
+    """The value after each look, a second apart; None is a server that does not answer."""
+    values, found = ServerValues("http://nowhere", [alert]), []
+    for n, account in enumerate(accounts, 1):
+        server.account = account or server.account
+        values.take(samples_of(server.text()) if account else None, n * SECOND)
+        reading = values.read(alert.on, n * SECOND)
+        found.append(None if reading is None else reading.value)
+    return found
+
+
+def counted(arrived: int, dead: int = 0, pending: int = 0) -> Account:
+    return Account(arrived, arrived - dead - pending, 0, dead, 0, pending, {"bad-json": dead} if dead else {})
+
+
+DEAD = hr.metric("headrace_events_total", stream="payments", fate="dead")
+ARRIVED = hr.metric("headrace_events_total", stream="payments", fate="in")
+
+
+def test_every_name_of_the_catalogue_is_one_the_server_writes_with_those_labels() -> None:
+    server = Server()
+    server.account = counted(2, 1)
+    samples = samples_of(server.text())
+    for name, (sort, labels) in CATALOGUE.items():
+        if name in WATCHERS_OWN | OF_EVALUATION:
+            continue
+        written = f"{name}_count" if sort is Sort.DELAYS else name
+        assert written in samples, name
+        assert set(samples[written][0].labels) == set(labels), name
+    suffixes = ("_bucket", "_count", "_sum", "_created")
+    names = {name for name in samples if not name.endswith(suffixes)}
+    assert names <= set(CATALOGUE), "a number nobody can be alarmed by"
+
+
+def test_a_share_is_of_what_came_within_the_window() -> None:
+    alert = hr.Alert("dead", on=hr.share(DEAD, of=ARRIVED, over="2s", at_least=10), above=0.1)
+    came = [counted(1000, 500), counted(1005, 500), counted(1020, 505), counted(1030, 505), counted(1060, 505)]
+    assert values_of(alert, Server(), *came) == [None, None, 0.25, 0.2, 0.0]
+
+
+def test_a_server_that_begins_anew_is_no_burst_of_events() -> None:
+    alert = hr.Alert("dead", on=hr.share(DEAD, of=ARRIVED, over="1m", at_least=1), above=0.1)
+    came = [counted(1000, 500), None, counted(900, 450), counted(910, 450)]
+    assert values_of(alert, Server(), *came) == [None, None, None, 0.0]
+
+
+def test_a_count_over_a_window_is_its_growth_from_nothing_on() -> None:
+    alert = hr.Alert(
+        "wrong", on=hr.metric("headrace_checked_values_total", outcome="wrong", view="CardSpend", over="1m"), above=0
+    )
+    server, values = Server(), []
+    watching = ServerValues("http://nowhere", [alert])
+    for n, wrong in enumerate([{}, {"wrong": 3}, {"wrong": 4}], 1):
+        server.board.checks["CardSpend"] = CheckProgress("CardSpend", 0, 1, {"exact": 1} | wrong)
+        watching.take(samples_of(server.text()), n * SECOND)
+        values.append(watching.read(alert.on, n * SECOND))
+    assert [reading and reading.value for reading in values] == [0, 3, 4]
+
+
+def test_the_lag_in_seconds_is_for_how_long_the_oldest_record_has_waited() -> None:
+    alert = hr.Alert("lag", on=hr.metric("headrace_lag_seconds", stream="payments"), above=60)
+    came = [counted(10), counted(20, pending=5), counted(30, pending=15), counted(40, pending=15), counted(40)]
+    assert values_of(alert, Server(), *came) == [0, 0, 1, 1, 0]
+
+
+def test_delays_are_counted_beyond_the_first_bound_that_is_long_enough() -> None:
+    slow = hr.metric("headrace_apply_seconds", view="CardSpend", slower="1s")
+    alert = hr.Alert(
+        "slow",
+        on=hr.share(slow, of=hr.metric("headrace_apply_seconds", view="CardSpend"), over="1m", at_least=4),
+        above=0,
+    )
+    server = Server()
+    values = ServerValues("http://nowhere", [alert])
+    values.take(samples_of(server.text()), SECOND)
+    for seconds in (0.2, 1.0, 1.5, 30.0):
+        server.store.tables["CardSpend"].delays.add(seconds)
+    values.take(samples_of(server.text()), 2 * SECOND)
+    reading = values.read(alert.on, 2 * SECOND)
+    assert reading is not None
+    assert reading.value == 0.5
+
+
+def test_an_objective_tells_both_windows() -> None:
+    objective = hr.Objective(DEAD, ARRIVED, allowed=0.01, windows=[("1h", "5m", 14.4)])
+    alert = hr.Alert("dead", on=objective)
+    server = Server()
+    assert values_of(alert, server, counted(0), counted(100, 72)) == [None, pytest.approx(5.0)]
+    watching = ServerValues("http://nowhere", [alert])
+    for n, account in enumerate((counted(0), counted(100, 72)), 1):
+        server.account = account
+        watching.take(samples_of(server.text()), n * SECOND)
+    reading = watching.read(objective, 2 * SECOND)
+    assert reading is not None
+    assert reading.text == "0.72 of 100 in 1h and 0.72 of 100 in 5m, 0.01 is allowed"
+
+
+def test_a_server_that_is_not_there_is_down_and_everything_else_unknown() -> None:
+    up = hr.Alert("server", on=hr.metric("headrace_server_up"), below=1)
+    lag = hr.Alert("lag", on=hr.metric("headrace_lag", stream="payments"), above=1)
+    values = ServerValues(f"http://{HOST}:{free_port()}", [up, lag])
+    values.look(SECOND)
+    down = values.read(up.on, SECOND)
+    assert down is not None
+    assert (down.value, values.read(lag.on, SECOND)) == (0.0, None)
+
+
+def test_every_objective_has_a_default_that_says_why_and_what_to_run() -> None:
+    names = [alert.name for alert in defaults_of(the_app())]
+    assert names == [
+        "server down",
+        *("payments: lag", "payments: dead letters", "verdicts: lag", "verdicts: dead letters"),
+        *("CardSpend: wrong values", "CardSpend: freshness"),
+        *("fraud: degraded", "fraud: degraded over HTTP", "fraud: drift", "fraud: quality", "fraud: label coverage"),
+    ]
+    for alert in defaults_of(the_app(), "app.py"):
+        assert alert.why.endswith(".")
+        headrace, command = alert.run.split()[:2]
+        assert headrace == "headrace"
+        assert command in COMMANDS
+        assert "APP" not in alert.run
+
+
+def test_an_alert_of_the_same_name_takes_the_place_of_a_default() -> None:
+    own = hr.Alert("payments: lag", on=hr.metric("headrace_lag", stream="payments"), above=5)
+    found = [alert for alert in alerts_of(the_app(own)) if alert.name == "payments: lag"]
+    assert found == [own]

@@ -1,0 +1,197 @@
+"""Notifications over real HTTPS: delivered, tried again, given up; never waited for, never where they must not go."""
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.local.ports import HOST, free_port
+from headrace.watch.addresses import BadWebhook, RefusedAddress, may_reach, networks_of, reachable, require_https
+from headrace.watch.phases import Phase, State
+from headrace.watch.tell import Change, Notification
+from headrace.watch.webhook import MOST_WAITING, Patience, Webhook
+from tests.waiting import wait_until
+from tests.watch.listening import SECRET, Listening, answer, drip, hang, listening, self_signed
+
+QUICK = Patience(attempt_seconds=0.5, attempts=3, pause_seconds=0.01)
+alert = hr.Alert(
+    "lag <&> more", on=hr.metric("headrace_lag", stream="payments"), above=10, why="Events wait.", run="headrace doctor"
+)
+notification = Notification("stream payments", (Change(alert, State(0, 0, Phase.FIRING, 12.0, None, (0,)), "12"),))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return self_signed(tmp_path_factory.mktemp("tls"))
+
+
+def told(server: Listening, certificate: Path, **settings: Any) -> Webhook:
+    """A webhook that has told a server of one notification, or has given up."""
+    given: dict[str, Any] = {"allowed": networks_of([HOST]), "ca": certificate, "patience": QUICK} | settings
+    with Webhook(server.url, **given) as webhook:
+        assert webhook.tell(notification)
+        done: list[Notification] = []
+        wait_until(lambda: done.extend(webhook.done()) or done, 20, "the notification to be done with")
+        assert done == [notification]
+    return webhook
+
+
+def test_a_notification_arrives_as_slack_takes_it(certificate: Path) -> None:
+    with listening(certificate, answer(200)) as server:
+        assert told(server, certificate).outcomes == {"delivered": 1}
+    (body,) = server.bodies
+    assert (
+        "[firing] lag &lt;&amp;&gt; more (ticket): 12, alarmed above 10. Events wait. Run: headrace doctor"
+        in body["text"]
+    )
+    assert body["group"] == "stream payments"
+    assert body["alerts"][0]["name"] == "lag <&> more"
+    assert (body["alerts"][0]["status"], body["alerts"][0]["value"]) == ("firing", 12.0)
+
+
+def test_a_server_that_fails_is_asked_again(certificate: Path) -> None:
+    with listening(certificate, answer(500), answer(429), answer(204)) as server:
+        assert told(server, certificate).outcomes == {"retried": 2, "delivered": 1}
+    assert len(server.bodies) == 3
+
+
+def test_a_server_that_always_fails_is_given_up(certificate: Path) -> None:
+    with listening(certificate, answer(503)) as server:
+        assert told(server, certificate).outcomes == {"retried": 3, "failed": 1}
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("behaviour", [hang, drip])
+def test_a_server_that_never_ends_its_answer_is_left_in_time(certificate: Path, behaviour: Any) -> None:
+    with listening(certificate, behaviour) as server:
+        began = time.monotonic()
+        assert told(server, certificate).outcomes == {"retried": 3, "failed": 1}
+        assert time.monotonic() - began < 3 * (QUICK.attempt_seconds + 1)
+
+
+def test_a_server_that_never_speaks_tls_is_left_in_time(certificate: Path) -> None:
+    with listening(None) as server:
+        assert told(server, certificate).outcomes == {"retried": 3, "failed": 1}
+    assert server.connections == 3
+
+
+def test_a_redirect_is_not_followed(certificate: Path) -> None:
+    with (
+        listening(certificate, answer(200)) as elsewhere,
+        listening(certificate, answer(302, location=elsewhere.url)) as server,
+    ):
+        assert told(server, certificate).outcomes == {"refused": 1}
+        assert (len(server.bodies), elsewhere.connections) == (1, 0)
+
+
+def test_a_server_that_says_no_is_not_asked_again(certificate: Path) -> None:
+    with listening(certificate, answer(404)) as server:
+        assert told(server, certificate).outcomes == {"refused": 1}
+    assert len(server.bodies) == 1
+
+
+def test_a_private_address_is_not_even_connected_to(certificate: Path) -> None:
+    with listening(certificate, answer(200)) as server:
+        assert told(server, certificate, allowed=()).outcomes == {"refused": 1}
+        assert server.connections == 0
+
+
+def test_a_server_nobody_vouches_for_is_told_nothing(certificate: Path) -> None:
+    with listening(certificate, answer(200)) as server:
+        assert told(server, certificate, ca=None).outcomes == {"retried": 3, "failed": 1}
+    assert server.bodies == []
+
+
+def test_what_is_connected_to_is_what_was_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is public when it is looked at and private a moment later: it is looked at once."""
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def rebinding(host: str, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        return real(HOST, *rest, **more)
+
+    with listening(certificate, answer(200)) as server:
+        monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+        port = server.server_address[1]
+        with Webhook(f"https://localhost:{port}/x", networks_of([HOST]), certificate, QUICK) as webhook:
+            webhook.tell(notification)
+            wait_until(lambda: webhook.outcomes["delivered"], 10, "delivery")
+    # The name once; afterwards only the address it had, which no resolver is asked about.
+    assert [host for host in asked if host == "localhost"] == ["localhost"]
+    assert set(asked) <= {"localhost", HOST}
+
+
+def test_whoever_tells_never_waits(certificate: Path) -> None:
+    with listening(certificate, hang) as server:
+        webhook = Webhook(server.url, networks_of([HOST]), certificate, QUICK)
+        began = time.monotonic()
+        taken = [webhook.tell(notification) for _ in range(MOST_WAITING + 5)]
+        assert time.monotonic() - began < 1
+    assert taken.count(False) == 5
+    assert webhook.outcomes == {"no_room": 5}
+
+
+def test_what_was_not_sent_when_it_stops_is_not_done_with(certificate: Path) -> None:
+    slow = Patience(attempt_seconds=0.2, attempts=5, pause_seconds=30)
+    with listening(certificate, answer(500)) as server:
+        with Webhook(server.url, networks_of([HOST]), certificate, slow) as webhook:
+            webhook.tell(notification)
+            wait_until(lambda: webhook.outcomes["retried"], 10, "the first attempt")
+        assert webhook.done() == []
+
+
+def test_the_secret_of_an_address_is_in_no_line(certificate: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    for behaviour in (answer(500), answer(404), answer(302, location="https://elsewhere/")):
+        with listening(certificate, behaviour) as server:
+            told(server, certificate)
+    url = f"https://{HOST}:{free_port()}/services/{SECRET}"
+    with Webhook(url, networks_of([HOST]), certificate, QUICK) as webhook:
+        webhook.tell(notification)
+        wait_until(lambda: webhook.outcomes["failed"], 10, "giving up")
+    assert "webhook" in caplog.text
+    assert SECRET not in caplog.text
+    for wrong in (f"http://hooks.example/{SECRET}", f"https://me:{SECRET}@hooks.example/x", f"https://[{SECRET}/"):
+        with pytest.raises(BadWebhook) as refused:
+            require_https(wrong)
+        assert SECRET not in str(refused.value)
+
+
+PRIVATE = [
+    "127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+    "224.0.0.1", "255.255.255.255", "192.0.2.1", "::1", "::", "fe80::1", "fe80::1%lo", "fc00::1", "fd12::1", "ff02::1",
+    "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_an_address_that_is_not_public_is_refused_however_it_is_written(address: str) -> None:
+    assert not may_reach(address, ())
+    plain = address.partition("%")[0]
+    assert may_reach(address, networks_of([plain]))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::808:808"])
+def test_a_public_address_is_reached(address: str) -> None:
+    assert may_reach(address, ())
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "localhost"])
+def test_an_odd_way_to_write_a_host_is_judged_by_where_it_leads(host: str) -> None:
+    with pytest.raises(RefusedAddress, match="--webhook-allow"):
+        reachable(host, 443, ())
+
+
+@pytest.mark.parametrize("written", ["10.0.0.0/33", "example.org", "10.0.0.1/8"])
+def test_a_list_of_addresses_that_is_none_is_refused(written: str) -> None:
+    with pytest.raises(BadWebhook, match="Write an address or a network"):
+        networks_of([written])
+
+
+def test_a_file_of_certificates_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadWebhook, match="PEM"):
+        Webhook("https://hooks.example/x", ca=tmp_path / "none.pem")
