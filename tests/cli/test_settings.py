@@ -65,3 +65,31 @@ def test_a_duration_of_the_lake_that_cannot_be_meant_is_refused(flag: str) -> No
     assert said.exit_code == 1
     assert flag in said.output
     assert "5h" in CliRunner().invoke(main, ["up", APP, "--lake-retention", "5h"]).output
+
+
+def test_a_part_is_told_who_may_be_told_but_not_the_webhooks_address_on_its_command_line() -> None:
+    told = replace(
+        settings(),
+        webhook="https://hooks.example/secret",
+        webhook_allow=("10.1.2.3", "fd00::/8"),
+        webhook_ca=Path("ca"),
+    )
+    command = command_of(APP, "watch", told)
+    assert "secret" not in " ".join(command) + repr(told)
+    assert [command[n + 1] for n, word in enumerate(command) if word == "--webhook-allow"] == ["10.1.2.3", "fd00::/8"]
+    assert command[command.index("--webhook-ca") + 1] == "ca"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--webhook", "http://hooks.example/secret"], "Write https://host/path"),
+        (["--webhook-allow", "10.0.0.1/8"], "Write an address or a network"),
+        (["--alerts-every", "often"], "--alerts-every"),
+    ],
+)
+def test_a_webhook_that_cannot_be_told_is_refused_before_anything_starts(flags: list[str], words: str) -> None:
+    said = CliRunner().invoke(main, ["up", APP, *flags])
+    assert said.exit_code == 1
+    assert words in said.output
+    assert "secret" not in said.output

@@ -19,6 +19,7 @@ COMMANDS = (
     "score",
     "models",
     "check",
+    "alerts",
     "lateness",
     "replay",
     "doctor",

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -15,24 +16,8 @@ from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.polite import give_way
 
+Run = Callable[[App, Settings, threading.Event], None]
 STEP_SECONDS = 10.0
-PARTS = ("stream", "lake", "serve", "apply", "check", "score")
-
-
-@click.command()
-@click.argument("app")
-@click.argument("part", type=click.Choice(PARTS))
-@click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
-@settings_options
-def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: its Spark queries, lake, server, store worker, steady check, or its models' scorer."""
-    settings = settings_of(flags)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = stop_on_signals()
-    if settings.limit_s is not None:
-        threading.Timer(settings.limit_s, stop.set).start()
-    RUNS[part](load_app(app), settings, stop)
 
 
 def stop_on_signals() -> threading.Event:
@@ -113,7 +98,44 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
     score_until(app, ScorePlace(broker_of(settings), settings.store, settings.state), stop)
 
 
-RUNS: Mapping[str, Callable[[App, Settings, threading.Event], None]] = {
+def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
+    """Watch an app; what it was started as stands in the commands that alerts name."""
+    from headrace.watch.addresses import networks_of
+    from headrace.watch.run import WatchPlace, watch_until
+
+    place = WatchPlace(
+        settings.url,
+        broker_of(settings),
+        started_as,
+        settings.webhook,
+        networks_of(settings.webhook_allow),
+        settings.webhook_ca,
+        settings.alerts_every_s,
+    )
+    watch_until(app, place, stop)
+
+
+def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
+    """Train models anew when they are due, or an alert they wait for fires."""
+    from headrace.cli.retraining import retrain_until
+    from headrace.log.follow import Follower
+    from headrace.watch.board import TOPIC, read_board
+
+    board = read_board(broker_of(settings))
+    with Follower(broker_of(settings), [TOPIC], board.apply, patient=True):
+        retrain_until(started_as, app, broker_of(settings), settings, board.firing, stop)
+
+
+def require_tellable(settings: Settings) -> None:
+    """Refuse a webhook that is none before anything starts."""
+    from headrace.watch.addresses import networks_of, require_https
+
+    networks_of(settings.webhook_allow)
+    if settings.webhook:
+        require_https(settings.webhook)
+
+
+RUNS: Mapping[str, Run] = {
     "stream": run_stream,
     "lake": run_lake,
     "serve": run_serve,
@@ -121,3 +143,21 @@ RUNS: Mapping[str, Callable[[App, Settings, threading.Event], None]] = {
     "check": run_check,
     "score": run_score,
 }
+NAMED_RUNS = {"watch": run_watch, "retrain": run_retrain}  # what they start or name has to name the app as it was
+
+
+@click.command()
+@click.argument("app")
+@click.argument("part", type=click.Choice((*RUNS, *NAMED_RUNS)))
+@click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
+@settings_options
+def run(app: str, part: str, **flags: Any) -> None:
+    """Run one part of APP alone: its queries, lake, server, store worker, check, scorer, alerts, or its retraining."""
+    settings = settings_of(flags)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stop = stop_on_signals()
+    if settings.limit_s is not None:
+        threading.Timer(settings.limit_s, stop.set).start()
+    runs = dict(RUNS) | {name: partial(run_it, app) for name, run_it in NAMED_RUNS.items()}
+    runs[part](load_app(app), settings, stop)

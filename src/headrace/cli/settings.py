@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,10 @@ class Settings:
     lake_retention: timedelta | None = None
     workers: int = 1
     worker: int | None = None
+    alerts_every_s: float = 5.0
+    webhook: str | None = field(default=None, repr=False)
+    webhook_allow: tuple[str, ...] = ()
+    webhook_ca: Path | None = None
 
     @property
     def host(self) -> str:
@@ -81,6 +85,10 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         lake_retention=_lake_retention(flags["lake_retention"]),
         workers=flags["workers"],
         worker=flags.get("worker"),
+        alerts_every_s=duration_us(flags["alerts_every"], "--alerts-every") / 1_000_000,
+        webhook=flags["webhook"],
+        webhook_allow=tuple(flags["webhook_allow"]),
+        webhook_ca=None if flags["webhook_ca"] is None else Path(flags["webhook_ca"]),
     )
 
 
@@ -150,6 +158,17 @@ OPTIONS = (
         metavar="DURATION",
         help="How many days the lake keeps, such as 90d.",
     ),
+    click.option(
+        "--alerts-every", default="5s", show_default=True, metavar="DURATION", help="How often alerts are looked at."
+    ),
+    click.option("--webhook", metavar="https://…", help="Who is told of alerts; rather set HEADRACE_WEBHOOK."),
+    click.option(
+        "--webhook-allow",
+        multiple=True,
+        metavar="ADDRESS",
+        help="An address or network that is not public, and may be told.",
+    ),
+    click.option("--webhook-ca", metavar="FILE", help="Certificates to trust for the webhook, in PEM."),
 )
 
 

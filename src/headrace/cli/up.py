@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from headrace.cli.lake import lake_of
-from headrace.cli.run import broker_of, stop_on_signals
+from headrace.cli.run import broker_of, require_tellable, stop_on_signals
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
@@ -36,6 +36,7 @@ def up(app: str, **flags: Any) -> None:
     declared = load_app(app)
     stop = stop_on_signals()
     supervisor = Supervisor(say)
+    require_tellable(settings)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
     jar_paths("spark", say)
@@ -79,6 +80,7 @@ def _require_plan(app: App, settings: Settings) -> None:
 def _start_parts(supervisor: Supervisor, app: str, parts: Sequence[str], settings: Settings) -> None:
     logs = settings.state / "logs"
     os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
+    os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
     os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
     say(f"starting Spark, the store and the server; their logs are in {logs}")
     for part in parts:
@@ -90,7 +92,8 @@ def parts_of(settings: Settings, app: App) -> tuple[str, ...]:
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
-    return (*feeding, "serve", "stream", "check", *scoring, *landing)
+    training = ("retrain",) if any(model.retrain for model in app.models) else ()
+    return (*feeding, "serve", "stream", "check", *scoring, "watch", *landing, *training)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:
@@ -102,12 +105,15 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         "--state": str(settings.state),
         "--lane": settings.lane,
         "--checkpoint": f"{settings.checkpoint_seconds}s",
+        "--alerts-every": duration_text(round(settings.alerts_every_s * 1_000_000)),
         "--lake": str(settings.lake or "off"),
         "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
         "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
         **({"--spark": settings.spark} if settings.spark else {}),
+        **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
     }
-    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in flags.items() for word in pair)]
+    pairs = [*flags.items(), *(("--webhook-allow", address) for address in settings.webhook_allow)]
+    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
 
 
 class ReadyTeller:

@@ -48,6 +48,11 @@ class Board:
             except (ValueError, KeyError, TypeError):
                 LOGGER.warning("%s is no word on an alert; it is passed over", record.place)
 
+    def firing(self) -> dict[str, int]:
+        """The alerts that fire now, and since when."""
+        kept = self.kept.copy()
+        return {name: one.state.since_us for name, one in kept.items() if one.state.phase is Phase.FIRING}
+
     def _hear(self, record: Record) -> None:
         kind, _, name = (record.key or b"").decode().partition(" ")
         said = None if record.value is None else orjson.loads(record.value)
