@@ -19,7 +19,8 @@ from headrace.log.progress import (
     ScorerProgress,
     WatchProgress,
 )
-from headrace.serve.metrics import Metrics, Predictions, Sources
+from headrace.serve.counted import Counted, count_of
+from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.tallies import PredictionTally, Tally
 from headrace.store.memory import MemoryStore
 from headrace.watch.defaults import alerts_of, defaults_of
@@ -75,11 +76,12 @@ class Server:
         return {"payments": self.account}
 
     def text(self) -> str:
-        predictions = Predictions({"fraud": self.tally}, dict)
         self.tally.degraded.setdefault("store", 0)
         tallies = {"/": Tally()}
         tallies["/"].add(200, 0.1)
-        sources = Sources(the_app(), self.board, self, self.store.tables, tallies, predictions)  # type: ignore[arg-type]
+        counts = {name: count_of(table) for name, table in self.store.tables.items()}
+        counted = Counted(tallies, {"fraud": self.tally}, tables=counts)
+        sources = Sources(the_app(), self.board, self, self.store.tables, lambda: counted)  # type: ignore[arg-type]
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(sources))
         return generate_latest(registry).decode()

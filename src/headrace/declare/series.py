@@ -33,7 +33,7 @@ CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
     "headrace_requests_total": (Sort.COUNT, ("path", "status")),
     "headrace_request_seconds": (Sort.DELAYS, ("path",)),
     "headrace_http_predictions_total": (Sort.COUNT, ("model",)),
-    "headrace_http_predictions_degraded_total": (Sort.COUNT, ("model", "cause")),
+    "headrace_http_predictions_degraded_total": (Sort.COUNT, ("model", "reason")),
     "headrace_predictions_lost_total": (Sort.COUNT, ("model",)),
     "headrace_checked_values_total": (Sort.COUNT, ("view", "outcome")),
     "headrace_checked_answers_total": (Sort.COUNT, ("view",)),
