@@ -1,6 +1,7 @@
 """What a model card says of a training: definitions, windows, counts, and what each input looked like."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -14,15 +15,17 @@ from headrace.declare.views import View
 from headrace.score.card import Card
 from headrace.score.examples import Examples, Split, moment
 from headrace.score.fit import Fitted
+from headrace.score.reference import described
 
-QUANTILES = np.linspace(0, 1, 21)
-MOST_VALUES = 20
 LIBRARIES = ("headrace", "onnxruntime", "onnx", "skl2onnx", "onnxmltools", "scikit-learn", "lightgbm", "xgboost-cpu")
 
 
-def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_of: str) -> Card:
-    """The card of a trained model; its version is given where it is kept."""
-    frame = examples.frame
+def card_of(
+    model: Model, examples: Examples, split: Split, fitted: Fitted, as_of: str, segments: Sequence[str] = ()
+) -> Card:
+    """The card of a trained model, also by `segments`, columns of its frame; its version is given where it is kept."""
+    rows = {name: examples.frame[name].to_numpy()[split.train] for name in examples.frame.columns}
+    inputs = {column.name: rows[column.name] for column in fitted.columns}
     return Card(
         model=model.name,
         version="",
@@ -30,7 +33,7 @@ def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_o
         kind=fitted.kind,
         estimator=fitted.estimator,
         sha256=hashlib.sha256(fitted.content).hexdigest(),
-        features=[_feature(model, column) for column in fitted.columns],
+        features=[_feature(model, one) | _importance(fitted, one) for one in fitted.columns],
         label=model.label,
         as_of=as_of,
         window={"train": _span(examples, split.train), "test": _span(examples, split.test)},
@@ -39,24 +42,9 @@ def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_o
         thresholds=dict(model.thresholds),
         metrics=fitted.metrics,
         largest_difference=fitted.largest_difference,
-        reference={
-            **{column.name: distribution(frame[column.name].to_numpy()[split.train]) for column in fitted.columns},
-            "score": distribution(fitted.scores[split.train]),
-        },
+        reference=described({**inputs, "score": fitted.scores[split.train]}, {name: rows[name] for name in segments}),
         libraries={name: version(name) for name in LIBRARIES},
     )
-
-
-def distribution(values: NDArray[Any]) -> dict[str, Any]:
-    """What a column looks like: the share of nulls, quantiles of numbers, the most frequent texts and their shares."""
-    if values.dtype == object:
-        found, counts = np.unique(values.astype(str), return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-        top = {str(found[place]): float(counts[place] / len(values)) for place in order}
-        return {"nulls": float((values == "").mean()), "distinct": len(found), "top": top}
-    there = values[np.isfinite(values)].astype(np.float64)
-    quantiles = np.quantile(there, QUANTILES).tolist() if len(there) else []
-    return {"nulls": float(np.isnan(values).mean()), "quantiles": quantiles}
 
 
 def _feature(model: Model, column: Column) -> dict[str, Any]:
@@ -67,6 +55,11 @@ def _feature(model: Model, column: Column) -> dict[str, Any]:
             definition = _hashed(repr((outputs[column.name], view.by)), view)
             return {"name": column.name, "type": column.type, "of": view.name, "definition": definition}
     return {"name": column.name, "type": column.type, "of": model.stream.name, "definition": _hashed(repr(column))}
+
+
+def _importance(fitted: Fitted, column: Column) -> dict[str, float]:
+    """How much a column matters to the estimator, where it says so."""
+    return {} if fitted.importance is None else {"importance": fitted.importance[column.name]}
 
 
 def _hashed(text: str, view: View | None = None) -> str:

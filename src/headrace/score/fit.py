@@ -15,6 +15,7 @@ from headrace.declare.schema import Column
 from headrace.errors import HeadraceError
 from headrace.score.examples import Examples, Split
 from headrace.score.export import to_network
+from headrace.score.importance import importance_of
 from headrace.score.scorer import NEVER_NULL, Scorer, Scores, scorer_of
 from headrace.tiles.columns import Values
 
@@ -37,6 +38,7 @@ class Fitted:
     largest_difference: float
     metrics: dict[str, float | None]
     scores: Scores
+    importance: dict[str, float] | None
 
 
 def train_of(model: Model) -> Train:
@@ -64,6 +66,7 @@ def fit(model: Model, examples: Examples, split: Split) -> Fitted:
         largest_difference=difference,
         metrics=measured(kind, label[split.test], scores[split.test]),
         scores=scores,
+        importance=importance_of(estimator, frame[split.train], [column.name for column in columns]),
     )
 
 
