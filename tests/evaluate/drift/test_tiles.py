@@ -1,0 +1,166 @@
+"""Tiles count what brute force counts, merge in any order, and refuse what is not theirs."""
+
+from collections import Counter
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.evaluate.drift.fold import MINUTE_US, fold
+from headrace.evaluate.drift.layout import WHOLE, Layout
+from headrace.evaluate.drift.tile import (
+    SAMPLE,
+    BrokenTile,
+    TileKey,
+    decode,
+    decode_key,
+    encode,
+    encode_key,
+    merged,
+)
+from headrace.score.reference import described, read_references
+from headrace.tiles.columns import Values
+
+RNG = np.random.default_rng(1)
+TRAINED = {
+    "amount": np.append(RNG.normal(size=997), [np.nan, np.inf, 0.7]).astype(np.float32),
+    "count": RNG.poisson(2, 1000).astype(np.float32),
+    "country": RNG.choice(np.array(["FR", "DE", "", "a" * 100], object), 1000),
+}
+LAYOUT = Layout(read_references(described(TRAINED, {"country": TRAINED["country"]}), "The card"))
+
+hostile = st.sampled_from([0.7, -0.0, 1e39, -1e308, np.nan, np.inf, -np.inf, 5e-324, 2.0, None])
+texts = st.sampled_from(["FR", "DE", "", "FR\0", "a" * 100, "a" * 101, "new", "\ud800", "ö" * 70, None])
+rows = st.tuples(hostile, hostile, texts, st.integers(-3 * MINUTE_US, 3 * MINUTE_US))
+
+
+def column(values: list, dtype: type) -> Values:
+    valid = np.array([value is not None for value in values], np.bool_)
+    data = np.empty(len(values), dtype)
+    data[:] = ["" if dtype is object else 0.0] if not values else [
+        ("" if dtype is object else 0.0) if value is None else value for value in values
+    ]  # fmt: skip
+    return Values(data, valid)
+
+
+def folded(drawn: list) -> dict:
+    amount, count, country, times = (list(part) for part in zip(*drawn, strict=True)) if drawn else ([], [], [], [])
+    columns = {
+        "amount": column(amount, np.float64),
+        "count": column(count, np.float64),
+        "country": column(country, object),
+    }
+    return fold(LAYOUT, columns, np.array(times, np.int64))
+
+
+def place_of(name: str, value: object) -> int:
+    """Where brute force counts a value."""
+    (found,) = [one for one in LAYOUT.columns if one.name == name]
+    if name == "country":
+        listed = [*found.reference.values]
+        text = next((one for one in listed if "…" in one), None) if value == "a" * 100 else value
+        return (
+            found.apart
+            if value in (None, "")
+            else found.begin + (listed.index(text) if text in listed else len(listed))
+        )
+    if value is None:
+        return found.apart
+    number = (
+        np.float32(value) if abs(value) < 3e38 or not np.isfinite(value) else np.float32(np.copysign(np.inf, value))
+    )
+    if np.isnan(number):
+        return found.apart + 1
+    if np.isinf(number):
+        return found.apart + 2
+    return found.begin + sum(float(number) > cut for cut in found.reference.cuts)
+
+
+@settings(max_examples=200)
+@given(st.lists(rows, max_size=40))
+def test_a_tile_counts_what_brute_force_counts(drawn):
+    right: dict = {}
+    for amount, count, country, time_us in drawn:
+        key = "a" * 40 + "…" if country == "a" * 100 else country
+        minute = time_us // MINUTE_US * MINUTE_US
+        segments = [
+            one for one in LAYOUT.segments if one and key and one[0][1].startswith(key) and len(one[0][1]) in (2, 57)
+        ]
+        for segment in [WHOLE, *segments] if key in ("FR", "DE", "a" * 40 + "…") else [WHOLE]:
+            counted = right.setdefault((segment, minute), Counter())
+            for name, value in (("amount", amount), ("count", count), ("country", country)):
+                counted[place_of(name, value)] += 1
+    found = folded(drawn)
+    assert found.keys() == right.keys()
+    for place, tile in found.items():
+        assert {at: int(tile.counts[at]) for at in np.flatnonzero(tile.counts)} == right[place]
+        assert tile.n == sum(right[place].values()) // 3
+
+
+@settings(max_examples=100)
+@given(st.lists(rows, max_size=60), st.randoms(use_true_random=False))
+def test_the_order_of_merging_is_irrelevant(drawn, random):
+    whole = merged(LAYOUT, [tile for (segment, _), tile in folded(drawn).items() if segment == WHOLE])
+    parts = [tile for row in drawn for (segment, _), tile in folded([row]).items() if segment == WHOLE]
+    random.shuffle(parts)
+    middle = len(parts) // 2
+    by_halves = merged(LAYOUT, [merged(LAYOUT, parts[middle:]), merged(LAYOUT, parts[:middle])])
+    assert encode(LAYOUT, by_halves) == encode(LAYOUT, whole)
+
+
+def test_texts_never_seen_are_sampled_and_counted_whole_whatever_the_batches():
+    country = [f"new {number % 300}" for number in range(3000)]
+    drawn = [(1.0, 1.0, text, 0) for text in country]
+    parts = [folded(drawn[begin : begin + 700])[WHOLE, 0] for begin in range(0, 3000, 700)]
+    tile = merged(LAYOUT, parts)
+    assert encode(LAYOUT, tile) == encode(LAYOUT, folded(drawn)[WHOLE, 0])
+    assert len(tile.new["country"]) == SAMPLE
+    assert set(tile.new["country"].values()) == {10}
+
+
+@given(st.lists(rows, min_size=1, max_size=20))
+def test_a_tile_survives_its_topic(drawn):
+    for (segment, minute), tile in folded(drawn).items():
+        key = TileKey("fraud", "3", segment, minute)
+        assert decode_key(encode_key(key)) == key
+        read = decode(LAYOUT, encode(LAYOUT, tile))
+        assert (read.n, read.new) == (tile.n, tile.new)
+        assert read.counts.tolist() == tile.counts.tolist()
+
+
+HOSTILE = {
+    "no JSON": b"\xff",
+    "no object": b"[]",
+    "another layout": orjson.dumps({"layout": "x", "n": 1, "counts": [], "new": {}}),
+    "too few counts": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [1], "new": {}}),
+    "a negative count": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [-1] * LAYOUT.width, "new": {}}),
+    "a fraction": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [0.5] * LAYOUT.width, "new": {}}),
+    "a text for a count": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": ["1"] * LAYOUT.width, "new": {}}),
+    "more than 64 bits": b'{"layout":"%s","n":1,"counts":[%s],"new":{}}'
+    % (LAYOUT.hash.encode(), b",".join([b"18446744073709551615"] * LAYOUT.width)),
+    "a list for a sample": orjson.dumps(
+        {"layout": LAYOUT.hash, "n": 1, "counts": [1] * LAYOUT.width, "new": {"country": []}}
+    ),
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_is_no_tile_is_refused(value):
+    with pytest.raises(BrokenTile):
+        decode(LAYOUT, value)
+
+
+@pytest.mark.parametrize("key", [b"", b"{}", b"[1,2,3]", b'["m","1",[],"x"]', b'["m","1",{},"x"]'])
+def test_what_is_no_key_is_refused(key):
+    with pytest.raises(BrokenTile):
+        decode_key(key)
+
+
+def test_a_double_falls_in_the_bin_its_float_was_trained_in():
+    """0.7 is no float32: unless it is rounded as the model rounds it, it would be another value than was fitted on."""
+    trained = {"x": np.array([0.7, 0.3, 0.1] * 100, np.float32)}
+    layout = Layout(read_references(described(trained, {}), "The card"))
+    live = {"x": Values(np.array([0.7, 0.3, 0.1] * 100), np.ones(300, np.bool_))}
+    assert fold(layout, live, np.zeros(300, np.int64))[WHOLE, 0].counts.tolist() == layout.reference.tolist()
