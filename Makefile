@@ -49,8 +49,9 @@ setup: $(running) $(archive) $(redis)
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
-	@$(BIN)/uv pip compile -q bench/peers/feast/requirements.in --universal --python-version 3.11 --generate-hashes \
-		--no-annotate --custom-compile-command 'make lock' -o bench/peers/feast/requirements.lock
+	@for peer in feast evidently; do \
+		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' -o bench/peers/$$peer/requirements.lock || exit 1; done
 
 clean:
 	@rm -rf $(VENV) bench/.peers dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

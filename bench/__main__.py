@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import anchor, drain, growth, lake, latency, overload, predictions, serve, training
+from bench import anchor, drain, drift, growth, lake, latency, overload, predictions, serve, training
 from bench.chart import draw
 from bench.errors import Skipped
 from bench.machine import Machine
@@ -32,6 +32,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "growth": growth.measure,
     "anchor": anchor.measure,
     "training": training.measure,
+    "drift": drift.measure,
 }
 
 

@@ -17,7 +17,7 @@ from bench.entities import PATTERNS, Cards, card
 from bench.errors import BenchFailed, Skipped
 from bench.parts import NO_REDIS, Server, own_redis, redis_program, serving
 from bench.peers.feast.server import WORKERS, Feast, feast_server
-from bench.peers.feast.setup import set_up, version
+from bench.peers.feast.setup import FEAST
 from bench.results import Goal, Result, Table
 from bench.scoring import EVENT, PATH, score_of
 from bench.section import Run
@@ -71,7 +71,7 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Question]]:
     if redis_program() is None:
         raise Skipped(NO_REDIS)
     run.say("setting Feast up in an environment of its own")
-    programs = set_up()
+    programs = FEAST.set_up()
     with ExitStack() as stack:
         redis_url = stack.enter_context(own_redis(run.folder))
         now_us = time.time_ns() // 1000
@@ -155,7 +155,7 @@ def result(rounds: Rounds, cards: int) -> Result:
         table=Table(head, [_row(name, one) for name, one in found.items()]),
         figures={name: asdict(one) for name, one in found.items()},
         goals=[*_goals(found)],
-        notes=[NOTE.format(cards=cards, version=version())],
+        notes=[NOTE.format(cards=cards, version=FEAST.version())],
     )
 
 

@@ -18,6 +18,7 @@ TITLES = {
     "overload": "Ten times too much",
     "anchor": "Beside Feast",
     "growth": "Growth",
+    "drift": "Drift",
 }
 
 

@@ -1,0 +1,153 @@
+"""The same windows for `bench drift`, for River's ADWIN and for Evidently, each by its own defaults."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from river.drift import ADWIN
+
+from bench.drifting import COUNTRIES, DRIFTS, INPUTS, REFERENCE_ROWS, drawn, layout_of, windows
+from bench.errors import BenchFailed, Skipped
+from bench.flights import Series
+from bench.peers.evidently.setup import EVIDENTLY
+from bench.results import Table
+from bench.section import Run
+from headrace.evaluate.drift.examine import examine
+from headrace.evaluate.drift.layout import WHOLE, Layout
+
+COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
+PEER_ROWS = (300, 3_000)
+BESIDE_NOTE = (
+    "Columns told to have drifted (in rows with a drifted feature: windows whose feature was told), each by its own "
+    "defaults; River's ADWIN gets the columns of numbers value by value, scaled to [0, 1]. Shuffled flights are the "
+    "same rows in a random order: nothing drifts. What did drift from week to week nobody knows."
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Columns told to have drifted in windows of one kind, by each, of how many there are; None: it was not there."""
+
+    kind: str
+    of: int
+    ours: int
+    river: int | None
+    evidently: int | None
+
+
+def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
+    """The same windows for ours, for River's ADWIN on each column of numbers, and for Evidently."""
+    cases = [*_simulated(seeds), *_weeks(series)]
+    try:
+        programs = EVIDENTLY.set_up()
+    except Skipped as why:
+        run.say(f"Evidently is left out: {why}")
+        return [_compared(case, None) for case in cases]
+    return [_compared(case, _by_evidently(programs, run.folder, case)) for case in cases]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Windows of one kind beside a reference; `wanted` is the column that drifted, in each, or None."""
+
+    kind: str
+    reference: pd.DataFrame
+    windows: Sequence[pd.DataFrame]
+    wanted: Sequence[str | None]
+    is_stream: bool = False
+
+
+def _simulated(seeds: int) -> Iterator[Case]:
+    """Windows of two sizes, without drift and wholly after a drift of one input."""
+    rng = np.random.default_rng(17)
+    inputs = [*INPUTS]
+    reference = pd.DataFrame(drawn(rng, REFERENCE_ROWS).frame)[inputs]
+    for rows in PEER_ROWS:
+        quiet = [pd.DataFrame(drawn(rng, rows).frame)[inputs] for _ in range(5 * seeds)]
+        yield Case(f"{rows:,} rows without drift", reference, quiet, [None] * len(quiet))
+        moved = [drawn(rng, rows, DRIFTS[2]) for _ in range(5 * seeds)]
+        frames = [pd.DataFrame(one.frame)[inputs] for one in moved]
+        yield Case(f"{rows:,} rows, one feature drifted", reference, frames, [one.column for one in moved])
+
+
+def _weeks(series: Series) -> Iterator[Case]:
+    nothing = [None] * len(series.weeks)
+    yield Case("flights, shuffled", series.shuffled_reference, series.shuffled_weeks, nothing, is_stream=True)
+    yield Case("flights, week by week", series.reference, series.weeks, nothing, is_stream=True)
+
+
+def _compared(case: Case, evidently: Sequence[Sequence[str]] | None) -> Beside:
+    layout = layout_of(_columns(case.reference))
+    ours = [_ours(layout, window) for window in case.windows]
+    wanted = case.wanted if any(case.wanted) else None
+    return Beside(
+        kind=case.kind,
+        of=len(case.windows) * (1 if wanted else len(case.reference.columns)),
+        ours=_counted(ours, wanted),
+        river=_by_adwin(case) if case.is_stream else None,
+        evidently=None if evidently is None else _counted(evidently, wanted),
+    )
+
+
+def _counted(told: Sequence[Sequence[str]], wanted: Sequence[str | None] | None) -> int:
+    """Columns told; where one is wanted, the windows whose wanted column is told."""
+    if wanted is None:
+        return sum(map(len, told))
+    return sum(column in columns for column, columns in zip(wanted, told, strict=True))
+
+
+def _ours(layout: Layout, window: pd.DataFrame) -> list[str]:
+    counts = windows(layout, _columns(window), len(window), 1)
+    drifted = examine(layout, layout.reference, counts[WHOLE][0]).drifted
+    return [name for name, one in zip(layout.names, drifted.tolist(), strict=True) if one]
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, NDArray[np.generic]]:
+    """Columns with a country, as events have one: the same for all, so that it is no segment."""
+    country = COUNTRIES[:1].repeat(len(frame))
+    return {str(name): frame[name].to_numpy() for name in frame.columns} | {"country": country}
+
+
+def _by_adwin(case: Case) -> int:
+    """In how many weeks ADWIN tells of a column of numbers, fed with the reference first, scaled to [0, 1]."""
+    told = 0
+    for name in case.reference.select_dtypes("number").columns:
+        low, high = case.reference[name].quantile([0.01, 0.99])
+        adwin = ADWIN()
+        for place, frame in enumerate([case.reference, *case.windows]):
+            scaled = np.clip((frame[name].dropna().to_numpy() - low) / (high - low), 0, 1).tolist()
+            detected = False
+            for value in scaled:
+                adwin.update(value)
+                detected |= adwin.drift_detected
+            told += detected and place > 0
+    return told
+
+
+def _by_evidently(programs: Path, folder: Path, case: Case) -> list[list[str]]:
+    """What Evidently tells of each window."""
+    reference, live = folder / "reference.parquet", folder / "windows.parquet"
+    case.reference.to_parquet(reference)
+    numbered = [frame.assign(window=place) for place, frame in enumerate(case.windows)]
+    pd.concat(numbered).to_parquet(live)
+    command = [str(programs / "python"), str(COMPARE), str(reference), str(live)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
+    told = json.loads(ran.stdout.splitlines()[-1])
+    return [told[str(place)] for place in range(len(case.windows))]
+
+
+def table_of(peers: Sequence[Beside]) -> Table:
+    """Who told what."""
+    rows = [[one.kind, *(_of(told, one.of) for told in (one.ours, one.river, one.evidently))] for one in peers]
+    return Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows)
+
+
+def _of(told: int | None, of: int) -> str:
+    return "" if told is None else f"{told} of {of}"

@@ -1,0 +1,34 @@
+"""Run by Evidently's own Python: which columns of each window drifted, by its defaults.
+
+python compare.py REFERENCE.parquet WINDOWS.parquet     the windows' column `window` says which row is in which
+"""
+
+import json
+import os
+import sys
+
+os.environ["DO_NOT_TRACK"] = "1"  # it would tell its makers that it was run
+
+import pandas as pd
+from evidently import Report
+from evidently.metrics import ValueDrift
+
+
+def compare(reference: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[str]]:
+    """By window the columns that drifted."""
+    columns = list(reference.columns)
+    report = Report([ValueDrift(column=column) for column in columns], include_tests=True)
+    return {
+        str(window): _drifted(report, columns, reference, rows[columns]) for window, rows in windows.groupby("window")
+    }
+
+
+def _drifted(report: Report, columns: list[str], reference: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
+    tests = report.run(rows.reset_index(drop=True), reference).dict()["tests"]
+    failed = {test["name"] for test in tests if str(test["status"]).endswith("FAIL")}
+    return [column for column in columns if f"Value Drift for column {column}" in failed]
+
+
+if __name__ == "__main__":
+    frames = [pd.read_parquet(file) for file in sys.argv[1:3]]
+    print(json.dumps(compare(*frames)))
