@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from headrace.declare.app import load_app
+from headrace.declare.durations import duration_text
+from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.stream.plan import as_json, as_text, plan_app
@@ -38,6 +40,7 @@ def _planned(model: Model, state: Path) -> dict[str, Any]:
         "scores": model.stream.name,
         "writes": model.predictions,
         "reads": list(model.vector.names),
+        "outcomes": None if model.labels is None else outcomes_text(model.labels),
         "refused": None,
     }
     try:
@@ -53,4 +56,15 @@ def _text(model: dict[str, Any]) -> str:
     version = f"version {model['version']}" if model["version"] else "no champion yet"
     said = f"  REFUSED: {model['refused']}" if model["refused"] else f"  {version}; reads {', '.join(model['reads'])}"
     said += f"\n  scores {model['scores']}, writes {model['writes']}"
+    said += f"\n  outcomes: {model['outcomes']}" if model["outcomes"] else ""
     return f"{model['model']} (model)\n{said}"
+
+
+def outcomes_text(labels: Labels) -> str:
+    """How predictions are joined with labels: in micro-batches, for it keeps state in Python and writes to the lake."""
+    kept = duration_text(labels.within_us + labels.stream.late.until_us)
+    then = "expired" if labels.default is None else f"taken as {labels.default}"
+    return (
+        f"joins {labels.stream.clean} within {duration_text(labels.within_us)}, keeps the {labels.keep} label; "
+        f"micro-batch every 10s; each id is remembered for {kept}, then without a label {then}"
+    )

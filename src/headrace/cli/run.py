@@ -49,7 +49,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
-    from headrace.cli.lake import lake_of
+    from headrace.cli.lake import lake_of, outcomes
     from headrace.lake.lake import prepared
     from headrace.lake.writer import RECORDS_A_STEP, LakeWriter
     from headrace.stream.session import process_of
@@ -62,10 +62,14 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
         give_way(os.getpid())  # and Spark with it, which it starts
     with batch_session(settings.spark) as spark:
         writer = LakeWriter(spark, lake, lake.tables, lambda: give_way(os.getpid(), process_of(spark)))
-        writer.start()
+        parts = [writer, *(judge(spark) for judge in outcomes(app, lake, settings.state))]
+        for part in parts:
+            part.start()
         stop.wait()
-        writer.stop()
-        writer.join(timeout=STEP_SECONDS)
+        for part in parts:
+            part.stop()
+        for part in parts:
+            part.join(timeout=STEP_SECONDS)
 
 
 def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:

@@ -97,6 +97,11 @@ class Model(Measured):
         return f"{self.name}.quality"
 
     @property
+    def clock(self) -> str:
+        """The topic of times up to which all its predictions and labels have been read."""
+        return f"{self.name}.clock"
+
+    @property
     def label(self) -> str:
         """The column of a spine that says what came of a row."""
         return LABEL if self.labels is None else self.labels.value

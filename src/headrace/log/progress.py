@@ -101,7 +101,29 @@ class WatchProgress:
         return f"watch {self.watched}"
 
 
-Progress = QueryProgress | CheckProgress | LandingProgress | ScorerProgress | WatchProgress
+@dataclass(frozen=True)
+class OutcomesProgress:
+    """What came of a model's predictions so far: how many of each version and role stand how, how long first labels
+    took, up to when the log is known to have been read, what is remembered, and what is left in the log.
+    """
+
+    judged: str
+    at_us: int
+    running: bool
+    clock_us: int
+    lag: int
+    counts: list[list[Any]]
+    delays: list[int]
+    delay_seconds: float
+    state_rows: int
+    state_bytes: int
+
+    @property
+    def key(self) -> str:
+        return f"outcomes {self.judged}"
+
+
+Progress = QueryProgress | CheckProgress | LandingProgress | ScorerProgress | WatchProgress | OutcomesProgress
 
 
 def ensure_progress_topic(broker: str) -> None:
@@ -115,7 +137,7 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, of each view's check, of each table of the lake, scorer and watcher."""
+    """The latest word of each query, view's check, table of the lake, scorer, watcher, and model's outcomes."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
@@ -123,6 +145,7 @@ class ProgressBoard:
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
+        self.outcomes: dict[str, OutcomesProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -138,6 +161,8 @@ class ProgressBoard:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         elif "watched" in said:
             self.watchers[said["watched"]] = WatchProgress(**said)
+        elif "judged" in said:
+            self.outcomes[said["judged"]] = OutcomesProgress(**said)
         else:
             self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
 

@@ -5,6 +5,8 @@ payments.clean …    what the gate made of it: outlives raw, so that each raw r
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
+fraud.quality       what came of them, in tiles: compacted
+fraud.clock         times up to which its predictions and labels have been read, kept a day
 """
 
 import time
@@ -88,7 +90,8 @@ def ensure_topics(
         )
     ]
     of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
-    wanted = [*of_streams, *of_views, *(predictions_of(model, raw[model.stream.name]) for model in models)]
+    of_models = [topic for model in models for topic in topics_of_model(model, raw[model.stream.name])]
+    wanted = [*of_streams, *of_views, *of_models]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
     retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
@@ -113,6 +116,17 @@ def topics_of_view(view: View, partitions: int) -> list[Topic]:
         Topic(view.topic, raw, partitions, changelog_config(view)),
         Topic(view.served, raw, partitions, SERVED),
     ]
+
+
+def topics_of_model(model: Model, partitions: int) -> list[Topic]:
+    """The scores of a model and, where it has labels, what came of them."""
+    scores = predictions_of(model, partitions)
+    if model.labels is None:
+        return [scores]
+    quality = APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
+    clock = APPEND_TIME | {"retention.ms": str(DAY_MS)}
+    raw = model.stream.name
+    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, clock)]
 
 
 def predictions_of(model: Model, partitions: int) -> Topic:

@@ -18,6 +18,7 @@ from headrace.log.progress import (
     SILENT_AFTER_US,
     CheckProgress,
     LandingProgress,
+    OutcomesProgress,
     ProgressBoard,
     QueryProgress,
     ScorerProgress,
@@ -29,7 +30,7 @@ from headrace.serve.counted import Counted, TableCount
 from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.tallies import Tally
-from headrace.store.delays import Delays
+from headrace.store.delays import LABEL_SECONDS, Delays
 from headrace.store.memory import Table
 
 Sample = tuple[list[str], float]
@@ -77,6 +78,7 @@ class Metrics(Collector):
         yield from landings(sources.board.landings.copy().values())
         yield from scorers(sources.board.scorers.copy().values())
         yield from watchers(sources.board.watchers.copy().values())
+        yield from outcomes(sources.board.outcomes.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -206,6 +208,35 @@ def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:
         for outcome, n in outcomes.items()
     ]
     yield counter("notifications", "Notifications by sink and what became of them", ["sink", "outcome"], told)
+
+
+def outcomes(latest: Iterable[OutcomesProgress]) -> Iterator[Metric]:
+    """What came of predictions: all states of a model together are all that were seen."""
+    said = list(latest)
+    states = [([one.judged, *of], float(count)) for one in said for *of, count in one.counts]
+    yield gauge("outcomes", "Predictions by what came of them", ["model", "version", "role", "state"], states)
+    yield histogram(
+        "label_delay_seconds",
+        "From an event to its first label",
+        ["model"],
+        [([one.judged], _delays(one)) for one in said],
+    )
+    clocks = [([one.judged], one.clock_us / 1e6) for one in said if one.clock_us]
+    yield gauge("outcomes_clock_seconds", "Up to when labels are known to be complete", ["model"], clocks)
+    yield gauge("outcomes_lag", "Predictions and labels not joined yet", ["model"], [([o.judged], o.lag) for o in said])
+    rows = [([one.judged], float(one.state_rows)) for one in said]
+    yield gauge("outcomes_state_rows", "Rows of the state of outcomes", ["model"], rows)
+    held = [([one.judged], float(one.state_bytes)) for one in said]
+    yield gauge("outcomes_state_bytes", "Bytes of the state of outcomes", ["model"], held)
+    silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
+    running = [([one.judged], float(one.running and one.at_us > silent_before_us)) for one in said]
+    yield gauge("outcomes_running", "Whether outcomes are joined", ["model"], running)
+
+
+def _delays(said: OutcomesProgress) -> Delays:
+    delays = Delays(LABEL_SECONDS)
+    delays.add_all(said.delays, said.delay_seconds)
+    return delays
 
 
 def _samples(counts: Counter[tuple[str, ...]]) -> list[Sample]:

@@ -1,0 +1,41 @@
+"""The clock moves once gate and join have read what there was, and not before."""
+
+import json
+import time
+from pathlib import Path
+
+from headrace.evaluate.clock import Clock
+from headrace.local.broker import Broker
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from tests.evaluate.joining import prepared
+
+
+def commit(gate: Path, topic: str, ends: dict[int, int]) -> None:
+    for log in ("offsets", "commits"):
+        (gate / log).mkdir(parents=True, exist_ok=True)
+        (gate / log / "0").write_text(json.dumps({topic: ends}))
+
+
+def test_a_time_counts_when_gate_and_join_are_past_what_had_arrived(broker: Broker, tmp_path: Path) -> None:
+    model = prepared(broker.address)
+    assert model.labels is not None
+    labels, gate = model.labels.stream, tmp_path / "gate"
+    clock = Clock(model, labels, Offsets(broker.address), gate)
+    with Producer(broker.address) as producer:
+        producer.send(labels.name, {"id": "a"}, key="a", partition=0)
+        producer.send(model.predictions, b"{}", key="a", partition=1)
+    asked_us = time.time_ns() // 1000
+    assert clock.look({}) is None, "the gate has not come to it"
+    commit(gate, labels.name, {0: 0, 1: 0})
+    assert clock.look({}) is None
+    commit(gate, labels.name, {0: 1, 1: 0})
+    assert clock.look({}) is None, "the join has not read the prediction"
+    behind = {labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 0}}
+    assert clock.look(behind) is None
+    with Producer(broker.address) as producer:
+        producer.send(labels.name, {"id": "b"}, key="b", partition=0)
+    unread_us = time.time_ns() // 1000
+    found = clock.look({labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 1}})
+    assert found is not None
+    assert asked_us <= found < unread_us, "what came meanwhile is not in it"
