@@ -29,6 +29,11 @@ def test_an_app_without_tables_never_loads_arrow():
     assert modules_loaded("headrace.serve.server", "pyarrow") == 0
 
 
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "confluent_kafka"])
+def test_reading_quality_loads_neither_spark_nor_arrow_nor_the_kafka_client(package):
+    assert modules_loaded("headrace.evaluate.quality.table", package) == 0
+
+
 def test_scoring_needs_the_runtime_alone():
     program = "import sys, headrace.score.champions; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

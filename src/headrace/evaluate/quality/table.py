@@ -1,0 +1,77 @@
+"""The quality of a model as a table: the newest tile of every key of MODEL.quality, and any window of them."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+
+from headrace.declare.durations import UNITS_US
+from headrace.declare.metrics import ESTIMATED, MINUTE_US, Metric, Segment
+from headrace.declare.model import Model
+from headrace.evaluate.quality.curves import Reading
+from headrace.evaluate.quality.measure import measure
+from headrace.evaluate.quality.tile import QualityKey, QualityTile, decode_key, decode_tile, layout_of, merge
+
+LOGGER = logging.getLogger("headrace.evaluate")
+CALIBRATED_BY_US = 7 * UNITS_US["d"]
+
+
+class QualityTable:
+    """Tiles as they were written, by minute: they are read when a window is.
+
+    now − window − 1 m ┤ a window at `now`: every minute that begins in here, up to one minute too long ├ now
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.layout = layout_of(model)
+        self.refused = 0
+        self._minutes: defaultdict[int, dict[QualityKey, tuple[int, bytes]]] = defaultdict(dict)
+
+    def apply(self, key: bytes, value: bytes) -> None:
+        """Take a record of MODEL.quality; of two with one key the one with more changes stays, in whatever order.
+
+        What is no tile of this model's labels is counted and told, never a reason to stop.
+        """
+        try:
+            tile_key, n = decode_key(key), decode_tile(self.layout, value).n
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
+            self.refused += 1
+            LOGGER.warning("%r is not a tile of %s: %r", key[:200], self.model.quality, problem)
+            return
+        tiles = self._minutes[tile_key.start_us]
+        if n > tiles.get(tile_key, (0, b""))[0]:
+            tiles[tile_key] = (n, value)
+
+    def forget(self, before_us: int) -> None:
+        """Let go of minutes that began before a time."""
+        for start_us in [start_us for start_us in self._minutes if start_us < before_us]:
+            del self._minutes[start_us]
+
+    def window(
+        self, now_us: int, window_us: int, segment: Segment = (), *, role: str = "champion", version: str | None = None
+    ) -> QualityTile:
+        """All that is known of the predictions of a window; without a version, of every one that had the role then."""
+        values = self._values(now_us - window_us - MINUTE_US, now_us)
+        chosen = (
+            value
+            for key, value in values
+            if key.role == role and version in {None, key.version} and set(segment) <= set(key.segment)
+        )
+        return merge(self.layout, (decode_tile(self.layout, value) for value in chosen))
+
+    def read(self, metric: Metric, now_us: int) -> Reading:
+        """A metric of the model at a time."""
+        window = self.window(now_us, metric.window_us, metric.segment)
+        settled = self.settled(now_us, metric.segment) if metric.name.startswith(ESTIMATED) else window
+        return measure(metric, self.model, window, settled)
+
+    def settled(self, now_us: int, segment: Segment = ()) -> QualityTile:
+        """The last week whose labels had all their time to come: before it, early labels are not like the rest."""
+        labels = self.model.labels
+        waited_us = 0 if labels is None else labels.within_us + labels.stream.late.until_us
+        return self.window(now_us - waited_us - MINUTE_US, CALIBRATED_BY_US, segment)
+
+    def _values(self, after_us: int, to_us: int) -> Iterator[tuple[QualityKey, bytes]]:
+        for start_us, tiles in self._minutes.items():
+            if after_us < start_us <= to_us:
+                yield from ((key, value) for key, (_, value) in tiles.items())

@@ -1,0 +1,157 @@
+"""A quality tile: what is known of the predictions of one minute, as a row of integers; merging adds them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from headrace.declare.labels import Task
+from headrace.declare.metrics import Segment
+from headrace.declare.model import Model
+from headrace.evaluate.quality.bins import CALIBRATION_BINS, DELAY_BINS, SCORE_BINS
+from headrace.evaluate.quality.sums import LARGE_PIECES, SMALL_PIECES
+
+STATES = ("pending", "matched", "defaulted", "expired", "orphan")
+CONFUSION = ("true_positive", "false_positive", "true_negative", "false_negative", "reached")
+
+_COMMON = {
+    "n": 1,  # changes in it: of two tiles of one key the one with more is the newer
+    "states": len(STATES),
+    "corrections": 1,
+    "unusable": 4,  # scores that are none, below 0, above 1; outcomes that cannot be compared
+    "delays": DELAY_BINS,
+}
+_OF_TASK: dict[Task, dict[str, int]] = {
+    "classification": {
+        "scores": SCORE_BINS,  # of all predictions, labelled or not
+        "places": SCORE_BINS,  # where in its bin each is, summed: 0 at the lower edge, 2³⁰ at the upper
+        "labels": 2,
+        "negatives": SCORE_BINS,
+        "positives": SCORE_BINS,
+        "calibration": CALIBRATION_BINS * SMALL_PIECES,  # sums of the scores that have a label
+        "log_loss": SMALL_PIECES,
+        "brier": SMALL_PIECES,
+    },
+    "regression": {"compared": 1, "over": LARGE_PIECES, "under": LARGE_PIECES, "squared": LARGE_PIECES},
+}
+
+
+@dataclass(frozen=True)
+class QualityLayout:
+    """Which integer of a tile means what, for a task and the thresholds of a model."""
+
+    task: Task
+    thresholds: tuple[float, ...]
+
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where each partial is; those of the thresholds are last."""
+        sizes = _COMMON | _OF_TASK[self.task] | {"confusion": len(self.thresholds) * len(CONFUSION)}
+        ends = np.cumsum(list(sizes.values())).tolist()
+        return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+    @cached_property
+    def width(self) -> int:
+        return int(self.places["confusion"].stop)
+
+    def start(self, name: str) -> int:
+        """The first place of a partial."""
+        return int(self.places[name].start)
+
+    def confusion(self, threshold: float) -> slice:
+        """Where the counts at a threshold are."""
+        start = self.start("confusion") + self.thresholds.index(threshold) * len(CONFUSION)
+        return slice(start, start + len(CONFUSION))
+
+
+class QualityKey(NamedTuple):
+    """Which tile: of whose predictions, of which minute; a label without a prediction has no version and no role."""
+
+    version: str
+    role: str
+    segment: Segment
+    start_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class QualityTile:
+    """The integers of one tile, or of a window of them."""
+
+    layout: QualityLayout
+    integers: NDArray[np.int64]
+
+    def __getitem__(self, name: str) -> NDArray[np.int64]:
+        return self.integers[self.layout.places[name]]
+
+    @property
+    def n(self) -> int:
+        return int(self["n"][0])
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many ids are in which state; together they are all that were seen."""
+        return dict(zip(STATES, self["states"].tolist(), strict=True))
+
+
+def layout_of(model: Model) -> QualityLayout:
+    """The layout of a model's tiles; a model without labels has none."""
+    if model.labels is None:
+        raise ValueError(f"Model {model.name!r} has no labels. Write labels=hr.Labels(…): quality is counted by them.")
+    return QualityLayout(model.labels.task, tuple(least for _, least in model.thresholds))
+
+
+def merge(layout: QualityLayout, tiles: Iterable[QualityTile]) -> QualityTile:
+    """The tile of all that is in these: of minutes a window, of segments the whole, of old and new the new."""
+    total = np.zeros(layout.width, dtype=np.int64)
+    for tile in tiles:
+        total += tile.integers
+    return QualityTile(layout, total)
+
+
+def encode_key(key: QualityKey) -> bytes:
+    """The key of a tile in MODEL.quality."""
+    return orjson.dumps({"v": key.version, "r": key.role, "s": dict(key.segment), "t": key.start_us})
+
+
+def decode_key(key: bytes) -> QualityKey:
+    """What `encode_key` wrote."""
+    found = orjson.loads(key)
+    return QualityKey(found["v"], found["r"], tuple(sorted(found["s"].items())), found["t"])
+
+
+def encode_tile(tile: QualityTile) -> bytes:
+    """The value of a tile: of each partial what is not 0, and where; of each threshold its counts."""
+    layout = tile.layout
+    partials = {name: _sparse(tile[name]) for name in layout.places if name not in {"n", "confusion"}}
+    at = {repr(least): tile.integers[layout.confusion(least)].tolist() for least in layout.thresholds}
+    kept = {name: partial for name, partial in partials.items() if partial[0]}
+    return orjson.dumps({"n": tile.n, "task": layout.task, "at": at} | kept)
+
+
+def decode_tile(layout: QualityLayout, value: bytes) -> QualityTile:
+    """A tile as the reader's layout has it: thresholds it does not know are left out, those it lacks are 0."""
+    found = orjson.loads(value)
+    if found["task"] != layout.task:
+        raise ValueError(f"a tile of a {found['task']}, and the labels now make it a {layout.task}")
+    integers = np.zeros(layout.width, dtype=np.int64)
+    integers[layout.start("n")] = found["n"]
+    for name in found.keys() & layout.places.keys() - {"n"}:
+        places, amounts = found[name]
+        integers[layout.start(name) + np.array(places, dtype=np.int64)] = amounts
+    _read_confusion(layout, integers, found["at"])
+    return QualityTile(layout, integers)
+
+
+def _sparse(integers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    places = np.flatnonzero(integers)
+    return places.tolist(), integers[places].tolist()
+
+
+def _read_confusion(layout: QualityLayout, integers: NDArray[np.int64], at: Mapping[str, Any]) -> None:
+    for least in layout.thresholds:
+        if (counts := at.get(repr(least))) is not None:
+            integers[layout.confusion(least)] = counts
