@@ -89,6 +89,8 @@ class Errors:
 def measure(run: Run) -> Result:
     """Run the section."""
     size = QUICK if run.quick else FULL
+    run.say("beside River and Evidently")
+    peers = beside(run, size.peer_seeds, flights())
     run.say(f"{size.days} days without drift, a million events each")
     quiet = without_drift(size.days)
     found = {}
@@ -97,8 +99,6 @@ def measure(run: Run) -> Result:
         found[drift.name] = summed_up([one_run(drift, seed) for seed in range(size.seeds)])
     run.say("errors one by one")
     errors = sequential(size.seeds)
-    run.say("beside River and Evidently")
-    peers = beside(run, size.peer_seeds, flights())
     return result(quiet, found, errors, peers)
 
 
