@@ -1,7 +1,6 @@
 """What a model card says of a training: definitions, windows, counts, and what each input looked like."""
 
 import hashlib
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -20,10 +19,8 @@ from headrace.score.reference import described
 LIBRARIES = ("headrace", "onnxruntime", "onnx", "skl2onnx", "onnxmltools", "scikit-learn", "lightgbm", "xgboost-cpu")
 
 
-def card_of(
-    model: Model, examples: Examples, split: Split, fitted: Fitted, as_of: str, segments: Sequence[str] = ()
-) -> Card:
-    """The card of a trained model, also by `segments`, columns of its frame; its version is given where it is kept."""
+def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_of: str) -> Card:
+    """The card of a trained model, also by its segments; its version is given where it is kept."""
     rows = {name: examples.frame[name].to_numpy()[split.train] for name in examples.frame.columns}
     inputs = {column.name: rows[column.name] for column in fitted.columns}
     return Card(
@@ -42,7 +39,9 @@ def card_of(
         thresholds=dict(model.thresholds),
         metrics=fitted.metrics,
         largest_difference=fitted.largest_difference,
-        reference=described({**inputs, "score": fitted.scores[split.train]}, {name: rows[name] for name in segments}),
+        reference=described(
+            {**inputs, "score": fitted.scores[split.train]}, {name: rows[name] for name in model.segments}
+        ),
         libraries={name: version(name) for name in LIBRARIES},
     )
 
