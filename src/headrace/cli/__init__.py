@@ -19,6 +19,7 @@ COMMANDS = (
     "score",
     "models",
     "check",
+    "quality",
     "alerts",
     "lateness",
     "replay",

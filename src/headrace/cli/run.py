@@ -105,6 +105,7 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
 def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
     """Watch an app; what it was started as stands in the commands that alerts name."""
     from headrace.watch.addresses import networks_of
+    from headrace.watch.quality import Quality
     from headrace.watch.run import WatchPlace, watch_until
 
     place = WatchPlace(
@@ -116,7 +117,9 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         settings.webhook_ca,
         settings.alerts_every_s,
     )
-    watch_until(app, place, stop)
+    quality = Quality(app.models)
+    with quality.followed(broker_of(settings)):
+        watch_until(app, place, stop, more=[quality])
 
 
 def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
