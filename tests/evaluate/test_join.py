@@ -16,12 +16,15 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from headrace.evaluate import standing
 from headrace.evaluate.feed import Feed
-from headrace.evaluate.outcomes import Label, Scored, terms_of
+from headrace.evaluate.outcomes import TOO_LATE, Label, Scored, terms_of
+from headrace.evaluate.quality.table import QualityTable
+from headrace.evaluate.quality.tile import decode_tile, merge
 from headrace.evaluate.run import Join, Pace, Place
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from tests.evaluate.histories import MINUTE, SECOND, Standing, Told, brute_force
 from tests.evaluate.joining import FAR_US, lake_of, prepared, send, standings, tell_time
+from tests.lake.gated import read_topic
 from tests.waiting import wait_until
 
 QUICK = Pace(batch_seconds=0.5, clock_seconds=math.inf, report_seconds=0.2)
@@ -98,6 +101,23 @@ def require_standing(join: Join, told: list[Told], clock_us: int) -> None:
     for of, n in expected_of(join.model, told, clock_us).items():
         counted[of[1], of[2], of[7]] += n
     assert standing.standing_of(join.book.tiles).counts == counted
+    assert quality_states(join) == {state: n for state, n in by_state(counted).items() if state != TOO_LATE}
+
+
+def by_state(counts: Counter[tuple[str, str, str]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (_version, _role, state), n in counts.items():
+        found[state] += n
+    return +found
+
+
+def quality_states(join: Join) -> dict[str, int]:
+    """The states that the published tiles of quality add up to."""
+    table = QualityTable(join.model)
+    for record in read_topic(join.broker, join.model.quality):
+        table.apply(record.key or b"", record.value or b"")
+    every = [decode_tile(table.layout, value) for _key, value in table._values(-1, FAR_US)]
+    return {state: n for state, n in merge(table.layout, every).states.items() if n}
 
 
 def state_rows(join: Join) -> int:

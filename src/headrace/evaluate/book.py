@@ -6,7 +6,7 @@ batch 41 ──▶ gold/fraud_outcomes   its changes  ┐ each with the batch's 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -121,7 +121,7 @@ class Book:
             self._take_up(day)
 
     def _take_up(self, day: str) -> None:
-        take_newest(self._quality.table.to_pyarrow_table(partitions=[(DAY, "=", day)]), self.tiles)
+        take_newest(self._quality.table.to_pyarrow_table(filters=[(DAY, "=", date.fromisoformat(day))]), self.tiles)
         self._days.add(day)
 
     def _let_go(self, day: str) -> None:

@@ -18,6 +18,7 @@ from headrace.evaluate import standing
 from headrace.evaluate.book import Book, Fold
 from headrace.evaluate.clock import Clock, Ends, patience_us
 from headrace.evaluate.feed import PARTITIONS, Feed, changes
+from headrace.evaluate.folding import quality_fold
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
 from headrace.lake.land import writing_session
@@ -54,9 +55,9 @@ class Place:
         return self.state.resolve() / "checkpoints" / stream / "gate"
 
 
-def folds_of(_model: Model) -> Sequence[Fold]:
+def folds_of(model: Model) -> Sequence[Fold]:
     """What the changes of a model are folded into."""
-    return (standing.fold,)
+    return (standing.fold, quality_fold(model))
 
 
 class Outcomes:
@@ -96,7 +97,7 @@ class Join(threading.Thread):
         self._clock_us = 0
         self._query: StreamingQuery | None = None
         self._stopped = threading.Event()
-        self.model = feed.model
+        self.model, self.broker = feed.model, feed.broker
         self.book = Book(place.lake.folder, feed.model, folds_of(feed.model), Producer(feed.broker))
 
     def run(self) -> None:
