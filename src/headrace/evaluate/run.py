@@ -1,4 +1,4 @@
-"""Joins the predictions of an app's models with their labels, beside its queries and in their Spark session."""
+"""Joins the predictions of an app's models with their labels, beside the lake and in its Spark session."""
 
 import json
 import logging

@@ -30,8 +30,8 @@ def small_pieces(values: Floats) -> Integers:
 def small_sum(pieces: Integers) -> float:
     """The sum that pieces stand for.
 
-    >>> small_sum(small_pieces(np.array([0.1, 0.2])).sum(axis=0))
-    0.3
+    >>> small_sum(small_pieces(np.array([0.25, 0.5])).sum(axis=0))
+    0.75
     """
     high, low = map(int, pieces)
     return float(Fraction((high << _WORD) + low, 1 << _SMALL_BITS))
