@@ -1,5 +1,8 @@
 """What lands beside the queries, in a Spark session of its own: the lake's tables, and the outcomes of models."""
 
+import logging
+import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +13,9 @@ from headrace.cli.settings import Settings
 from headrace.declare.app import App
 from headrace.lake.lake import Lake
 from headrace.lake.landing import landings_of
+from headrace.local.polite import give_way
+
+LOGGER = logging.getLogger("headrace.lake")
 
 
 def lake_of(app: App, settings: Settings) -> Lake | None:
@@ -17,6 +23,28 @@ def lake_of(app: App, settings: Settings) -> Lake | None:
     if settings.lake is None:
         return None
     return Lake(settings.lake, broker_of(settings), landings_of(app), settings.lake_every_s, settings.lake_retention)
+
+
+class Politeness:
+    """Gives way to the other processes for as long as the lake keeps up.
+
+    A process cannot take that back. One that falls far behind ends, and whoever started it starts it again: then with
+    a backlog, which it lands before it gives way.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.spark: int | None = None
+        self._stop, self._gives_way = stop, False
+
+    def kept_up(self) -> None:
+        if not self._gives_way:
+            self._gives_way = True
+            give_way(os.getpid(), *([] if self.spark is None else [self.spark]))
+
+    def fell_behind(self, left: int) -> None:
+        if self._gives_way:
+            LOGGER.warning("%s records wait for the lake, which gives way to others: it is started again", left)
+            self._stop.set()
 
 
 def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], Any]]:

@@ -1,7 +1,6 @@
 """`headrace run APP PART`: one part of an app alone, against a given broker, store and Spark."""
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
-from headrace.local.polite import give_way
 
 Run = Callable[[App, Settings, threading.Event], None]
 STEP_SECONDS = 10.0
@@ -49,7 +47,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
-    from headrace.cli.lake import lake_of, outcomes
+    from headrace.cli.lake import Politeness, lake_of, outcomes
     from headrace.lake.lake import prepared
     from headrace.lake.writer import RECORDS_A_STEP, LakeWriter
     from headrace.stream.session import process_of
@@ -58,10 +56,12 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     if lake is None:
         stop.wait()
         return
+    politeness = Politeness(stop)
     if prepared(lake) <= RECORDS_A_STEP:
-        give_way(os.getpid())  # and Spark with it, which it starts
+        politeness.kept_up()
     with batch_session(settings.spark) as spark:
-        writer = LakeWriter(spark, lake, lake.tables, lambda: give_way(os.getpid(), process_of(spark)))
+        politeness.spark = process_of(spark)
+        writer = LakeWriter(spark, lake, lake.tables, politeness)
         parts = [writer, *(judge(spark) for judge in outcomes(app, lake, settings.state))]
         for part in parts:
             part.start()

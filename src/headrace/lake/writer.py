@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -31,6 +31,16 @@ class Place(NamedTuple):
     producer: Producer
 
 
+class Pace(Protocol):
+    """Whoever wants to know how landing goes."""
+
+    def kept_up(self) -> None:
+        """All but the newest events have landed."""
+
+    def fell_behind(self, left: int) -> None:
+        """So many records wait, more than a step takes."""
+
+
 class LakeWriter:
     """Lands topics until stopped: raw records, beside them events, beside them what is made of events and gives way.
 
@@ -40,25 +50,30 @@ class LakeWriter:
     """
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable], kept_up: Callable[[], None] = lambda: None
+        self, spark: SparkSession, lake: Lake, tables: Sequence[LakeTable], pace: "Pace | None" = None
     ) -> None:
-        """Calls `kept_up` after each round of events by which all but the newest had landed."""
+        """Tells `pace` after a round of events whether all but the newest had landed, or far too much is left."""
         gold = [table for table in tables if table.landing.is_gold]
         place = Place(writing_session(spark), lake, Producer(lake.broker))
         raw = [table for table in tables if table.landing.is_bronze]
         self._events = [table for table in tables if table not in (*raw, *gold)]
-        self._kept_up, self._offsets = kept_up, Offsets(lake.broker)
+        self._pace, self._offsets = pace, Offsets(lake.broker)
         self._first = (
             Rounds("lake-raw", place, raw),
-            Rounds("lake-events", place, self._events, done=self._look_whether_kept_up),
+            Rounds("lake-events", place, self._events, done=self._tell_pace),
         )
         self._rounds = [*self._first, Rounds("lake-gold", place, gold, after=self._first)]
         self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
 
-    def _look_whether_kept_up(self) -> None:
+    def _tell_pace(self) -> None:
+        if self._pace is None:
+            return
+        left = sum(rounds.left for rounds in self._first)
         with suppress(HeadraceError):  # a broker that restarts: the next round looks again
-            if not any(rounds.left for rounds in self._first) and self._unseen() <= RECORDS_A_STEP:
-                self._kept_up()
+            if left > RECORDS_A_STEP:
+                self._pace.fell_behind(left)
+            elif not left and self._unseen() <= RECORDS_A_STEP:
+                self._pace.kept_up()
 
     def _unseen(self) -> int:
         """Raw records that no event in the lake comes after: of a backlog, most have not even passed the gate."""
