@@ -57,7 +57,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 def test_a_cluster_a_broker_and_redis_of_the_users_own_give_the_same_numbers(
     cluster: str, broker: Broker, redis_url: str, tmp_path: Path
 ) -> None:
-    flags = ("--broker", broker.address, "--store", redis_url, "--spark", cluster)
+    flags = ("--broker", broker.address, "--store", redis_url, "--spark", cluster, "--lake", "off")
     view = load_app(str(APP)).view("Taps")
     with Running(APP, tmp_path / "state", *flags) as running:
         running.wait_until_ready()

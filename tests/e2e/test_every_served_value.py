@@ -41,7 +41,7 @@ def app() -> App:
 @pytest.fixture(scope="module")
 def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, list[Sent]]]]:
     """A running Headrace that has taken in more than 20,000 hostile events, and what arrived."""
-    with Running(APP, tmp_path_factory.mktemp("everything")) as running, ExitStack() as stack:
+    with Running(APP, tmp_path_factory.mktemp("everything"), "--lake", "off") as running, ExitStack() as stack:
         running.wait_until_ready()
         for view in CHECKED:
             stack.enter_context(asking(running, view, ["hot", "c1", "é", ""]))

@@ -96,11 +96,11 @@ def wait_for(model: hr.Model, folder: Path, told: list[Told], clock_us: int) -> 
 
 
 def require_standing(join: Join, told: list[Told], clock_us: int) -> None:
-    """The counts that metrics show are those of the changes."""
+    """The counts that metrics show are those of the changes, once they are folded, after these are kept."""
     counted: Counter[tuple[str, str, str]] = Counter()
     for of, n in expected_of(join.model, told, clock_us).items():
         counted[of[1], of[2], of[7]] += n
-    assert standing.standing_of(join.book.tiles).counts == counted
+    wait_until(lambda: standing.standing_of(join.book.tiles).counts == counted, 30, "the changes to be folded")
     assert quality_states(join) == {state: n for state, n in by_state(counted).items() if state != TOO_LATE}
 
 

@@ -30,10 +30,6 @@ def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
     assert require_identity_at_every_moment(folder / "lake", model) > kills
 
 
-def test_a_kill_loses_nothing_and_counts_nothing_twice(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    endure(spark, broker.address, tmp_path, kills=1)
-
-
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 def test_ten_kills_lose_nothing_and_count_nothing_twice(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

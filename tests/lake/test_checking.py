@@ -12,7 +12,7 @@ from headrace.serve.answers import encode_json
 from headrace.serve.features import Features
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
-from headrace.store.reads import known_of
+from headrace.store.reads import ViewReader
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.read import Reader
@@ -44,7 +44,7 @@ def served_table(clean: list[Sent], asked: list[tuple[tuple[Any, ...], int]]) ->
         known_then = [one for one in clean if one.arrival_us <= at_us]
         rows = rows_after(known_then, entity)
         values = features._in_json(Reader(VIEW).values(rows, at_us))
-        known = known_of(rows, at_us, len(rows))
+        known = ViewReader(VIEW).read(rows, at_us).known
         row = {"values": dict(zip(VIEW.names, values, strict=True))}
         answers.append(
             {"e0": entity[0], "hr_at": at_us, "hr_row": encode_json(row).decode()}

@@ -10,7 +10,7 @@ from headrace.declare.views import View
 from headrace.lake import watch
 from headrace.lake.watch import Sample
 from headrace.log.records import Record
-from headrace.store.reads import known_of
+from headrace.store.reads import ViewReader
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of, lives_of
 from headrace.tiles.rows import TileRows
@@ -125,4 +125,4 @@ def test_the_sample_knows_what_the_store_knows() -> None:
     rows = TileRows(layout)
     for _, tile in fold(Spend, events_of(Spend, payments, events, [T0_US + 7])):
         rows.apply(tile)
-    assert [tuple(known) for known in known_of([rows], T0_US, 1)] == [(1, T0_US + 7)]
+    assert [tuple(known) for known in ViewReader(Spend).read([rows], T0_US).known] == [(1, T0_US + 7)]
