@@ -21,6 +21,7 @@ from headrace.serve.listen import StoppableServer, bind
 from tests.waiting import wait_until
 
 LARGE = b"x" * (8 << 20)
+TAKEN = threading.Event()
 
 
 async def echo(request: Request) -> Answer:
@@ -33,6 +34,11 @@ async def later(request: Request) -> Answer:
         await asyncio.sleep(0)
     await asyncio.to_thread(len, request.body)
     return Answer(200, request.body)
+
+
+async def taken(request: Request) -> Answer:
+    TAKEN.set()
+    return await later(request)
 
 
 async def failing_later(_request: Request) -> Answer:
@@ -53,6 +59,7 @@ ROUTES = [
     post("/later", later),
     post("/later at hand", later, is_at_hand=True),
     post("/failing", failing_later, is_at_hand=True),
+    post("/taken", taken),
     get("/large", large),
     get("/told", told),
 ]
@@ -222,5 +229,6 @@ def test_a_server_that_stops_answers_what_it_has_taken() -> None:
         client.settimeout(10)
         with server() as port:
             client.connect((HOST, port))
-            client.sendall(asking("/later", b"x" * 2000))
+            client.sendall(asking("/taken", b"x" * 2000))
+            assert TAKEN.wait(10)
         assert bodies(client.recv(10_000)) == [b"x" * 2000]
