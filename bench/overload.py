@@ -19,12 +19,12 @@ from headrace.local.ports import HOST
 CALM = (8, 32, 64)
 TIMES = 10
 VISITS_AN_HOUR = 10
-WARM_UP_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS = 2.0, 0.5, 60.0
+WARM_UP_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS = 2, 1, 60.0
 GOODPUT, RECOVERY_SECONDS = 0.9, 10.0
 NOTE = (
     "One server process and wrk share the machine; the model is 100 trees of LightGBM on ten features from memory. "
     "Each connection asks again as soon as it is answered; one that was told 429 is not read for a second. P50 and P99 "
-    "are those of all answers, refusals included. Well again is the end of the first half second in which {calm} "
+    "are those of all answers, refusals included. Well again is the end of the first second in which {calm} "
     "connections have {goodput:.0%} of their calm rate and nobody is refused."
 )
 
@@ -34,8 +34,8 @@ class Size:
     """How much is measured."""
 
     cards: int
-    calm_seconds: float
-    seconds: float
+    calm_seconds: int
+    seconds: int
 
 
 FULL, QUICK = Size(cards=5_000, calm_seconds=5, seconds=60), Size(cards=1_000, calm_seconds=1, seconds=3)

@@ -21,7 +21,7 @@ CONNECTIONS = (1, 8, 32)
 GOALS = {"memory": 0.40, "Redis": 0.15}
 ANEW = ", each anew"
 VISITS_AN_HOUR = 10
-WARM_UP_SECONDS = 2.0
+WARM_UP_SECONDS = 2
 NOTE = (
     "One random card a request, ten features over 10m, 1h and 7d; {tiles:.0f} tiles a card were applied. "
     "wrk keeps every connection busy, so P50 and P99 are those of a full server. An answer is kept until a tile "
@@ -35,7 +35,7 @@ class Size:
 
     cards: int
     rounds: int
-    seconds: float
+    seconds: int
 
 
 FULL, QUICK = Size(cards=5_000, rounds=5, seconds=4), Size(cards=1_000, rounds=1, seconds=1)

@@ -68,18 +68,18 @@ def require_wrk() -> str:
     return program
 
 
-def ask(question: Question, connections: int, seconds: float, entities: int) -> Answered:
+def ask(question: Question, connections: int, seconds: int, entities: int) -> Answered:
     """Ask about random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
     return answered(_said(question, connections, seconds, entities))
 
 
-def load(question: Question, connections: int, seconds: float, entities: int) -> Loaded:
+def load(question: Question, connections: int, seconds: int, entities: int) -> Loaded:
     """The same of a server that may refuse; a request without any answer makes the figure worthless."""
     return loaded(_said(question, connections, seconds, entities))
 
 
-def _said(question: Question, connections: int, seconds: float, entities: int) -> str:
-    flags = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", f"{PATIENCE_S:g}s", "-s", str(SCRIPT)]
+def _said(question: Question, connections: int, seconds: int, entities: int) -> str:
+    flags = ["-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{PATIENCE_S:g}s", "-s", str(SCRIPT)]
     command = [require_wrk(), *flags, question.url, "--", str(entities), question.body]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:

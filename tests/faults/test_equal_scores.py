@@ -170,7 +170,7 @@ def clean_by_card(running: Running, model: hr.Model) -> dict[str, list[tuple[Eve
 
 
 def contained(predictions: Sequence[Prediction], by_card: dict[str, list[tuple[Event, int]]]) -> list[Contained]:
-    """The events of each vector; none where it does not tell them, for its hops differ or its last is not the last."""
+    """The events of each vector; none where it does not tell them, for its hops differ or arrivals are alike."""
     cards = {event["payment_id"]: card for card, events in by_card.items() for event, _ in events}
     return [Contained(one, _events(one, by_card[cards[one.event_id]])) for one in predictions]
 
@@ -178,7 +178,8 @@ def contained(predictions: Sequence[Prediction], by_card: dict[str, list[tuple[E
 def _events(one: Prediction, of_card: list[tuple[Event, int]]) -> list[tuple[Event, int]]:
     """The first events of the card, as many as were counted; over HTTP the payment itself came by the request.
 
-    Two events of a card that come at once may change places in Spark: the last is then not the one that is told.
+    Two events of a card that come at once may change places between Spark's tasks, which share events out by their
+    ids: the last is then the one that is told, and the one before it in the log is still to come.
     """
     hops = {tuple(hop) for hop in one.known["CardSpend"]}
     count, arrival_us = hops.pop()
@@ -186,9 +187,9 @@ def _events(one: Prediction, of_card: list[tuple[Event, int]]) -> list[tuple[Eve
         own = next(event for event, _ in of_card if event["payment_id"] == one.event_id)
         others = [pair for pair in of_card if pair[0] is not own]
         of_card = [*others[: count - 1], (own, one.read_at_us)]
-    taken, left = of_card[:count], of_card[count:]
-    is_told = not hops and taken and taken[-1][1] == arrival_us and (not left or left[0][1] > arrival_us)
-    return taken if is_told else []
+    before = max(0, count - 1)
+    told = [pair for pair in of_card[before:] if pair[1] == arrival_us]
+    return [*of_card[:before], *told] if not hops and len(told) == 1 else []
 
 
 def recomputed(model: hr.Model, state: Path, found: Sequence[Contained]) -> pa.Table:
