@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from click.testing import CliRunner
 
 from headrace.cli import main
 from headrace.cli.settings import BadSetting, Settings, file_defaults, lake_folder
-from headrace.cli.up import command_of, parts_of
+from headrace.cli.up import PATIENCE_SECONDS, Readiness, command_of, parts_of
 from headrace.declare.app import load_app
+from headrace.local.ports import HOST, free_port
 
 APP = "examples/fraud/app.py"
 
@@ -55,8 +57,21 @@ def test_parts_are_told_of_the_lake() -> None:
 
 def test_a_lake_is_a_process_of_its_own_where_there_is_one() -> None:
     app = load_app(APP)
-    assert "lake" in parts_of(replace(settings(), lake=Path("l")), app)
-    assert "lake" not in parts_of(settings(), app)
+    _, others = parts_of(replace(settings(), lake=Path("l")), app)
+    assert "lake" in others
+    assert "lake" not in chain(*parts_of(settings(), app))
+
+
+def test_who_no_answer_needs_is_started_once_the_app_is_ready_or_does_not_become_so() -> None:
+    started: list[float] = []
+    readiness = Readiness(f"http://{HOST}:{free_port()}", lambda: started.append(0.0))
+    for _ in range(10):
+        readiness()
+    assert not started
+    readiness._began -= PATIENCE_SECONDS
+    readiness()
+    readiness()
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize("flag", ["--lake-retention", "--lake-every"])

@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ from headrace.log.topics import ensure_topics
 from headrace.stream.generations import possible_plans, remember
 
 ASK_SECONDS = 1.0
+PATIENCE_SECONDS = 60.0
 
 
 @click.command()
@@ -44,8 +47,11 @@ def up(app: str, **flags: Any) -> None:
     try:
         _start_broker(supervisor, settings)
         _require_plan(declared, settings)
-        _start_parts(supervisor, app, parts_of(settings, declared), settings)
-        supervisor.watch(stop, settings.limit_s, ReadyTeller(settings.url))
+        _tell_parts(settings)
+        needed, others = parts_of(settings, declared)
+        start = partial(_start, supervisor, app, settings)
+        start(needed)
+        supervisor.watch(stop, settings.limit_s, Readiness(settings.url, partial(start, others)))
     finally:
         supervisor.stop()
     say("stopped; started again, it goes on from here")
@@ -77,23 +83,30 @@ def _require_plan(app: App, settings: Settings) -> None:
             say(f"{plan.stream.name}: {change}")
 
 
-def _start_parts(supervisor: Supervisor, app: str, parts: Sequence[str], settings: Settings) -> None:
-    logs = settings.state / "logs"
+def _tell_parts(settings: Settings) -> None:
+    """What the processes of parts find in their environment."""
     os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
     os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
-    say(f"starting Spark, the store and the server; their logs are in {logs}")
+
+
+def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence[str]) -> None:
+    logs = settings.state / "logs"
+    say(f"starting {', '.join(parts)}; their logs are in {logs}")
     for part in parts:
         supervisor.start(part, ProcessPart(command_of(app, part, settings), logs / f"{part}.log"))
 
 
-def parts_of(settings: Settings, app: App) -> tuple[str, ...]:
-    """The processes of a running app: a store of its own needs a worker that feeds it, models a scorer."""
+def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The processes of a running app: those an answer needs, and the others.
+
+    A store of its own needs a worker that feeds it, models a scorer.
+    """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
-    return (*feeding, "serve", "stream", "check", *scoring, "watch", *landing, *training)
+    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:
@@ -116,17 +129,28 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
     return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
 
 
-class ReadyTeller:
-    """Says once what is still missing, and then that everything is there."""
+class Readiness:
+    """Says once what is still missing, and then that everything is there.
 
-    def __init__(self, url: str) -> None:
-        self._url, self._said, self._looks = url, "", 0
-        self._ready = False
+    Who is not needed for an answer is started then, for a start takes all the cores there are; or after a while, for
+    it is the watch that tells of an app that does not become ready.
+    """
+
+    def __init__(self, url: str, start_others: Callable[[], None]) -> None:
+        self._url, self._start_others = url, start_others
+        self._said, self._looks, self._began = "", 0, time.monotonic()
+        self._is_ready = self._has_started_others = False
 
     def __call__(self) -> None:
         self._looks += 1
-        if self._ready or self._looks % 5:
-            return
+        if not self._is_ready and self._looks % 5 == 0:
+            self._ask()
+        is_due = self._is_ready or time.monotonic() - self._began > PATIENCE_SECONDS
+        if is_due and not self._has_started_others:
+            self._has_started_others = True
+            self._start_others()
+
+    def _ask(self) -> None:
         missing = missing_at(self._url)
         if missing is None:
             return
@@ -134,7 +158,7 @@ class ReadyTeller:
         if line != self._said:
             say(line)
             self._said = line
-        self._ready = not missing
+        self._is_ready = not missing
 
 
 def missing_at(url: str) -> list[str] | None:
