@@ -21,6 +21,7 @@ COMMANDS = (
     "check",
     "quality",
     "alerts",
+    "dead",
     "lateness",
     "replay",
     "doctor",

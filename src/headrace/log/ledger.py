@@ -94,7 +94,7 @@ class Ledger:
         self._counts[fate] += 1
         self._told[record.partition] += 1
         if fate == "dead":
-            self._reasons[_code(record.header(REASON))] += 1
+            self._reasons[code_of(reason_of(record))] += 1
 
     def _reach(self, partition: int, end: int) -> None:
         self._ends[partition] = max(end, self._ends.get(partition, 0))
@@ -138,10 +138,15 @@ class LedgerFollower:
         return self.ledger.account()
 
 
-def _code(reason: bytes | None) -> str:
+def reason_of(record: Record) -> str:
+    """Why a record is a dead letter."""
+    return (record.header(REASON) or b"unknown").decode(errors="replace")
+
+
+def code_of(reason: str) -> str:
     """The code word a reason starts with.
 
-    >>> _code(b"failed-check: amount >= 0")
+    >>> code_of("failed-check: amount >= 0")
     'failed-check'
     """
-    return (reason or b"unknown").decode(errors="replace").partition(":")[0]
+    return reason.partition(":")[0]

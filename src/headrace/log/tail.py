@@ -27,30 +27,34 @@ class Tail:
             for partition, begin in self._offsets.begin_of(ends).items()
         }
         self._read = ends
-        left = {partition: end for partition, end in ends.items() if begins[partition] < end}
-        if left:
-            yield from self._between(begins, left)
+        yield from between(self._broker, begins, ends)
 
-    def _between(self, begins: Mapping[Partition, int], left: dict[Partition, int]) -> Iterator[Record]:
-        consumer = Consumer(self._settings(), logger=LOGGER)
-        try:
-            consumer.assign([TopicPartition(*partition, begins[partition]) for partition in left])
-            while left:
-                first = consumer.poll(ANSWER_SECONDS)
-                if first is None:
-                    raise BrokerUnreachable(self._broker)
-                for message in [first, *consumer.consume(AT_ONCE - 1, 0)]:
-                    yield from _taken(message, left)
-        finally:
-            consumer.close()
 
-    def _settings(self) -> dict[str, object]:
-        return {
-            **client_settings(self._broker),
-            "group.id": "headrace",  # the client wants one, though nothing is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
+def between(broker: str, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[Record]:
+    """The records from where to where partitions are told, each partition's in their order."""
+    left = {partition: end for partition, end in ends.items() if begins[partition] < end}
+    if not left:
+        return
+    consumer = Consumer(_settings(broker), logger=LOGGER)
+    try:
+        consumer.assign([TopicPartition(*partition, begins[partition]) for partition in left])
+        while left:
+            first = consumer.poll(ANSWER_SECONDS)
+            if first is None:
+                raise BrokerUnreachable(broker)
+            for message in [first, *consumer.consume(AT_ONCE - 1, 0)]:
+                yield from _taken(message, left)
+    finally:
+        consumer.close()
+
+
+def _settings(broker: str) -> dict[str, object]:
+    return {
+        **client_settings(broker),
+        "group.id": "headrace",  # the client wants one, though nothing is committed
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
 
 
 def _taken(message: Message, left: dict[Partition, int]) -> Iterator[Record]:

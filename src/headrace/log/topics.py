@@ -2,6 +2,7 @@
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
+payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come

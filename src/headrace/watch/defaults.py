@@ -65,7 +65,7 @@ def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
         ),
         severity="page",
         why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
-        run=f"headrace plan {app}",
+        run=f"headrace dead {app} ls {name}",
     )
 
 

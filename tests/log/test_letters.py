@@ -1,0 +1,199 @@
+"""Dead letters: each is sent again once ever, whoever dies on the way, and what was done is known."""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import headrace as hr
+from headrace.cli import main
+from headrace.local.broker import Broker
+from headrace.log import letters as module
+from headrace.log.ledger import ARRIVAL, OFFSET, REASON
+from headrace.log.letters import PLACE, Busy, Letter, Letters
+from headrace.log.produce import Producer
+from headrace.log.records import Record
+from headrace.log.tail import Tail
+from headrace.log.topics import ensure_topics
+from tests.log.streams import new_stream
+
+ARRIVED_US = 1_700_000_000_000_000
+VALUES = [b"{", b'{"id": "a", "card": "c1", "amount": -1}', b"\xff\xfe", b'{"id": "b", "card": 7}']
+REASONS = ["not-json: no object", "failed-check: amount >= 0", "not-json: no object", "wrong-type: card"]
+
+
+def refused(broker: Broker, **settings: object) -> hr.Stream:
+    """A stream whose gate has refused four records, and written one of them twice."""
+    stream = new_stream(partitions=2, **settings)
+    ensure_topics(broker.address, [stream])
+    with Producer(broker.address) as producer:
+        for number in (0, 1, 0, 2, 3):
+            headers = {OFFSET: 10 + number, ARRIVAL: ARRIVED_US + number, REASON: REASONS[number]}
+            told = [(name, str(value).encode()) for name, value in headers.items()]
+            producer.send(stream.dead, VALUES[number], key=b"k", partition=number % 2, headers=told)
+    return stream
+
+
+def raw(broker: Broker, stream: hr.Stream) -> list[Record]:
+    return list(Tail(broker.address, stream.name, 10**6).news())
+
+
+def sent(broker: Broker, stream: hr.Stream) -> Counter[str]:
+    return Counter((record.header(PLACE) or b"").decode() for record in raw(broker, stream))
+
+
+def places(stream: hr.Stream, *numbers: int) -> list[str]:
+    return [f"{stream.name}-{number % 2}@{10 + number}" for number in numbers]
+
+
+def test_letters_are_what_the_gate_refused_each_once(broker: Broker) -> None:
+    stream = refused(broker)
+    found = sorted(Letters(broker.address, stream).all(), key=lambda letter: letter.arrived_us)
+    assert [letter.place for letter in found] == places(stream, 0, 1, 2, 3)
+    assert found[1] == Letter(found[1].place, 1, ARRIVED_US + 1, REASONS[1], b"k", VALUES[1])
+    assert [letter.code for letter in found] == ["not-json", "failed-check", "not-json", "wrong-type"]
+
+
+def test_each_is_sent_once_with_its_key_and_partition_or_mended_by_its_new_key(broker: Broker) -> None:
+    stream = refused(broker)
+    letters = Letters(broker.address, stream)
+    mended = {places(stream, 1)[0]: b'{"id": "a", "card": "c9", "amount": 1}'}
+    assert letters.replay(letters.all(), mended) == 4
+    assert letters.replay(letters.all(), mended) == 0
+    assert sent(broker, stream) == Counter(places(stream, 0, 1, 2, 3))
+    by_place = {(record.header(PLACE) or b"").decode(): record for record in raw(broker, stream)}
+    same, other = (by_place[places(stream, number)[0]] for number in (2, 1))
+    assert (same.key, same.value, same.partition) == (b"k", VALUES[2], 0)
+    assert (other.key, other.value) == (b"c9", b'{"id": "a", "card": "c9", "amount": 1}')
+    assert set(letters.words().values()) == {"replayed"}
+
+
+@pytest.mark.parametrize("dies_after", [0, 1, 2, 3, 4])
+def test_whoever_dies_on_the_way_sends_none_twice_and_leaves_none_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, dies_after: int
+) -> None:
+    stream = refused(broker)
+    letters, count = Letters(broker.address, stream), 0
+    send_one = Letters._send_one
+
+    def dying(self: Letters, producer: Producer, letter: Letter, mended: bytes | None) -> None:
+        nonlocal count
+        if count == dies_after:
+            raise KeyboardInterrupt
+        count += 1
+        send_one(self, producer, letter, mended)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Letters, "_send_one", dying)
+        if dies_after < 4:
+            with pytest.raises(KeyboardInterrupt):
+                letters.replay(letters.all(), {})
+        else:
+            patched.setattr(Letters, "_write", _only_the_first_word(Letters._write))
+            letters.replay(letters.all(), {})
+    assert sum(sent(broker, stream).values()) == dies_after
+    with pytest.raises(Busy, match="Wait a minute"):
+        letters.replay(letters.all(), {})
+    monkeypatch.setattr(module, "BUSY_US", 0)
+    assert letters.replay(letters.all(), {}) == 4 - dies_after
+    assert sent(broker, stream) == Counter(places(stream, 0, 1, 2, 3))
+
+
+def _only_the_first_word(write: object) -> object:
+    def written(self: Letters, producer: Producer, of: list[str], word: str) -> None:
+        if word == "going":
+            write(self, producer, of, word)  # type: ignore[operator]
+
+    return written
+
+
+def test_what_is_discarded_is_not_sent(broker: Broker) -> None:
+    stream = refused(broker)
+    letters = Letters(broker.address, stream)
+    assert letters.discard(one for one in letters.all() if one.code == "not-json") == 2
+    assert letters.discard(letters.all()) == 2
+    assert letters.discard(letters.all()) == 0
+    assert letters.replay(letters.all(), {}) == 0
+    assert raw(broker, stream) == []
+
+
+APP = """
+import headrace as hr
+
+schema = "id string, card string, amount double, at timestamp"
+payments = hr.Stream({name!r}, schema=schema, id="id", key="card", time="at")
+"""
+
+
+@pytest.fixture
+def app(broker: Broker, tmp_path: Path) -> tuple[hr.Stream, Path]:
+    stream, file = refused(broker), tmp_path / "app.py"
+    file.write_text(APP.format(name=stream.name))
+    return stream, file
+
+
+def said(broker: Broker, app: Path, *words: str) -> str:
+    result = CliRunner().invoke(main, ["dead", str(app), *words, "--broker", broker.address])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_command_lists_shows_mends_and_discards(
+    broker: Broker, app: tuple[hr.Stream, Path], tmp_path: Path
+) -> None:
+    stream, file = app
+    listed = {row["reason"]: row for row in json.loads(said(broker, file, "ls", "--json"))}
+    opened = {reason: row["open"] for reason, row in listed.items()}
+    assert opened == {"not-json": 2, "failed-check": 1, "wrong-type": 1}
+        "not-json": 2,
+        "failed-check": 1,
+        "wrong-type": 1,
+    }
+    assert "not-json" in said(broker, file, "ls")
+    shown = said(broker, file, "show", stream.name, "--reason", "not-json")
+    assert "ff fe" in shown
+    assert "failed-check" not in shown
+    out = tmp_path / "letters.jsonl"
+    said(broker, file, "show", stream.name, "--reason", "failed-check", "--out", str(out))
+    (row,) = map(json.loads, out.read_text().splitlines())
+    out.write_text(json.dumps(row | {"value": json.loads(row["value"]) | {"amount": 1}}) + "\n")
+    replay = ("replay", stream.name, "--from", str(out), "--json")
+    assert json.loads(said(broker, file, *replay)) == {"replayed": 1, "already": 0}
+    assert json.loads(said(broker, file, *replay)) == {"replayed": 0, "already": 1}
+    (record,) = raw(broker, stream)
+    assert json.loads(record.value or b"") == {"id": "a", "card": "c1", "amount": 1}
+    assert json.loads(said(broker, file, "discard", stream.name, "--yes", "--json")) == {"discarded": 3}
+    assert said(broker, file, "show", stream.name) == "There are none.\n"
+    assert "replayed" in said(broker, file, "show", stream.name, "--every", "--place", row["place"])
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("nonsense", "line 1 is no letter"),
+        ('{"place": "x"}', "line 1 is no letter"),
+        ('{"place": "x", "value": {"base64": "!"}}', "line 1 is no letter"),
+        ('{"place": "nowhere-0@1", "value": {}}', "There is no dead letter nowhere-0@1"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused(
+    broker: Broker, app: tuple[hr.Stream, Path], tmp_path: Path, written: str, reason: str
+) -> None:
+    stream, file = app
+    (tmp_path / "bad.jsonl").write_text(written)
+    words = ["replay", stream.name, "--from", str(tmp_path / "bad.jsonl"), "--broker", broker.address]
+    result = CliRunner().invoke(main, ["dead", str(file), *words])
+    assert (result.exit_code, reason in result.output) == (1, True), result.output
+    assert raw(broker, stream) == []
+
+
+def test_letters_are_shown_and_not_obeyed(broker: Broker, app: tuple[hr.Stream, Path]) -> None:
+    stream, file = app
+    with Producer(broker.address) as producer:
+        headers = [(OFFSET, b"99"), (ARRIVAL, str(time.time_ns() // 1000).encode()), (REASON, b"not-json: no")]
+        producer.send(stream.dead, b"\x1b[2Jhello\x07", partition=0, headers=headers)
+    shown = said(broker, file, "show", stream.name, "--place", f"{stream.name}-0@99")
+    assert r"\x1b[2Jhello\x07" in shown
