@@ -148,10 +148,6 @@ def test_the_command_lists_shows_mends_and_discards(
     listed = {row["reason"]: row for row in json.loads(said(broker, file, "ls", "--json"))}
     opened = {reason: row["open"] for reason, row in listed.items()}
     assert opened == {"not-json": 2, "failed-check": 1, "wrong-type": 1}
-        "not-json": 2,
-        "failed-check": 1,
-        "wrong-type": 1,
-    }
     assert "not-json" in said(broker, file, "ls")
     shown = said(broker, file, "show", stream.name, "--reason", "not-json")
     assert "ff fe" in shown
