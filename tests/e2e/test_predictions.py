@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from headrace.cli import main
 from headrace.declare.app import load_app
 from headrace.declare.model import Model
 from headrace.declare.views import View
@@ -27,6 +29,7 @@ from headrace.score.batches import columns_of
 from headrace.score.champions import load_champion
 from headrace.score.prediction import Prediction, decode
 from headrace.tiles.events import Event, read_event
+from headrace.watch.trace import Step, Tracer
 from tests.running import Running
 from tests.score.networks import weighing
 from tests.score.streamed import final
@@ -176,7 +179,7 @@ def features_of(
 @pytest.mark.timeout(400)
 def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
     folder = scored.state / "lake" / "gold" / "fraud_predictions"
-    wait_until(lambda: len(landed(folder)) >= COUNT, 60, "predictions to land", scored.running.said)
+    wait_until(lambda: len(landed(folder)) >= COUNT, 150, "predictions to land", scored.running.said)
     rows = {row["id"]: row for row in landed(folder)}
     for one in scored.predictions:
         row = rows[one.event_id]
@@ -184,6 +187,54 @@ def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
         assert json.loads(row["features"]) == one.features
     labels = f'model="fraud",role="champion",version="{scored.predictions[0].version}"'
     wait_until(lambda: counted(scored.running, labels) >= COUNT, 20, "the metric")
+
+
+@pytest.mark.timeout(400)
+def test_the_way_of_an_event_is_told_from_its_id(scored: Scored) -> None:
+    event = {"id": "traced", "card": "traced", "shop": "traced", "amount": 2.5, "points": 1}
+    for _ in range(2):
+        send_order(scored.running, {**event, "at": time.time_ns() // 1_000_000})
+    wait_until(lambda: "traced" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "its score")
+    wait_until(lambda: len(ways(scored, "traced")[0]) == 6, 20, "its whole way")
+    first, again = ways(scored, "traced")
+    assert [step.what for step in first] == ["arrived", "clean", "folded", "folded", "folded", "scored"]
+    assert [step.at_us for step in first] == sorted(step.at_us for step in first)
+    folded = [step.said for step in first if step.what == "folded"]
+    assert [one["entity"] for one in folded] == [["traced"]] * 3
+    assert all(one["changed"]["events"] == [None, 1] for one in folded)
+    assert [one["changed"]["float_sum amount s"] for one in folded if one["view"] == "CardOrders"] == [[None, 2.5]] * 2
+    (prediction,) = (one for one in predicted(scored.running, scored.model) if one.event_id == "traced")
+    assert first[-1].said["score"] == prediction.score
+    assert [step.what for step in again] == ["arrived", "clean"]
+    assert again[1].said["repeats"] == first[0].place
+
+
+@pytest.mark.timeout(400)
+def test_a_dead_letter_is_found_mended_and_counted_once(scored: Scored, tmp_path: Path) -> None:
+    event = {"id": "mended", "card": "mended", "shop": None, "points": 1, "at": time.time_ns() // 1_000_000}
+    send_order(scored.running, {**event, "amount": -1})
+    wait_until(lambda: len(ways(scored, "mended")[0]) == 2, 20, "the gate")
+    (way,) = ways(scored, "mended")
+    assert (way[1].what, way[1].said["reason"]) == ("dead", "failed-check: amount >= 0")
+    letters = tmp_path / "letters.jsonl"
+    letters.write_text(json.dumps({"place": way[0].place, "value": {**event, "amount": 1}}) + "\n")
+    for said in ({"replayed": 1, "already": 0}, {"replayed": 0, "already": 1}):
+        words = ["dead", str(scored.running.app), "replay", "orders", "--from", str(letters), "--json"]
+        result = CliRunner().invoke(main, [*words, "--broker", scored.running.broker])
+        assert (result.exit_code, json.loads(result.output)) == (0, said)
+    wait_until(lambda: "mended" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "its score")
+    (values,) = scored.running.features("CardOrders", ["mended"])
+    assert values["values"]["orders_1h"] == 1
+
+
+def send_order(running: Running, event: dict[str, Any]) -> None:
+    with Producer(running.broker) as producer:
+        producer.send("orders", event, key=str(event["card"]))
+
+
+def ways(scored: Scored, event_id: str) -> list[list[Step]]:
+    app = load_app(str(scored.running.app))
+    return [*Tracer(app, scored.running.broker, time.time_ns() // 1000 - 3_600_000_000).ways(event_id)]
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="no scheduler to ask")

@@ -22,6 +22,8 @@ COMMANDS = (
     "quality",
     "alerts",
     "dead",
+    "trace",
+    "export",
     "lateness",
     "replay",
     "doctor",

@@ -48,17 +48,16 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, lake_of, outcomes
-    from headrace.lake.lake import prepared
-    from headrace.lake.writer import RECORDS_A_STEP, LakeWriter
+    from headrace.lake.lake import prepare
+    from headrace.lake.writer import LakeWriter
     from headrace.stream.session import process_of
 
     lake = lake_of(app, settings)
     if lake is None:
         stop.wait()
         return
+    prepare(lake)
     politeness = Politeness(stop)
-    if prepared(lake) <= RECORDS_A_STEP:
-        politeness.kept_up()
     with batch_session(settings.spark) as spark:
         politeness.spark = process_of(spark)
         writer = LakeWriter(spark, lake, lake.tables, politeness)

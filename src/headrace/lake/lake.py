@@ -32,10 +32,10 @@ def require_fitting(lake: Lake) -> None:
         table.require_fitting()
 
 
-def prepared(lake: Lake) -> int:
-    """Make the tables ready to be written to; how many records wait for that. Refuses a log that is another one."""
+def prepare(lake: Lake) -> None:
+    """Make the tables ready to be written to; refuses a log that is another one than was landed."""
     require_fitting(lake)
     offsets = Offsets(lake.broker)
     for table in lake.tables:
         table.prepare()
-    return sum(len(span) for table in lake.tables for span in waiting(table, offsets)[1].values())
+        waiting(table, offsets)

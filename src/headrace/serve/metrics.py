@@ -276,6 +276,6 @@ def gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[
 def histogram(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], Delays]]) -> Metric:
     family = HistogramMetricFamily(f"headrace_{name}", text, labels=labels)
     for values, delays in samples:
-        buckets = [("+Inf" if bound == float("inf") else str(bound), float(n)) for bound, n in delays.at_most()]
+        buckets = [("+Inf" if bound == float("inf") else str(float(bound)), float(n)) for bound, n in delays.at_most()]
         family.add_metric(values, buckets, delays.total_seconds)
     return family
