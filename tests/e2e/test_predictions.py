@@ -22,6 +22,7 @@ from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.lake.lookback import events_in, features_at, known_name, places_of
 from headrace.lake.plain import ARROW_TYPES, events_table
+from headrace.local.ports import HOST
 from headrace.log.ledger import ARRIVAL
 from headrace.log.produce import Producer
 from headrace.log.tail import Tail
@@ -30,6 +31,7 @@ from headrace.score.champions import load_champion
 from headrace.score.prediction import Prediction, decode
 from headrace.tiles.events import Event, read_event
 from headrace.watch.trace import Step, Tracer
+from tests.browser import Browser
 from tests.running import Running
 from tests.score.networks import weighing
 from tests.score.streamed import final
@@ -225,6 +227,36 @@ def test_a_dead_letter_is_found_mended_and_counted_once(scored: Scored, tmp_path
     wait_until(lambda: "mended" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "its score")
     (values,) = scored.running.features("CardOrders", ["mended"])
     assert values["values"]["orders_1h"] == 1
+
+
+@pytest.mark.timeout(400)
+def test_a_browser_shows_what_metrics_say(scored: Scored, tmp_path: Path) -> None:
+    """With HEADRACE_PICTURES=FOLDER the pictures of the docs are taken on the way."""
+    running = scored.running
+    with Browser(tmp_path) as browser:
+        for theme in ("light", "dark"):
+            browser.open(f"http://{HOST}:{running.http_port}/?theme={theme}")
+            wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
+            event = {"id": f"{theme} page", "card": "page", "shop": None, "amount": 1, "points": 1}
+            send_order(running, {**event, "at": time.time_ns() // 1_000_000})
+            wait_until(lambda: shown_of_orders(browser) == running.events("orders"), 20, "the page to say the same")
+            healths = browser.value("[...document.querySelectorAll('[data-node]')].map((node) => node.dataset.health)")
+            assert healths == ["ok"] * 4
+            pictured = os.environ.get("HEADRACE_PICTURES")
+            if pictured:
+                time.sleep(30)  # for lines to grow
+                (Path(pictured) / f"dashboard-{theme}.png").write_bytes(browser.picture())
+        assert float(browser.value("document.getElementById('golden-dead').dataset.value")) > 0
+        assert browser.console == []
+
+
+def shown_of_orders(browser: Browser) -> dict[str, int]:
+    """What the page says became of the orders."""
+    cells = browser.value(
+        "Object.fromEntries([...document.querySelectorAll('#streams [data-row=orders] td')]"
+        ".map((cell) => [cell.dataset.column, Number(cell.dataset.value)]))"
+    )
+    return {"in": cells["arrived"], **{fate: cells[fate] for fate in ("clean", "late", "dead", "dropped")}}
 
 
 def send_order(running: Running, event: dict[str, Any]) -> None:

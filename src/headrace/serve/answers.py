@@ -12,6 +12,7 @@ HeadraceError
 """
 
 import json
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from math import isnan
 from typing import Any, NamedTuple
@@ -26,12 +27,13 @@ JSON_TYPE = b"application/json"
 
 
 class Answer(NamedTuple):
-    """A status, a body and what the body is."""
+    """A status, a body and what the body is; one that `flows` has no end, and comes in pieces instead."""
 
     status: int
     body: bytes
     content_type: bytes = JSON_TYPE
     headers: tuple[Header, ...] = ()
+    flows: AsyncGenerator[bytes, None] | None = None
 
 
 class Refused(HeadraceError):

@@ -3,13 +3,16 @@
 bytes ──▶ parser ──▶ a whole request ──▶ begun at once ──────────────▶ answer, in the same turn of the event loop
                          │                    └ it has to wait: a task ──▶ answer, when it is there
                          └ another is at work, or was just answered: it waits its turn, and nothing more is read
+
+An answer that flows comes in pieces, and its connection is good for nothing else.
 """
 
 import asyncio
 import logging
 import types
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
@@ -231,15 +234,35 @@ class Connection(asyncio.Protocol):
         self._task = self._loop.create_task(self._respond_later(asked, answering))
 
     async def _respond_later(self, asked: Asked, answering: Answering) -> None:
-        self._respond(asked, await answering)
-        self._go_on()
+        answer = await answering
+        if answer.flows is None or asked.request.method == "HEAD":
+            self._respond(asked, answer)
+            self._go_on()
+        elif not self._transport.is_closing():
+            await self._flow(answer, answer.flows)
+
+    async def _flow(self, answer: Answer, pieces: AsyncGenerator[bytes, None]) -> None:
+        """Write what comes until the client has gone or the server ends; nothing else is read meanwhile.
+
+        A client that is slow misses pieces, and one that takes none for long is let go of as any other.
+        """
+        self._answered_one()
+        self._transport.write(self._written(answer, keeps=False))
+        self._rest()
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if self._transport.is_closing():
+                    break
+                if not self._is_full:
+                    self._transport.write(piece)
+                    self._rest()
+        self._transport.close()
 
     def _respond(self, asked: Asked, answer: Answer) -> None:
         self._is_at_work, self._has_answered = False, True
         if self._transport.is_closing():
             return
-        self._unanswered -= 1
-        self._line.leave(1)
+        self._answered_one()
         is_last = not asked.keeps or (self._is_ending and not self._asked)
         self._transport.write(self._written(answer, not is_last, asked.request.method == "HEAD"))
         if is_last:
@@ -248,13 +271,17 @@ class Connection(asyncio.Protocol):
             self._hold()
         self._rest()
 
+    def _answered_one(self) -> None:
+        self._unanswered -= 1
+        self._line.leave(1)
+
     def _written(self, answer: Answer, keeps: bool, without_body: bool = False) -> bytes:
         more = b"".join([b"%b: %b\r\n" % header for header in answer.headers]) if answer.headers else b""
-        return b"%bdate: %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
+        return b"%bdate: %b\r\ncontent-type: %b\r\n%b%b%b\r\n%b" % (
             STATUS_LINES[answer.status],
             self._desk.date,
             answer.content_type,
-            len(answer.body),
+            b"content-length: %d\r\n" % len(answer.body) if answer.flows is None else b"",
             more,
             b"" if keeps else b"connection: close\r\n",
             b"" if without_body else answer.body,

@@ -23,13 +23,14 @@ from headrace.serve.counted import Counted, count_of
 from headrace.serve.features import Features
 from headrace.serve.health import Health
 from headrace.serve.http import Handle, Http, Route, get, post
-from headrace.serve.index import Index
 from headrace.serve.inference import Inference, server_metadata
 from headrace.serve.invocations import Invocations, own_version, ping
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.live import Live, snapshot
 from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.noted import PredictionLog
+from headrace.serve.page import page_of
 from headrace.serve.predict import Predict
 from headrace.serve.predictor import Predictor
 from headrace.serve.served import ServedLog
@@ -111,9 +112,11 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], tallies: dict[str, Ta
     is_at_hand = bool(online.tables)
     health = Health(colleagues)
     sources = Sources(app, parts.board, parts.ledgers, online.tables, colleagues.counted)
+    metrics = Metrics(sources)
     routes = [
-        get("/", Index(app)),
-        get("/metrics", Metrics(sources)),
+        *page_of(app),
+        get("/live", Live(lambda: snapshot(metrics.collect()))),
+        get("/metrics", metrics),
         get("/v2", server_metadata),
         get("/v2/health/live", health.live),
         get("/v2/health/ready", health.ready),

@@ -1,0 +1,144 @@
+"""The page and its news: safe to look at, once a second, looked up once for all, and nobody is held up."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from headrace.local.ports import HOST, answers, free_port
+from headrace.log.progress import ProgressBoard
+from headrace.serve.http import Http, get
+from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.live import Live
+from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
+from tests.browser import Browser
+from tests.log.streams import new_stream, new_view
+from tests.serve.serving import app_of_views, serving
+from tests.waiting import wait_until
+
+HEAD = b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class Looks:
+    """Counts how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> bytes:
+        self.count += 1
+        if self.count == 2:
+            raise ZeroDivisionError
+        return json.dumps({"look": self.count}).encode()
+
+
+@contextmanager
+def listened(looks: Looks) -> Iterator[int]:
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    answering = StoppableServer(Http([get("/live", Live(looks))], {}), stop).serve(listening)
+    thread = threading.Thread(target=uvloop.run, args=(answering,))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        yield port
+    finally:
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def listener(port: int) -> socket.socket:
+    client = socket.create_connection((HOST, port), timeout=10)
+    client.sendall(HEAD)
+    return client
+
+
+def heard(client: socket.socket, pieces: int) -> bytes:
+    said = b""
+    while said.count(b"data:") < pieces:
+        more = client.recv(1 << 16)
+        assert more, said
+        said += more
+    return said
+
+
+def test_all_who_listen_are_told_what_was_looked_up_once() -> None:
+    looks = Looks()
+    with listened(looks) as port, ExitStack() as stack:
+        clients = [stack.enter_context(listener(port)) for _ in range(50)]
+        said = [heard(client, 2) for client in clients]
+        assert looks.count <= 5
+    for one in said:
+        head, _, body = one.partition(b"\r\n\r\n")
+        assert b"content-type: text/event-stream" in head
+        assert b"content-length" not in head
+        assert b"connection: close" in head
+        assert b": none\n\n" in body or b'"look": 1' not in body  # a look that failed is passed over
+        assert b'"look": 3' in body
+
+
+def test_nobody_looks_while_nobody_listens() -> None:
+    looks = Looks()
+    with listened(looks) as port:
+        with listener(port) as client:
+            heard(client, 1)
+        wait_until(lambda: _stands_still(looks), 10, "looking to end")
+        with listener(port) as client:
+            heard(client, 1)
+
+
+def _stands_still(looks: Looks) -> bool:
+    before = looks.count
+    time.sleep(1.5)
+    return looks.count == before
+
+
+def test_a_server_that_stops_lets_go_of_who_listens() -> None:
+    with listened(Looks()) as port:
+        client = listener(port)
+        heard(client, 1)
+    with client:
+        while client.recv(1 << 16):
+            pass
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[int]:
+    view = new_view(new_stream())
+    app = app_of_views(view)
+    with serving(app, MemoryOnline(MemoryStore([view]), None), ProgressBoard()) as ask:
+        yield ask.port
+
+
+def test_every_file_of_the_page_is_there_small_and_safe(page: int) -> None:
+    from tests.serve.serving import Asking
+
+    ask, size = Asking(page), 0
+    for path in ("/", "/dashboard/app.js", "/dashboard/chart.js", "/dashboard/numbers.js", "/dashboard/style.css"):
+        said = ask("GET", path)
+        assert said.status == 200
+        assert "default-src 'none'" in said.headers["content-security-policy"]
+        assert said.headers["x-content-type-options"] == "nosniff"
+        size += len(said.body)
+    assert size < 200_000
+    assert ask("GET", "/dashboard/../server.py").status == 404
+    assert ask("GET", "/dashboard/%2e%2e/server.py").status == 404
+    assert ask("HEAD", "/live").status == 200
+
+
+def test_a_browser_shows_the_page_without_a_complaint_in_both_themes(page: int, tmp_path: Path) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        for theme in ("light", "dark"):
+            browser.open(f"http://{HOST}:{page}/?theme={theme}")
+            wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
+            assert browser.value("document.documentElement.dataset.theme") == theme
+            assert browser.value("document.querySelectorAll('#golden article').length") == 12
+        assert browser.console == []
