@@ -19,6 +19,7 @@ from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
 from headrace.serve.backfilled import Histories
 from headrace.serve.contenders import Scoring
+from headrace.serve.history import History
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import bind
 from headrace.serve.noted import PredictionLog
@@ -86,10 +87,11 @@ def serving(
     board: ProgressBoard,
     histories: Histories | None = None,
     scoring: Scoring = NOT_LOGGED,
+    history: History | None = None,
 ) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    parts = Parts(app, online, board, Ledgers("127.0.0.1:1", ()), scoring, histories=histories)
+    parts = Parts(app, online, board, Ledgers("127.0.0.1:1", ()), scoring, histories=histories, history=history)
     answering = answer_until(stop, listening, parts)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()

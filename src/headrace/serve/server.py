@@ -3,10 +3,10 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -22,6 +22,7 @@ from headrace.serve.contenders import Scoring
 from headrace.serve.counted import Counted, count_of
 from headrace.serve.features import Features
 from headrace.serve.health import Health
+from headrace.serve.history import History, Told, keep_on
 from headrace.serve.http import Handle, Http, Route, get, post
 from headrace.serve.inference import Inference, server_metadata
 from headrace.serve.invocations import Invocations, own_version, ping
@@ -66,12 +67,13 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
         ledgers,
         log,
     ):
-        parts = Parts(app, online, board, ledgers, Scoring(place.state, log), Producer(broker), histories, place.worker)
+        scoring, history = Scoring(place.state, log), History(place.state / "history.db")
+        parts = Parts(app, online, board, ledgers, scoring, Producer(broker), histories, place.worker, history)
         uvloop.run(answer_until(stop, listening, parts))
 
 
 class Parts(NamedTuple):
-    """What answers are made from, who keeps a sample, who knows of backfills, and which worker this is, if any."""
+    """What answers are made from, who keeps a sample, who knows of backfills, which worker this is, what was told."""
 
     app: App
     online: Online
@@ -81,6 +83,7 @@ class Parts(NamedTuple):
     producer: Producer | None = None
     histories: Histories | None = None
     worker: Worker | None = None
+    history: History | None = None
 
     async def missing(self) -> list[str]:
         """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
@@ -93,29 +96,39 @@ async def answer_until(stop: threading.Event, listening: socket.socket, parts: P
     predictors = [_predictor(model, parts) for model in parts.app.models]
     tallies: dict[str, Tally] = {}
     colleagues = Colleagues(parts.worker, lambda: _counted(parts, tallies, predictors), parts.missing)
-    http = http_of(parts, predictors, tallies, colleagues)
+    sources = Sources(parts.app, parts.board, parts.ledgers, parts.online.tables, colleagues.counted)
+    metrics = Metrics(sources)
+    http = http_of(parts, predictors, tallies, colleagues, metrics)
     parts.online.start()
-    telling = asyncio.create_task(colleagues.tell())
+    telling = [asyncio.create_task(one) for one in (colleagues.tell(), *_keeping(parts, metrics))]
     try:
         await parts.scoring.start()
         await colleagues.hold_back(stop)
         await StoppableServer(http, stop).serve(listening)
     finally:
-        telling.cancel()
+        for task in telling:
+            task.cancel()
         parts.scoring.stop()
         await parts.online.stop()
 
 
-def http_of(parts: Parts, predictors: Sequence[Predictor], tallies: dict[str, Tally], colleagues: Colleagues) -> Http:
+def _keeping(parts: Parts, metrics: Metrics) -> list[Coroutine[Any, Any, None]]:
+    """What keeps the history: of several workers, the first does."""
+    is_first = parts.worker is None or parts.worker.number == 0
+    return [keep_on(parts.history, metrics.collect)] if parts.history is not None and is_first else []
+
+
+def http_of(
+    parts: Parts, predictors: Sequence[Predictor], tallies: dict[str, Tally], colleagues: Colleagues, metrics: Metrics
+) -> Http:
     """Everything the server answers."""
     app, online = parts.app, parts.online
     is_at_hand = bool(online.tables)
     health = Health(colleagues)
-    sources = Sources(app, parts.board, parts.ledgers, online.tables, colleagues.counted)
-    metrics = Metrics(sources)
     routes = [
         *page_of(app),
         get("/live", Live(lambda: snapshot(metrics.collect()))),
+        get("/history", Told(parts.history)),
         get("/metrics", metrics),
         get("/v2", server_metadata),
         get("/v2/health/live", health.live),

@@ -4,7 +4,10 @@ import { draw } from "./chart.js";
 import { Numbers, shown } from "./numbers.js";
 
 const STALE_MS = 3_000;
-const numbers = new Numbers();
+const RANGES = { 15: "15 minutes", 60: "an hour", 360: "6 hours", 1440: "a day" };
+const asked = new URLSearchParams(location.search);
+const minutes = asked.get("minutes") in RANGES ? Number(asked.get("minutes")) : 15;
+const numbers = new Numbers(minutes);
 const at = (id) => document.getElementById(id);
 
 /** An element with attributes and children; text is always text. */
@@ -233,21 +236,36 @@ function age() {
   else tell("live", "live");
 }
 
+/** The URL is all the page remembers. */
+function remember(name, value) {
+  asked.set(name, value);
+  history.replaceState(null, "", `?${asked}`);
+}
+
 function theme() {
-  const wanted = new URLSearchParams(location.search).get("theme");
-  if (wanted) document.documentElement.dataset.theme = wanted;
+  if (asked.has("theme")) document.documentElement.dataset.theme = asked.get("theme");
   at("theme").addEventListener("click", () => {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-    const next = now === "dark" ? "light" : "dark";
-    document.documentElement.dataset.theme = next;
-    history.replaceState(null, "", `?theme=${next}`);
+    document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+    remember("theme", document.documentElement.dataset.theme);
+  });
+}
+
+function range() {
+  at("range").append(...Object.entries(RANGES).map(([value, words]) => element("option", { value }, words)));
+  at("range").value = String(minutes);
+  at("range").addEventListener("change", () => {
+    remember("minutes", at("range").value);
+    location.reload();
   });
 }
 
 async function start() {
   theme();
-  const app = await (await fetch("/dashboard/app.json")).json();
+  range();
+  const [app, past] = await Promise.all(["/dashboard/app.json", `/history?minutes=${minutes}`].map(async (path) => (await fetch(path)).json()));
+  past.forEach((told) => numbers.take(told));
   makeGolden(app);
   makeGraph(app);
   const news = new EventSource("/live");

@@ -1,25 +1,27 @@
 // The numbers of /live over time: levels as they are, counts as what was added a second, delays as quantiles.
 
-const KEPT_MS = 15 * 60_000;
+const AT_MOST = 900;
 const RATE_MS = 10_000;
 
 /** Whether a sample has all of these labels. */
 const has = (labels, wanted) => Object.entries(wanted).every(([name, value]) => labels[name] === value);
 
 export class Numbers {
-  constructor() {
+  constructor(minutes) {
+    this.keptMs = minutes * 60_000;
     this.snapshots = []; // {at, byName: Map(name -> [[labels, value], …])}, the newest last
   }
 
-  /** Take what was told, and forget what is too old. */
+  /** Take what was told, forget what is too old, and keep no more than fit: the newest stands alone until it is time. */
   take({ at, samples }) {
     const byName = new Map();
     for (const [name, labels, value] of samples) {
       if (!byName.has(name)) byName.set(name, []);
       byName.get(name).push([labels, value]);
     }
+    if (this.snapshots.length > 1 && at - this.snapshots.at(-2).at < this.keptMs / AT_MOST) this.snapshots.pop();
     this.snapshots.push({ at, byName });
-    while (this.snapshots[0].at < at - KEPT_MS) this.snapshots.shift();
+    while (this.snapshots[0].at < at - this.keptMs) this.snapshots.shift();
   }
 
   get latest() {
