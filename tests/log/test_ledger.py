@@ -1,11 +1,13 @@
 """The ledger balances whatever is replayed, reordered or deleted."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.local.broker import Broker
-from headrace.log.ledger import Account, Ledger, LedgerFollower
+from headrace.log.ledger import Account, Ledger, LedgerFollower, Waiting
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
@@ -102,4 +104,25 @@ def test_a_ledger_follows_the_gates_topics(broker: Broker) -> None:
         producer.send(stream.name, b"not yet seen by the gate", partition=1)
         producer.flush()
         wait_until(lambda: ledger.account().late == 5 and ledger.account().clean == 5, 20, "all fates to be read")
-        assert ledger.account() == Account(11, 5, 5, 0, 0, 1, {})
+        account = ledger.account()
+        assert replace(account, waited_seconds=0.0) == Account(11, 5, 5, 0, 0, 1, {})
+        wait_until(lambda: ledger.account().waited_seconds > account.waited_seconds, 10, "it to wait longer")
+
+
+def test_the_oldest_that_waits_came_no_later_than_the_look_that_first_counted_it() -> None:
+    looks = [(10, 0), (20, 5), (30, 15), (40, 15), (40, 0)]
+    waiting = Waiting()
+    waited = [waiting.add(arrived, pending, float(second)) for second, (arrived, pending) in enumerate(looks)]
+    assert waited == [0, 0, 1, 1, 0]
+    assert waiting.add(5, 5, 9.0) == 0  # a ledger that begins anew
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40))
+def test_nothing_that_has_been_dealt_with_is_said_to_wait(steps: list[tuple[int, int]]) -> None:
+    """Brute force: of each record the second it arrived in, in their order."""
+    waiting, arrivals, done = Waiting(), list[int](), 0
+    for second, (came, went) in enumerate(steps):
+        arrivals += [second] * came
+        done = min(len(arrivals), done + went)
+        left = arrivals[done:]
+        assert waiting.add(len(arrivals), len(left), float(second)) == (second - left[0] if left else 0)

@@ -140,5 +140,5 @@ def test_a_browser_shows_the_page_without_a_complaint_in_both_themes(page: int, 
             browser.open(f"http://{HOST}:{page}/?theme={theme}")
             wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
             assert browser.value("document.documentElement.dataset.theme") == theme
-            assert browser.value("document.querySelectorAll('#golden article').length") == 12
+            assert browser.value("document.querySelectorAll('#golden article').length") == 13
         assert browser.console == []

@@ -69,7 +69,7 @@ def test_only_what_metrics_tell_is_asked_for_and_prometheus_can_read_it() -> Non
                 ' - sum(increase(headrace_score_seconds_bucket{model="fraud",le="0.075"}[60s]))) > 5'
             ),
         ),
-        (hr.metric("headrace_lag_seconds", stream="p"), {"above": 60}, None),
+        (hr.metric("headrace_lag_seconds", stream="p"), {"above": 60}, 'max(headrace_lag_seconds{stream="p"}) > 60'),
         (hr.metric("headrace_server_up"), {"below": 1}, None),
     ],
 )

@@ -24,6 +24,7 @@ CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
     "headrace_events_total": (Sort.COUNT, ("stream", "fate")),
     "headrace_dead_total": (Sort.COUNT, ("stream", "reason")),
     "headrace_lag": (Sort.LEVEL, ("stream",)),
+    "headrace_lag_seconds": (Sort.LEVEL, ("stream",)),
     "headrace_duplicates_total": (Sort.COUNT, ("stream",)),
     "headrace_entities": (Sort.LEVEL, ("view",)),
     "headrace_tiles": (Sort.LEVEL, ("view",)),
@@ -53,9 +54,8 @@ CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
     "headrace_alerts_firing": (Sort.LEVEL, ()),
     "headrace_notifications_total": (Sort.COUNT, ("sink", "outcome")),
     "headrace_watch_at_seconds": (Sort.LEVEL, ()),
-    # of whoever watches: whether the server answers, and how old the oldest record is that the gate has not come to
+    # of whoever watches: whether the server answers
     "headrace_server_up": (Sort.LEVEL, ()),
-    "headrace_lag_seconds": (Sort.LEVEL, ("stream",)),
     # of the evaluation of models: the largest drift as a multiple of its critical value, what quality has lost against
     # the card as a share of it, and the share of due predictions whose label came
     "headrace_drift": (Sort.LEVEL, ("model",)),

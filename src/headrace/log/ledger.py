@@ -9,9 +9,10 @@ longer than the raw topic, so the fate of each raw record from there on can stil
 later stays counted. A raw topic written in transactions has markers between its records; they stay pending.
 """
 
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Self
 
@@ -25,11 +26,15 @@ from headrace.log.topics import fates_of
 OFFSET = "headrace.offset"
 ARRIVAL = "headrace.arrival"
 REASON = "headrace.reason"
+MOST_LOOKS = 10_000
 
 
 @dataclass(frozen=True)
 class Account:
-    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason."""
+    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason.
+
+    `waited_seconds` is for how long the oldest that is pending has waited, at least.
+    """
 
     arrived: int
     clean: int
@@ -38,6 +43,7 @@ class Account:
     dropped: int
     pending: int
     reasons: Mapping[str, int]
+    waited_seconds: float = 0.0
 
 
 class Ledger:
@@ -104,6 +110,25 @@ class Ledger:
         return max(0, self._ends[partition] - self._begins.get(partition, 0) - self._told[partition])
 
 
+class Waiting:
+    """When the records arrived that are still waiting: of each look, how many had arrived by then.
+
+    arrived    10 ──── 20 ──── 30 ──── 40 now        25 are done: the oldest that waits came before the third look
+    """
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque(maxlen=MOST_LOOKS)
+
+    def add(self, arrived: int, waiting: int, now_s: float) -> float:
+        """What is so at a look; for how long the oldest one has waited, at least."""
+        if self._looks and arrived < self._looks[-1][1]:
+            self._looks.clear()
+        self._looks.append((now_s, arrived))
+        while self._looks and self._looks[0][1] <= arrived - waiting:
+            self._looks.popleft()
+        return now_s - self._looks[0][0] if self._looks else 0.0
+
+
 class LedgerFollower:
     """Keeps a stream's ledger from a broker."""
 
@@ -113,6 +138,7 @@ class LedgerFollower:
         begins = self._offsets.begin([stream.name])
         self.ledger = Ledger(stream, {partition.number: begin for partition, begin in begins.items()})
         self.follower = Follower(broker, fates_of(stream), self.ledger.enter, patient=True)
+        self._waiting, self._looking = Waiting(), Lock()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -135,7 +161,10 @@ class LedgerFollower:
         except BrokerUnreachable:
             return self.ledger.account()
         self.ledger.raw_ends({partition.number: end for partition, end in ends.items()})
-        return self.ledger.account()
+        with self._looking:
+            account = self.ledger.account()
+            waited_seconds = self._waiting.add(account.arrived, account.pending, time.monotonic())
+        return replace(account, waited_seconds=waited_seconds)
 
 
 def reason_of(record: Record) -> str:

@@ -28,6 +28,7 @@ BUSY_SECONDS = 5.0
 KEPT = {
     "headrace_events",
     "headrace_lag",
+    "headrace_lag_seconds",
     "headrace_apply_seconds",
     "headrace_score_seconds",
     "headrace_checkpoint_ms",

@@ -99,6 +99,8 @@ def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
     yield counter("events", "Records of a stream, and what the gate made of them", ["stream", "fate"], fates)
     yield counter("dead", "Dead letters by the code of their reason", ["stream", "reason"], reasons)
     yield gauge("lag", "Records the gate has not come to yet", ["stream"], lags)
+    waited = [([stream], told.waited_seconds) for stream, told in accounts.items()]
+    yield gauge("lag_seconds", "For how long the oldest of them has waited, at least", ["stream"], waited)
 
 
 def duplicates(app: App, accounts: Mapping[str, Account], held: Mapping[str, Table]) -> Metric:

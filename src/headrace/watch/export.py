@@ -35,6 +35,7 @@ def _delays(title: str, name: str, by: str) -> Panel:
 PANELS = (
     Panel("Events in and out", "eps", {"{{stream}} {{fate}}": _rate("headrace_events_total", "stream", "fate")}),
     Panel("Lag of the gate", "short", {"{{stream}}": "max by (stream) (headrace_lag)"}),
+    Panel("Oldest record that waits", "s", {"{{stream}}": "max by (stream) (headrace_lag_seconds)"}),
     _delays("From the log to the store", "headrace_apply_seconds", "view"),
     Panel("Last checkpoint", "ms", {"{{query}}": "headrace_checkpoint_ms"}),
     Panel("State", "bytes", {"{{query}}": "headrace_state_bytes"}),

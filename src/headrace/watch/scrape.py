@@ -2,7 +2,6 @@
 
 import urllib.error
 import urllib.request
-from collections import deque
 from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from headrace.watch.values import Reading
 
 ASK_SECONDS = 5.0
 LARGEST_ANSWER = 64 << 20
-MOST_ARRIVALS = 10_000
 UP = Series("headrace_server_up", ())
 
 
@@ -56,7 +54,6 @@ class ServerValues:
         self._url = url
         self._samples: Samples | None = None
         self._histories = {history_of: _history(history_of) for history_of in map(_grows, alerts) if history_of}
-        self._waiting: dict[str, _Waiting] = {}
 
     def look(self, now_us: int) -> None:
         self.take(ask_metrics(self._url), now_us)
@@ -68,10 +65,6 @@ class ServerValues:
             bad, total = (self._value(series) for series in _pair(watched))
             if total is not None:  # of a whole that is known, a part that is not told is none
                 history.add(bad or 0.0, total, now_us)
-        for sample in (samples or {}).get("headrace_lag", ()):
-            stream = sample.labels["stream"]
-            arrived = self._value(Series("headrace_events_total", (("fate", "in"), ("stream", stream))))
-            self._waiting.setdefault(stream, _Waiting()).add(arrived or 0.0, sample.value, now_us)
 
     def read(self, watched: Watched, now_us: int) -> Reading | None:
         if watched == UP:
@@ -111,9 +104,6 @@ class ServerValues:
         return Reading(grown.share, f"{grown.share:.3g} of {grown.total:.0f} in {duration_text(share.over_us)}")
 
     def _series(self, series: Series, now_us: int) -> Reading | None:
-        if series.name == "headrace_lag_seconds":
-            waiting = self._waiting.get(dict(series.labels)["stream"])
-            return None if waiting is None else _plain(waiting.seconds(now_us))
         if series.over_us is None:
             return _plain(self._value(series))
         history = self._histories[series]
@@ -131,27 +121,6 @@ class ServerValues:
         # A count of a view that has others told of it is 0 until it is told itself.
         about = [label for label in series.labels if label[0] == CATALOGUE[series.name][1][0]]
         return sum(found) if found or any(_has(sample, about) for sample in of_name) else None
-
-
-class _Waiting:
-    """When the records arrived that are still waiting: of each look, how many had arrived by then.
-
-    arrived    10 ──── 20 ──── 30 ──── 40 now        25 are done: the oldest that waits came before the third look
-    """
-
-    def __init__(self) -> None:
-        self._looks: deque[tuple[int, float]] = deque(maxlen=MOST_ARRIVALS)
-
-    def add(self, arrived: float, waiting: float, now_us: int) -> None:
-        if self._looks and arrived < self._looks[-1][1]:
-            self._looks.clear()
-        self._looks.append((now_us, arrived))
-        while self._looks and self._looks[0][1] <= arrived - waiting:
-            self._looks.popleft()
-
-    def seconds(self, now_us: int) -> float:
-        """For how long the oldest one has waited, at least."""
-        return (now_us - self._looks[0][0]) / 1e6 if self._looks else 0.0
 
 
 def _grows(alert: Alert) -> Series | Share | Objective | None:

@@ -24,6 +24,7 @@ const GOLDEN = [
   { id: "in", title: "Events in", unit: "a second", read: (i) => numbers.rate("headrace_events_total", { fate: "in" }, i) },
   { id: "out", title: "Clean events out", unit: "a second", read: (i) => numbers.rate("headrace_events_total", { fate: "clean" }, i) },
   { id: "lag", title: "Lag", unit: "records", read: (_, s) => numbers.total("headrace_lag", {}, s) },
+  { id: "waits", title: "Oldest that waits", unit: "s", read: (_, s) => numbers.level("headrace_lag_seconds", {}, s) },
   { id: "fresh50", title: "Log to store, P50", unit: "s", read: (i) => numbers.quantile(0.5, "headrace_apply_seconds", {}, i) },
   { id: "fresh99", title: "Log to store, P99", unit: "s", promised: "freshness", read: (i) => numbers.quantile(0.99, "headrace_apply_seconds", {}, i) },
   { id: "score99", title: "Arrival to score, P99", unit: "s", promised: "budget", read: (i) => numbers.quantile(0.99, "headrace_score_seconds", {}, i) },
