@@ -76,7 +76,7 @@ class Server:
         now_us = time.time_ns() // 1000
         statistics = {"amount": {"psi": 0.2}}
         self.board.drifts["fraud"] = DriftProgress(
-            "fraud", now_us, "1", 1, 9, 0.5, {"amount": 0.5}, statistics, [], {"counted": 9}, 0
+            "fraud", now_us, "1", 1, 9, 0.5, {"amount": 0.5}, statistics, [], {"counted": 9}, 0, 0.1, {"suspected": 1}
         )
         self.board.qualities["fraud"] = QualityProgress("fraud", now_us, 0.0, 1.0)
 

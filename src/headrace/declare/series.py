@@ -64,6 +64,8 @@ CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
     "headrace_drift_rows": (Sort.LEVEL, ("model",)),
     "headrace_drift_lag": (Sort.LEVEL, ("model",)),
     "headrace_drift_records_total": (Sort.COUNT, ("model", "fate")),
+    "headrace_error_share": (Sort.LEVEL, ("model",)),
+    "headrace_error_changes_total": (Sort.COUNT, ("model", "by")),
     "headrace_quality_lost": (Sort.LEVEL, ("model",)),
     "headrace_label_coverage": (Sort.LEVEL, ("model",)),
 }

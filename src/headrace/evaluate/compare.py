@@ -14,9 +14,11 @@ from headrace.evaluate.drift.layout import Layout
 from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
 from headrace.evaluate.drift.ranking import importance_of
 from headrace.evaluate.drift.window import Rows
+from headrace.evaluate.errors import Errors, is_followed
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
+from headrace.lake.landing import GOLD
 from headrace.log.produce import Producer
 from headrace.log.progress import DriftProgress, report
 from headrace.score.versions import Versions
@@ -72,6 +74,8 @@ class Comparison(threading.Thread):
         super().__init__(name=f"{model.name}.drift", daemon=True)
         self.model, self._every_s = model, place.every_seconds
         self.book = VectorBook(place.lake.folder, model, place.state, place.lake.broker, place.records_a_step)
+        outcomes = place.lake.folder / f"{GOLD}{model.name}_outcomes"
+        self._errors = Errors(outcomes, model) if is_followed(model) else None
         self._versions = Versions(place.state, model.name)
         self._producer = Producer(place.lake.broker)
         self._stopped = threading.Event()
@@ -96,7 +100,12 @@ class Comparison(threading.Thread):
             pause_s = 0.0 if left else self._every_s
             if not left or time.monotonic() > looked + self._every_s:
                 looked = time.monotonic()
+                self._follow_errors()
                 report(self._producer, self.look(_clock_us(), left))
+
+    def _follow_errors(self) -> None:
+        while self._errors is not None and self._errors.look() and not self._stopped.is_set():
+            pass
 
     def look(self, clock_us: int, left: int = 0) -> DriftProgress:
         """What the window says of the champion now."""
@@ -118,6 +127,8 @@ class Comparison(threading.Thread):
             ranked=[row_of(one, rows) for one in look.drifted[:RANKED_AT_MOST]],
             fates=dict(self.book.fates),
             lag=left,
+            error_share=None if self._errors is None else self._errors.share(version),
+            error_changes={} if self._errors is None else dict(self._errors.told),
         )
 
     def _looked(self, layout: Layout, version: str, rows: Rows) -> Look:

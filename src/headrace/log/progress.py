@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -127,7 +127,8 @@ class OutcomesProgress:
 class DriftProgress:
     """What a model is served beside what its champion was trained on: of how many rows of the window, the greatest
     multiple of any column (above 1 is drift; None where nothing can be judged), multiples and statistics of columns,
-    what drifted with the heaviest first; what became of records, and how many are left in the log.
+    what drifted with the heaviest first; what became of records, and how many are left in the log. Where labels come,
+    the share of outcomes that are wrong lately, and how often that was suspected and confirmed to be more.
     """
 
     compared: str
@@ -141,6 +142,8 @@ class DriftProgress:
     ranked: list[dict[str, Any]]
     fates: dict[str, int]
     lag: int
+    error_share: float | None = None
+    error_changes: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -256,6 +256,10 @@ def drifts(latest: Iterable[DriftProgress]) -> Iterator[Metric]:
     yield gauge("drift_lag", "Predictions not counted yet", ["model"], [([one.compared], one.lag) for one in said])
     fates = [([one.compared, fate], float(count)) for one in said for fate, count in one.fates.items()]
     yield counter("drift_records", "Predictions by what was made of them", ["model", "fate"], fates)
+    wrong = [([one.compared], one.error_share) for one in said if one.error_share is not None]
+    yield gauge("error_share", "Share of outcomes that were wrong lately", ["model"], wrong)
+    more = [([one.compared, by], float(count)) for one in said for by, count in one.error_changes.items()]
+    yield counter("error_changes", "How often errors became more, suspected and confirmed", ["model", "by"], more)
 
 
 def qualities(latest: Iterable[QualityProgress]) -> Iterator[Metric]:
