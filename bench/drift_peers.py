@@ -21,6 +21,7 @@ from headrace.evaluate.drift.examine import examine
 from headrace.evaluate.drift.layout import WHOLE, Layout
 
 COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
+COMPARE_SECONDS = 120.0
 PEER_ROWS = (300, 3_000)
 BESIDE_NOTE = (
     "Columns told to have drifted (in rows with a drifted feature: windows whose feature was told), each by its own "
@@ -43,12 +44,18 @@ class Beside:
 def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
     """The same windows for ours, for River's ADWIN on each column of numbers, and for Evidently."""
     cases = [*_simulated(seeds), *_weeks(series)]
+    told = _all_by_evidently(run, cases)
+    return [_compared(case, None if told is None else told[place]) for place, case in enumerate(cases)]
+
+
+def _all_by_evidently(run: Run, cases: Sequence["Case"]) -> list[list[list[str]]] | None:
+    """What Evidently tells of every case; None, and why, where it cannot be had or takes too long."""
     try:
         programs = EVIDENTLY.set_up()
+        return [_by_evidently(programs, run.folder, case) for case in cases]
     except Skipped as why:
         run.say(f"Evidently is left out: {why}")
-        return [_compared(case, None) for case in cases]
-    return [_compared(case, _by_evidently(programs, run.folder, case)) for case in cases]
+        return None
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,10 @@ def _by_evidently(programs: Path, folder: Path, case: Case) -> list[list[str]]:
     numbered = [frame.assign(window=place) for place, frame in enumerate(case.windows)]
     pd.concat(numbered).to_parquet(live)
     command = [str(programs / "python"), str(COMPARE), str(reference), str(live)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPARE_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise Skipped(f"{case.kind} took it more than {COMPARE_SECONDS:g} s.") from late
     if ran.returncode != 0:
         raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
     told = json.loads(ran.stdout.splitlines()[-1])

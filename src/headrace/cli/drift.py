@@ -108,13 +108,14 @@ def _advice(app: str, model: Model, ranked: list[dict[str, Any]]) -> list[str]:
 def _why(row: dict[str, Any]) -> str:
     if row["column"] == "score":
         return "what the model says has changed: look at the inputs above it, or at its version."
-    if "missing" in row["tests"]:
+    if row["test"] == "missing":
         return "null more or less often than it was: look at where it comes from, headrace plan names its stream."
-    if "infinite" in row["tests"]:
+    if row["test"] == "infinite":
         return "infinite: something is divided by nothing."
-    if "unseen" in row["tests"]:
-        new = ", ".join(
-            f"{text!r} ({count})" for text, count in sorted(row["new"].items(), key=lambda one: -one[1])[:5]
-        )
-        return f"values it was never trained on{f', such as {new}' if new else ''}: a new source, unit or spelling?"
-    return "the same values in other shares: other customers, another season, or another producer?"
+    if row["test"] == "unseen":
+        often = sorted(row["new"].items(), key=lambda one: -one[1])[:5]
+        such_as = f", such as {', '.join(f'{text!r} ({count})' for text, count in often)}" if often else ""
+        return f"values it was never trained on{such_as}: a new source, unit or spelling?"
+    return (
+        "the same values in other shares: other customers, another season, another producer, or windows not filled yet?"
+    )

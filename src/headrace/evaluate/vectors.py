@@ -130,10 +130,11 @@ class VectorBook:
         if taken:
             parts = self._counted(positions, taken)
             self.newest_us = max([self.newest_us, *(part.minute_us for part in parts)])
-            after_us = self._after_us(self.now_us(clock_us))
+            now_us = self.now_us(clock_us)
             for part in parts:
-                if part.minute_us > after_us:
+                if part.minute_us > self._after_us(now_us):
                     self._take(part)
+            self.forget(now_us)
         return sum(map(len, spans.values())) - sum(map(len, taken.values()))
 
     def _after_us(self, now_us: int) -> int:
