@@ -21,7 +21,7 @@ from headrace.evaluate.drift.examine import examine
 from headrace.evaluate.drift.layout import WHOLE, Layout
 
 COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
-COMPARE_SECONDS = 120.0
+COMPARE_SECONDS = 150.0
 PEER_ROWS = (300, 3_000)
 BESIDE_NOTE = (
     "Columns told to have drifted (in rows with a drifted feature: windows whose feature was told), each by its own "
@@ -44,18 +44,34 @@ class Beside:
 def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
     """The same windows for ours, for River's ADWIN on each column of numbers, and for Evidently."""
     cases = [*_simulated(seeds), *_weeks(series)]
-    told = _all_by_evidently(run, cases)
+    told = _by_evidently(run, cases)
     return [_compared(case, None if told is None else told[place]) for place, case in enumerate(cases)]
 
 
-def _all_by_evidently(run: Run, cases: Sequence["Case"]) -> list[list[list[str]]] | None:
-    """What Evidently tells of every case; None, and why, where it cannot be had or takes too long."""
+def _by_evidently(run: Run, cases: Sequence["Case"]) -> list[list[list[str]]] | None:
+    """What Evidently tells of every window of every case; None, and why, where it cannot be had or takes too long."""
     try:
         programs = EVIDENTLY.set_up()
-        return [_by_evidently(programs, run.folder, case) for case in cases]
+        for place, case in enumerate(cases):
+            case.reference.to_parquet(run.folder / f"{place}.reference.parquet")
+            numbered = [frame.assign(window=number) for number, frame in enumerate(case.windows)]
+            pd.concat(numbered).to_parquet(run.folder / f"{place}.windows.parquet")
+        told = _compare([str(programs / "python"), str(COMPARE), str(run.folder), str(len(cases))])
     except Skipped as why:
         run.say(f"Evidently is left out: {why}")
         return None
+    return [[of[str(number)] for number in range(len(case.windows))] for of, case in zip(told, cases, strict=True)]
+
+
+def _compare(command: Sequence[str]) -> list[dict[str, list[str]]]:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPARE_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise Skipped(f"it took more than {COMPARE_SECONDS:g} s.") from late
+    if ran.returncode != 0:
+        raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
+    told: list[dict[str, list[str]]] = json.loads(ran.stdout.splitlines()[-1])
+    return told
 
 
 @dataclass(frozen=True)
@@ -134,23 +150,6 @@ def _by_adwin(case: Case) -> int:
                 detected |= adwin.drift_detected
             told += detected and place > 0
     return told
-
-
-def _by_evidently(programs: Path, folder: Path, case: Case) -> list[list[str]]:
-    """What Evidently tells of each window."""
-    reference, live = folder / "reference.parquet", folder / "windows.parquet"
-    case.reference.to_parquet(reference)
-    numbered = [frame.assign(window=place) for place, frame in enumerate(case.windows)]
-    pd.concat(numbered).to_parquet(live)
-    command = [str(programs / "python"), str(COMPARE), str(reference), str(live)]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPARE_SECONDS)
-    except subprocess.TimeoutExpired as late:
-        raise Skipped(f"{case.kind} took it more than {COMPARE_SECONDS:g} s.") from late
-    if ran.returncode != 0:
-        raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
-    told = json.loads(ran.stdout.splitlines()[-1])
-    return [told[str(place)] for place in range(len(case.windows))]
 
 
 def table_of(peers: Sequence[Beside]) -> Table:
