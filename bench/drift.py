@@ -45,7 +45,7 @@ class Size:
     peer_seeds: int
 
 
-FULL, QUICK = Size(200, 30, 10), Size(20, 1, 2)
+FULL, QUICK = Size(200, 10, 5), Size(20, 1, 2)
 
 
 @dataclass(frozen=True)
