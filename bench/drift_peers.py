@@ -1,9 +1,13 @@
-"""The same windows for `bench drift`, for River's ADWIN and for Evidently, each by its own defaults."""
+"""Section drift-peers: the same windows for Headrace, for River's ADWIN and for Evidently, each by its own defaults.
+
+simulated   windows without drift, and with one input that drifted
+flights     the year 2013 out of New York, week by week beside January and February, and the same rows shuffled
+"""
 
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +17,9 @@ from river.drift import ADWIN
 
 from bench.drifting import COUNTRIES, DRIFTS, INPUTS, REFERENCE_ROWS, drawn, layout_of, windows
 from bench.errors import BenchFailed, Skipped
-from bench.flights import Series
+from bench.flights import Series, flights
 from bench.peers.evidently.setup import EVIDENTLY
-from bench.results import Table
+from bench.results import Result, Table
 from bench.section import Run
 from headrace.evaluate.drift.examine import examine
 from headrace.evaluate.drift.layout import WHOLE, Layout
@@ -23,10 +27,11 @@ from headrace.evaluate.drift.layout import WHOLE, Layout
 COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
 COMPARE_SECONDS = 150.0
 PEER_ROWS = (300, 3_000)
-BESIDE_NOTE = (
+FULL_SEEDS, QUICK_SEEDS = 5, 2
+NOTE = (
     "Columns told to have drifted (in rows with a drifted feature: windows whose feature was told), each by its own "
     "defaults; River's ADWIN gets the columns of numbers value by value, scaled to [0, 1]. Shuffled flights are the "
-    "same rows in a random order: nothing drifts. What did drift from week to week nobody knows."
+    "same rows in a random order: nothing drifts. What did drift from week to week nobody knows. Nothing here is timed."
 )
 
 
@@ -39,6 +44,12 @@ class Beside:
     ours: int
     river: int | None
     evidently: int | None
+
+
+def measure(run: Run) -> Result:
+    """Run the section."""
+    run.say("River and Evidently")
+    return result(beside(run, QUICK_SEEDS if run.quick else FULL_SEEDS, flights()))
 
 
 def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
@@ -152,10 +163,15 @@ def _by_adwin(case: Case) -> int:
     return told
 
 
-def table_of(peers: Sequence[Beside]) -> Table:
+def result(peers: Sequence[Beside]) -> Result:
     """Who told what."""
     rows = [[one.kind, *(_of(told, one.of) for told in (one.ours, one.river, one.evidently))] for one in peers]
-    return Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows)
+    return Result(
+        section="drift-peers",
+        table=Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows),
+        figures={"beside": [asdict(one) for one in peers]},
+        notes=[NOTE],
+    )
 
 
 def _of(told: int | None, of: int) -> str:
