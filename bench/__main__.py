@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import anchor, drain, drift, growth, lake, latency, overload, predictions, serve, training
+from bench import anchor, drain, drift, drift_peers, growth, lake, latency, overload, predictions, serve, training
 from bench.chart import draw
 from bench.errors import Skipped
 from bench.machine import Machine
@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "anchor": anchor.measure,
     "training": training.measure,
     "drift": drift.measure,
+    "drift-peers": drift_peers.measure,
 }
 
 

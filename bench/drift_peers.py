@@ -1,9 +1,13 @@
-"""The same windows for `bench drift`, for River's ADWIN and for Evidently, each by its own defaults."""
+"""Section drift-peers: the same windows for Headrace, for River's ADWIN and for Evidently, each by its own defaults.
+
+simulated   windows without drift, and with one input that drifted
+flights     the year 2013 out of New York, week by week beside January and February, and the same rows shuffled
+"""
 
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +17,21 @@ from river.drift import ADWIN
 
 from bench.drifting import COUNTRIES, DRIFTS, INPUTS, REFERENCE_ROWS, drawn, layout_of, windows
 from bench.errors import BenchFailed, Skipped
-from bench.flights import Series
+from bench.flights import Series, flights
 from bench.peers.evidently.setup import EVIDENTLY
-from bench.results import Table
+from bench.results import Result, Table
 from bench.section import Run
 from headrace.evaluate.drift.examine import examine
 from headrace.evaluate.drift.layout import WHOLE, Layout
 
 COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
+COMPARE_SECONDS = 150.0
 PEER_ROWS = (300, 3_000)
-BESIDE_NOTE = (
+FULL_SEEDS, QUICK_SEEDS = 5, 2
+NOTE = (
     "Columns told to have drifted (in rows with a drifted feature: windows whose feature was told), each by its own "
     "defaults; River's ADWIN gets the columns of numbers value by value, scaled to [0, 1]. Shuffled flights are the "
-    "same rows in a random order: nothing drifts. What did drift from week to week nobody knows."
+    "same rows in a random order: nothing drifts. What did drift from week to week nobody knows. Nothing here is timed."
 )
 
 
@@ -40,15 +46,43 @@ class Beside:
     evidently: int | None
 
 
+def measure(run: Run) -> Result:
+    """Run the section."""
+    run.say("River and Evidently")
+    return result(beside(run, QUICK_SEEDS if run.quick else FULL_SEEDS, flights()))
+
+
 def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
     """The same windows for ours, for River's ADWIN on each column of numbers, and for Evidently."""
     cases = [*_simulated(seeds), *_weeks(series)]
+    told = _by_evidently(run, cases)
+    return [_compared(case, None if told is None else told[place]) for place, case in enumerate(cases)]
+
+
+def _by_evidently(run: Run, cases: Sequence["Case"]) -> list[list[list[str]]] | None:
+    """What Evidently tells of every window of every case; None, and why, where it cannot be had or takes too long."""
     try:
         programs = EVIDENTLY.set_up()
+        for place, case in enumerate(cases):
+            case.reference.to_parquet(run.folder / f"{place}.reference.parquet")
+            numbered = [frame.assign(window=number) for number, frame in enumerate(case.windows)]
+            pd.concat(numbered).to_parquet(run.folder / f"{place}.windows.parquet")
+        told = _compare([str(programs / "python"), str(COMPARE), str(run.folder), str(len(cases))])
     except Skipped as why:
         run.say(f"Evidently is left out: {why}")
-        return [_compared(case, None) for case in cases]
-    return [_compared(case, _by_evidently(programs, run.folder, case)) for case in cases]
+        return None
+    return [[of[str(number)] for number in range(len(case.windows))] for of, case in zip(told, cases, strict=True)]
+
+
+def _compare(command: Sequence[str]) -> list[dict[str, list[str]]]:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPARE_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise Skipped(f"it took more than {COMPARE_SECONDS:g} s.") from late
+    if ran.returncode != 0:
+        raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
+    told: list[dict[str, list[str]]] = json.loads(ran.stdout.splitlines()[-1])
+    return told
 
 
 @dataclass(frozen=True)
@@ -129,24 +163,15 @@ def _by_adwin(case: Case) -> int:
     return told
 
 
-def _by_evidently(programs: Path, folder: Path, case: Case) -> list[list[str]]:
-    """What Evidently tells of each window."""
-    reference, live = folder / "reference.parquet", folder / "windows.parquet"
-    case.reference.to_parquet(reference)
-    numbered = [frame.assign(window=place) for place, frame in enumerate(case.windows)]
-    pd.concat(numbered).to_parquet(live)
-    command = [str(programs / "python"), str(COMPARE), str(reference), str(live)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
-    told = json.loads(ran.stdout.splitlines()[-1])
-    return [told[str(place)] for place in range(len(case.windows))]
-
-
-def table_of(peers: Sequence[Beside]) -> Table:
+def result(peers: Sequence[Beside]) -> Result:
     """Who told what."""
     rows = [[one.kind, *(_of(told, one.of) for told in (one.ours, one.river, one.evidently))] for one in peers]
-    return Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows)
+    return Result(
+        section="drift-peers",
+        table=Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows),
+        figures={"beside": [asdict(one) for one in peers]},
+        notes=[NOTE],
+    )
 
 
 def _of(told: int | None, of: int) -> str:

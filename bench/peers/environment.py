@@ -10,6 +10,7 @@ from tools.setup import uv_environment
 
 PEERS = Path(__file__).resolve().parents[1] / ".peers"
 UV = Path(sys.executable).with_name("uv")
+INSTALL_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,16 @@ class Environment:
     def _uv(self, *command: str) -> None:
         try:
             run = subprocess.run(
-                [str(UV), *command, "-q"], env=uv_environment(), capture_output=True, text=True, check=False
+                [str(UV), *command, "-q"],
+                env=uv_environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=INSTALL_SECONDS,
             )
         except OSError as error:
             raise Skipped(f"{self.name} cannot be installed: {error}. Run make setup.") from error
+        except subprocess.TimeoutExpired as error:
+            raise Skipped(f"{self.name} cannot be installed: not within {INSTALL_SECONDS:g} s.") from error
         if run.returncode != 0:
             raise Skipped(f"{self.name} cannot be installed: {' '.join(run.stderr.split())[-500:]}")

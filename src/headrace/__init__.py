@@ -32,6 +32,7 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.drift import Drift
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
@@ -49,6 +50,7 @@ __all__ = [
     "Alert",
     "Client",
     "DeclarationError",
+    "Drift",
     "HeadraceError",
     "Labels",
     "Late",

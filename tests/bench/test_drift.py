@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench import drift
+from bench import drift, drift_peers
 from bench.drift_peers import Beside
 from bench.drifting import DRIFTS, drawn, layout_of, windows
 from bench.results import Result
@@ -12,14 +12,18 @@ def found(first: int = 200) -> Result:
     quiet = drift.Quiet(3, 3_000_000, 1_000_000, 2, 0.85, 0.001, {"psi": 1.5})
     errors = drift.Errors(0, 2, 0, 200, 200, 100.0, 200.0)
     one = drift.Found(200, 200, 0, first, 500.0, 800.0)
-    beside = [Beside("300 rows without drift", 400, 0, None, 20), Beside("flights", 400, 0, 3, None)]
-    return drift.result(quiet, {"abrupt": one}, errors, beside)
+    return drift.result(quiet, {"abrupt": one}, errors)
 
 
 def test_goals_are_held_or_missed() -> None:
     assert [goal.met for goal in found().goals] == [True, True, True, True]
     assert [goal.met for goal in found(first=189).goals] == [True, True, True, False]
-    assert "20 of 400" in "".join(found().notes)
+
+
+def test_a_peer_that_was_not_there_has_an_empty_cell() -> None:
+    beside = [Beside("300 rows without drift", 400, 0, None, 20), Beside("flights", 400, 0, 3, None)]
+    rows = drift_peers.result(beside).table.rows
+    assert rows == [["300 rows without drift", "0 of 400", "", "20 of 400"], ["flights", "0 of 400", "3 of 400", ""]]
 
 
 def test_one_input_drifts_from_where_it_is_said_to() -> None:

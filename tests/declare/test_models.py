@@ -209,6 +209,29 @@ def test_labels_with(declare: Callable[[], Any], said: list[str]) -> None:
     assert_refused(declare, said)
 
 
+DRIFT_MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("a window of seconds", {"window": "90s"}, ["window='90s'", '"1h"']),
+    ("a window of a year", {"window": "365d"}, ["window='365d'", '"90d"']),
+    ("no duration", {"window": "soon"}, ["'soon'"]),
+    ("no false alarms", {"alarms_a_day": 0}, ["alarms_a_day=0", "above 0"]),
+    ("a text", {"least_psi": "0.1"}, ["least_psi='0.1'", "above 0"]),
+    ("NaN", {"least_ks": float("nan")}, ["least_ks=nan", "above 0"]),
+    ("less than nothing", {"least_share": -0.1}, ["least_share=-0.1", "above 0"]),
+    ("half a row", {"least_rows": 0.5}, ["least_rows=0.5", "200"]),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), [m[1:] for m in DRIFT_MISTAKES], ids=[m[0] for m in DRIFT_MISTAKES])
+def test_drift_with(settings: dict[str, Any], said: list[str]) -> None:
+    assert_refused(lambda: hr.Drift(**settings), said)
+
+
+def test_a_model_has_the_drift_of_an_hour_unless_it_says_otherwise() -> None:
+    assert model().drift == hr.Drift("1h")
+    assert model(drift=hr.Drift("1d", least_psi=0.2)).drift.least_psi == 0.2
+    assert_refused(lambda: model(drift="1h"), ["drift='1h'", "hr.Drift"])
+
+
 def assert_refused(declare: Callable[[], Any], said: list[str]) -> None:
     with pytest.raises(hr.DeclarationError) as refused:
         declare()

@@ -1,6 +1,6 @@
 """Run by Evidently's own Python: which columns of each window drifted, by its defaults.
 
-python compare.py REFERENCE.parquet WINDOWS.parquet     the windows' column `window` says which row is in which
+python compare.py FOLDER CASES     0.reference.parquet, 0.windows.parquet with a column `window`: which it is of; 1.…
 """
 
 import json
@@ -30,5 +30,6 @@ def _drifted(report: Report, columns: list[str], reference: pd.DataFrame, rows: 
 
 
 if __name__ == "__main__":
-    frames = [pd.read_parquet(file) for file in sys.argv[1:3]]
-    print(json.dumps(compare(*frames)))
+    folder, cases = sys.argv[1], range(int(sys.argv[2]))
+    files = [[f"{folder}/{case}.{part}.parquet" for part in ("reference", "windows")] for case in cases]
+    print(json.dumps([compare(*map(pd.read_parquet, pair)) for pair in files]))

@@ -20,6 +20,7 @@ COMMANDS = (
     "models",
     "check",
     "quality",
+    "drift",
     "alerts",
     "dead",
     "trace",

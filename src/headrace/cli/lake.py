@@ -1,4 +1,4 @@
-"""What lands beside the queries, in a Spark session of its own: the lake's tables, and the outcomes of models."""
+"""What lands beside the queries, in a process of its own: the lake's tables, the outcomes and the drift of models."""
 
 import logging
 import os
@@ -54,3 +54,10 @@ def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], Any]]:
     if all(model.labels is None for model in app.models):
         return []
     return [partial(Outcomes, app=app, place=Place(lake, state))]
+
+
+def comparisons(app: App, lake: Lake, state: Path) -> list[Any]:
+    """What counts served vectors and compares them with what models were trained on; nothing where none was."""
+    from headrace.evaluate.compare import Comparisons, Place, compared
+
+    return [Comparisons(app, Place(lake, state))] if compared(app) else []

@@ -47,7 +47,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
-    from headrace.cli.lake import Politeness, lake_of, outcomes
+    from headrace.cli.lake import Politeness, comparisons, lake_of, outcomes
     from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
     from headrace.stream.session import process_of
@@ -61,7 +61,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     with batch_session(settings.spark) as spark:
         politeness.spark = process_of(spark)
         writer = LakeWriter(spark, lake, lake.tables, politeness)
-        parts = [writer, *(judge(spark) for judge in outcomes(app, lake, settings.state))]
+        judges = [judge(spark) for judge in outcomes(app, lake, settings.state)]
+        parts = [writer, *judges, *comparisons(app, lake, settings.state)]
         for part in parts:
             part.start()
         stop.wait()
@@ -103,7 +104,10 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
 
 def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
     """Watch an app; what it was started as stands in the commands that alerts name."""
+    from headrace.log.produce import Producer
+    from headrace.log.progress import report
     from headrace.watch.addresses import networks_of
+    from headrace.watch.judged import Judged
     from headrace.watch.quality import Quality
     from headrace.watch.run import WatchPlace, watch_until
 
@@ -117,8 +121,9 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         settings.alerts_every_s,
     )
     quality = Quality(app.models)
-    with quality.followed(broker_of(settings)):
-        watch_until(app, place, stop, more=[quality])
+    with quality.followed(broker_of(settings)), Producer(broker_of(settings)) as producer:
+        judged = Judged(app.models, quality, settings.state, partial(report, producer))
+        watch_until(app, place, stop, more=[quality, judged])
 
 
 def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.declare.beside import beside_the_app
 from headrace.declare.costs import costs_of
+from headrace.declare.drift import Drift
 from headrace.declare.durations import UNITS_US, duration_us
 from headrace.declare.labels import Labels
 from headrace.declare.metrics import Measured
@@ -42,6 +43,7 @@ class Model(Measured):
     train: Train | None
     budget_us: int
     retrain: Retrain | None
+    drift: Drift
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Model(Measured):
         segments: Sequence[str] = (),
         costs: Mapping[str, float] | None = None,
         retrain: Retrain | None = None,
+        drift: Drift | None = None,
     ) -> None:
         where = _where(name)
         if not isinstance(on, Stream):
@@ -77,6 +80,7 @@ class Model(Measured):
             "segments": _names(segments, "segments", where),
             "costs": costs_of(costs, where),
             "retrain": retrain,
+            "drift": _drift(drift, where),
         }
         for setting, value in values.items():
             object.__setattr__(self, setting, value)
@@ -286,6 +290,12 @@ def _require_retrain(model: Model, where: str) -> None:
         raise DeclarationError(f'{where}: retrain={model.retrain!r}. Write retrain=hr.Retrain(every="7d").')
     if model.labels is None or model.train is None:
         raise DeclarationError(f"{where}: retrain= needs train= and labels= to train on. Add them, or leave it out.")
+
+
+def _drift(drift: object, where: str) -> Drift:
+    if drift is not None and not isinstance(drift, Drift):
+        raise DeclarationError(f'{where}: drift={drift!r}. Write drift=hr.Drift(window="1d") or leave it out.')
+    return drift or Drift()
 
 
 def _single_values(view: View) -> list[Column]:

@@ -59,6 +59,13 @@ CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
     # of the evaluation of models: the largest drift as a multiple of its critical value, what quality has lost against
     # the card as a share of it, and the share of due predictions whose label came
     "headrace_drift": (Sort.LEVEL, ("model",)),
+    "headrace_drift_column": (Sort.LEVEL, ("model", "column")),
+    "headrace_drift_statistic": (Sort.LEVEL, ("model", "column", "test")),
+    "headrace_drift_rows": (Sort.LEVEL, ("model",)),
+    "headrace_drift_lag": (Sort.LEVEL, ("model",)),
+    "headrace_drift_records_total": (Sort.COUNT, ("model", "fate")),
+    "headrace_error_share": (Sort.LEVEL, ("model",)),
+    "headrace_error_changes_total": (Sort.COUNT, ("model", "by")),
     "headrace_quality_lost": (Sort.LEVEL, ("model",)),
     "headrace_label_coverage": (Sort.LEVEL, ("model",)),
 }

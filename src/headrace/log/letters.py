@@ -15,12 +15,13 @@ import orjson
 
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
+from headrace.log.between import records_between
 from headrace.log.latest import ensure_latest_topic
 from headrace.log.ledger import ARRIVAL, OFFSET, code_of, reason_of
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Record
-from headrace.log.tail import Tail, between
+from headrace.log.tail import Tail
 
 PLACE = "headrace.replays"
 AT_ONCE = 500
@@ -143,7 +144,7 @@ class Letters:
             partition: max(begin, min(deed.ends.get(str(partition.number), 0) for deed in begun))
             for partition, begin in self._offsets.begin_of(ends).items()
         }
-        for record in between(self._broker, begins, ends):
+        for record in records_between(self._broker, begins, ends):
             place = record.header(PLACE)
             if place is not None:
                 yield place.decode()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -123,7 +123,59 @@ class OutcomesProgress:
         return f"outcomes {self.judged}"
 
 
-Progress = QueryProgress | CheckProgress | LandingProgress | ScorerProgress | WatchProgress | OutcomesProgress
+@dataclass(frozen=True)
+class DriftProgress:
+    """What a model is served beside what its champion was trained on: of how many rows of the window, the greatest
+    multiple of any column (above 1 is drift; None where nothing can be judged), multiples and statistics of columns,
+    what drifted with the heaviest first; what became of records, and how many are left in the log. Where labels come,
+    the share of outcomes that are wrong lately, and how often that was suspected and confirmed to be more.
+    """
+
+    compared: str
+    at_us: int
+    version: str | None
+    window_us: int
+    rows: int
+    multiple: float | None
+    columns: dict[str, float]
+    statistics: dict[str, dict[str, float]]
+    ranked: list[dict[str, Any]]
+    fates: dict[str, int]
+    lag: int
+    error_share: float | None = None
+    error_changes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"drift {self.compared}"
+
+
+@dataclass(frozen=True)
+class QualityProgress:
+    """How good a model is by the outcomes that are due: the share of its card's quality that it has lost beyond doubt,
+    and of predictions whose label has come; None where too little is known.
+    """
+
+    measured: str
+    at_us: int
+    lost: float | None
+    coverage: float | None
+
+    @property
+    def key(self) -> str:
+        return f"quality {self.measured}"
+
+
+Progress = (
+    QueryProgress
+    | CheckProgress
+    | LandingProgress
+    | ScorerProgress
+    | WatchProgress
+    | OutcomesProgress
+    | DriftProgress
+    | QualityProgress
+)
 
 
 def ensure_progress_topic(broker: str) -> None:
@@ -137,7 +189,7 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, view's check, table of the lake, scorer, watcher, and model's outcomes."""
+    """The latest word of each query, view's check, table of the lake, scorer, watcher, and of what came of models."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
@@ -146,6 +198,8 @@ class ProgressBoard:
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
+        self.drifts: dict[str, DriftProgress] = {}
+        self.qualities: dict[str, QualityProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -153,18 +207,27 @@ class ProgressBoard:
                 self._hear(orjson.loads(record.value))
 
     def _hear(self, said: dict[str, Any]) -> None:
+        if "query" in said:
+            self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+        elif "scored" in said:
+            self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
+        else:
+            self._hear_of_one(said)
+
+    def _hear_of_one(self, said: dict[str, Any]) -> None:
+        """The word of what there is one of for each thing that it is about."""
         if "checked" in said:
             self.checks[said["checked"]] = CheckProgress(**said)
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
-        elif "scored" in said:
-            self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         elif "watched" in said:
             self.watchers[said["watched"]] = WatchProgress(**said)
         elif "judged" in said:
             self.outcomes[said["judged"]] = OutcomesProgress(**said)
-        else:
-            self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+        elif "compared" in said:
+            self.drifts[said["compared"]] = DriftProgress(**said)
+        elif "measured" in said:
+            self.qualities[said["measured"]] = QualityProgress(**said)
 
     def missing(self, streams: Sequence[Stream], views: Sequence[View], now_us: int | None = None) -> list[str]:
         """What does not run yet, or has fallen silent, a sentence each."""

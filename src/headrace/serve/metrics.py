@@ -17,9 +17,11 @@ from headrace.log.ledger import Account
 from headrace.log.progress import (
     SILENT_AFTER_US,
     CheckProgress,
+    DriftProgress,
     LandingProgress,
     OutcomesProgress,
     ProgressBoard,
+    QualityProgress,
     QueryProgress,
     ScorerProgress,
     WatchProgress,
@@ -34,6 +36,7 @@ from headrace.store.delays import LABEL_SECONDS, Delays
 from headrace.store.memory import Table
 
 Sample = tuple[list[str], float]
+STALE_AFTER_US = 300_000_000  # of what is looked at once a minute: older words are of a time that is over
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Metrics(Collector):
         yield from scorers(sources.board.scorers.copy().values())
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
+        yield from drifts(sources.board.drifts.copy().values())
+        yield from qualities(sources.board.qualities.copy().values())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -233,6 +238,39 @@ def outcomes(latest: Iterable[OutcomesProgress]) -> Iterator[Metric]:
     silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
     running = [([one.judged], float(one.running and one.at_us > silent_before_us)) for one in said]
     yield gauge("outcomes_running", "Whether outcomes are joined", ["model"], running)
+
+
+def drifts(latest: Iterable[DriftProgress]) -> Iterator[Metric]:
+    """How far what models are served is from what they were trained on; what was told long ago is not told again."""
+    said = [one for one in latest if one.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
+    most = [([one.compared], one.multiple) for one in said if one.multiple is not None]
+    yield gauge("drift", "The farthest column as a multiple of what is drift", ["model"], most)
+    each = [([one.compared, name], value) for one in said for name, value in one.columns.items()]
+    yield gauge("drift_column", "Each column as a multiple of what is drift", ["model", "column"], each)
+    figures = [
+        ([one.compared, name, test], value)
+        for one in said
+        for name, of_column in one.statistics.items()
+        for test, value in of_column.items()
+    ]
+    yield gauge("drift_statistic", "Statistics of the whole window", ["model", "column", "test"], figures)
+    yield gauge("drift_rows", "Vectors in the window", ["model"], [([one.compared], one.rows) for one in said])
+    yield gauge("drift_lag", "Predictions not counted yet", ["model"], [([one.compared], one.lag) for one in said])
+    fates = [([one.compared, fate], float(count)) for one in said for fate, count in one.fates.items()]
+    yield counter("drift_records", "Predictions by what was made of them", ["model", "fate"], fates)
+    wrong = [([one.compared], one.error_share) for one in said if one.error_share is not None]
+    yield gauge("error_share", "Share of outcomes that were wrong lately", ["model"], wrong)
+    more = [([one.compared, by], float(count)) for one in said for by, count in one.error_changes.items()]
+    yield counter("error_changes", "How often errors became more, suspected and confirmed", ["model", "by"], more)
+
+
+def qualities(latest: Iterable[QualityProgress]) -> Iterator[Metric]:
+    """How good models are by the outcomes that are due."""
+    said = [one for one in latest if one.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
+    lost = [([one.measured], one.lost) for one in said if one.lost is not None]
+    yield gauge("quality_lost", "Share of the card's quality lost beyond doubt", ["model"], lost)
+    covered = [([one.measured], one.coverage) for one in said if one.coverage is not None]
+    yield gauge("label_coverage", "Share of due predictions whose label came", ["model"], covered)
 
 
 def _delays(said: OutcomesProgress) -> Delays:

@@ -124,7 +124,7 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
         clear=0.8,
         for_="15m",
         why="What the model is asked about is no longer what it was trained on.",
-        run=f"headrace models ls {app}",
+        run=f"headrace drift {app} {name}",
     )
     if model.labels is not None:
         yield from _of_labels(model, app)

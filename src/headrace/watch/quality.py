@@ -11,6 +11,7 @@ from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.evaluate.quality.measure import metrics_of
 from headrace.evaluate.quality.table import CALIBRATED_BY_US, QualityTable
+from headrace.evaluate.quality.tile import QualityTile
 from headrace.log.follow import Follower
 from headrace.log.records import Record
 from headrace.watch.values import Reading
@@ -62,6 +63,11 @@ class Quality:
         with self._lock:
             value, error = self.tables[watched.model].read(watched, now_us)
         return None if value is None else Reading(value, f"{value:.4g} ± {error:.1g}" if error else f"{value:.4g}")
+
+    def due(self, model: str, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
+        """The latest predictions of a model that are due."""
+        with self._lock:
+            return self.tables[model].due(now_us, window_us, version)
 
     def every(self, model: Model, window: str, now_us: int) -> dict[str, float | None]:
         """Every metric of a model over a window, as it is written."""

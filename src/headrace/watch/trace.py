@@ -17,10 +17,10 @@ from headrace.declare.app import App
 from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
+from headrace.log.between import records_between
 from headrace.log.ledger import ARRIVAL, OFFSET, reason_of
 from headrace.log.offsets import Offsets
 from headrace.log.records import Record
-from headrace.log.tail import between
 from headrace.log.topics import fates_of
 from headrace.tiles.events import Event, Unreadable, read_event
 from headrace.tiles.fold import events_of, fold
@@ -127,7 +127,7 @@ class Tracer:
         ends = self._offsets.end([topic])
         starts = dict(zip(sorted(ends), self._offsets.since(topic, at_us), strict=True))
         wanted = {at: end for at, end in ends.items() if partition is None or at.number == partition}
-        return between(self._broker, {at: starts[at] for at in wanted}, wanted)
+        return records_between(self._broker, {at: starts[at] for at in wanted}, wanted)
 
 
 def _is_of(stream: Stream, record: Record, event_id: str) -> bool:

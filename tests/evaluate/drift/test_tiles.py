@@ -121,7 +121,7 @@ def test_texts_never_seen_are_sampled_and_counted_whole_whatever_the_batches():
 
 
 @given(st.lists(rows, min_size=1, max_size=20))
-def test_a_tile_survives_its_topic(drawn):
+def test_a_tile_survives_its_table(drawn):
     for (segment, minute), tile in folded(drawn).items():
         key = TileKey("fraud", "3", segment, minute)
         assert decode_key(encode_key(key)) == key
@@ -130,19 +130,24 @@ def test_a_tile_survives_its_topic(drawn):
         assert read.counts.tolist() == tile.counts.tolist()
 
 
+def written(at: list, rows: list, new: object = None, layout: str = LAYOUT.hash) -> bytes:
+    return orjson.dumps({"layout": layout, "n": 1, "at": at, "rows": rows, "new": new or {}})
+
+
 HOSTILE = {
     "no JSON": b"\xff",
     "no object": b"[]",
-    "another layout": orjson.dumps({"layout": "x", "n": 1, "counts": [], "new": {}}),
-    "too few counts": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [1], "new": {}}),
-    "a negative count": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [-1] * LAYOUT.width, "new": {}}),
-    "a fraction": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": [0.5] * LAYOUT.width, "new": {}}),
-    "a text for a count": orjson.dumps({"layout": LAYOUT.hash, "n": 1, "counts": ["1"] * LAYOUT.width, "new": {}}),
-    "more than 64 bits": b'{"layout":"%s","n":1,"counts":[%s],"new":{}}'
-    % (LAYOUT.hash.encode(), b",".join([b"18446744073709551615"] * LAYOUT.width)),
-    "a list for a sample": orjson.dumps(
-        {"layout": LAYOUT.hash, "n": 1, "counts": [1] * LAYOUT.width, "new": {"country": []}}
-    ),
+    "another layout": written([], [], layout="x"),
+    "too few counts": written([0, 1], [1]),
+    "a place beyond": written([LAYOUT.width], [1]),
+    "a place before": written([-1], [1]),
+    "a negative count": written([0], [-1]),
+    "a fraction": written([0], [0.5]),
+    "a text for a count": written([0], ["1"]),
+    "a list for a count": written([0], [[1]]),
+    "more than 64 bits": b'{"layout":"%s","n":1,"at":[0],"rows":[18446744073709551615],"new":{}}'
+    % LAYOUT.hash.encode(),
+    "a list for a sample": written([0], [1], {"country": []}),
 }
 
 

@@ -2,7 +2,8 @@
 
 A test tells of drift where two things hold:
     its statistic is greater than chance would make it, at the chance that all tests of a day share, and
-    its effect is at least the least that matters, however surely there is a smaller one.
+    its effect is greater than the least that matters, however surely there is a smaller one.
+Its multiple is how many times both hold, the lesser of the two: above 1 is drift.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ NUMBERS_ALONE = ("ks", "infinite")
 OF_GROUPS = ("psi", "js", "chi_square")
 OF_SHARES = ("missing", "infinite", "unseen")
 TESTS = (*OF_GROUPS, "ks", *OF_SHARES)
+LEAST_CHANCE = 1e-300  # a smaller one is none to a double
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Test(NamedTuple):
     """One test of every window and column: `critical` is what its statistic has to exceed, NaN where it is exact.
 
     `effect` is in the measure of the policy's least, `distance` in PSI's, so that columns can be ranked by it.
+    `multiple` is NaN where a column cannot be judged: it is of another kind, or has too few rows.
     """
 
     statistic: Floats
@@ -59,7 +62,12 @@ class Test(NamedTuple):
     chance: Floats
     effect: Floats
     distance: Floats
-    drifted: NDArray[np.bool_]
+    multiple: Floats
+
+    @property
+    def drifted(self) -> NDArray[np.bool_]:
+        """Which windows and columns drifted by this test."""
+        return self.multiple > 1
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,11 @@ class Finding:
     critical: float
     chance: float
     effect: float
-    drifted: bool
+    multiple: float
+
+    @property
+    def drifted(self) -> bool:
+        return self.multiple > 1
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,12 @@ class Examined:
         found: NDArray[np.bool_] = np.any([test.drifted for test in self.tests.values()], axis=0)
         return found
 
+    @property
+    def multiple(self) -> Floats:
+        """Of every window and column the greatest multiple of its tests; NaN where none could be judged."""
+        greatest: Floats = np.fmax.reduce([test.multiple for test in self.tests.values()])
+        return greatest
+
     def findings(self) -> Iterator[Finding]:
         """Every test of every column of one window."""
         for name, test in self.tests.items():
@@ -106,7 +124,7 @@ class Examined:
                         critical=float(test.critical[place]),
                         chance=float(test.chance[place]),
                         effect=float(test.effect[place]),
-                        drifted=bool(test.drifted[place]),
+                        multiple=float(test.multiple[place]),
                     )
 
 
@@ -207,6 +225,15 @@ def _judged(name: str, measured: _Measured, layout: Layout, policy: Policy, alph
     statistic, critical, chance, effect, distance, rows = measured
     fits = layout.is_number if name in NUMBERS_ALONE else True
     enough = fits & (rows.now >= policy.least_rows) & (rows.before >= policy.least_rows)
-    drifted = enough & (chance < alpha) & (effect >= policy.least(name))
     critical = np.broadcast_to(critical, chance.shape)
-    return Test(statistic, critical, np.where(enough, chance, np.nan), effect, distance, drifted)
+    sure = _exact(chance, alpha) if name in OF_SHARES else statistic / critical
+    least = policy.least(name)
+    matters = effect / least if least else np.full_like(effect, np.inf)
+    multiple = np.where(enough, np.minimum(sure, matters), np.nan)
+    return Test(statistic, critical, np.where(enough, chance, np.nan), effect, distance, multiple)
+
+
+def _exact(chance: Floats, alpha: float) -> Floats:
+    """How many times as sure as it has to be, of tests that have a chance and no critical value: by its magnitude."""
+    sure: Floats = np.log(np.maximum(chance, LEAST_CHANCE)) / np.log(alpha)
+    return sure

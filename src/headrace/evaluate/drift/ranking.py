@@ -26,6 +26,11 @@ class Drifted:
         return self.distance * self.importance
 
     @property
+    def strongest(self) -> Finding:
+        """The test that tells most."""
+        return max(self.findings, key=lambda one: one.multiple)
+
+    @property
     def is_score(self) -> bool:
         """Whether it is what the model said, and no input of it."""
         return self.column == SCORE

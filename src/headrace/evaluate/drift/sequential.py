@@ -42,6 +42,11 @@ class ErrorWatch:
         self._suspected: Change | None = None
         self._shared_at = -confirm_within - 1
 
+    @property
+    def share(self) -> float:
+        """The share of wrong ones among those that ADWIN takes for alike."""
+        return float(self._adwin.estimation)
+
     def update(self, wrong: float) -> Change | None:
         """One more outcome, 1 if it was wrong and 0 if not; a change once it is suspected, and again once confirmed."""
         if wrong not in {0, 1}:

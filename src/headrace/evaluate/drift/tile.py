@@ -1,6 +1,7 @@
 """Drift tiles: what was served of a model's version in one segment and one minute, counted as its reference is.
 
-A tile is sums alone, so any order of merging gives the same, and of two values of one tile the greater n is the later.
+A tile is sums alone, so any order of merging gives the same. It is written in parts, each what some records added, and
+the sum of its parts is the tile: a part is in the table with the offsets of its records, or neither is.
 Texts that are not listed are counted in their bin; of them those with the least hashes are kept by name. Such a sample
 merges too: whoever is in it at the end was in that of every part it occurs in, so its count is whole.
 """
@@ -23,7 +24,7 @@ Sample = Mapping[str, int]
 
 
 class BrokenTile(HeadraceError):
-    """A record of MODEL.drift that is not a tile of this version."""
+    """A row of gold/MODEL_drift that is no part of a tile of this version."""
 
 
 class TileKey(NamedTuple):
@@ -64,7 +65,7 @@ def sampled(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def encode_key(key: TileKey) -> bytes:
-    """A tile's key in MODEL.drift."""
+    """A tile's key in its table."""
     return orjson.dumps([key.model, key.version, dict(key.segment), key.minute_us], option=orjson.OPT_SORT_KEYS)
 
 
@@ -83,9 +84,10 @@ def decode_key(key: bytes) -> TileKey:
 
 
 def encode(layout: Layout, tile: Tile) -> bytes:
-    """A tile as MODEL.drift holds it."""
+    """A tile as its table holds it: where it has counts, and how many; a single row is in few of a thousand bins."""
+    at = np.flatnonzero(tile.counts)
     return orjson.dumps(
-        {"layout": layout.hash, "n": tile.n, "counts": tile.counts.tolist(), "new": {**tile.new}},
+        {"layout": layout.hash, "n": tile.n, "at": at.tolist(), "rows": tile.counts[at].tolist(), "new": {**tile.new}},
         option=orjson.OPT_SORT_KEYS,
     )
 
@@ -102,9 +104,13 @@ def decode(layout: Layout, value: bytes) -> Tile:
 
 
 def _tile(layout: Layout, written: Mapping[str, Any]) -> Tile:
-    counts = np.array(written["counts"])
-    if counts.shape != (layout.width,) or counts.dtype != np.int64 or counts.min() < 0 or written["n"] < 0:
+    at, rows = (np.array(written[name] or np.zeros(0, np.int64)) for name in ("at", "rows"))
+    if at.shape != rows.shape or at.ndim != 1 or {at.dtype, rows.dtype} != {np.dtype(np.int64)} or written["n"] < 0:
+        raise ValueError("its counts are not places and rows")
+    if len(at) and (rows.min() < 0 or at.min() < 0 or at.max() >= layout.width):
         raise ValueError("its counts are not those of its layout")
+    counts = np.zeros(layout.width, np.int64)
+    counts[at] = rows
     new = {
         name: sampled({text: int(count) for text, count in written["new"][name].items()})
         for name in written["new"].keys() & set(layout.names)

@@ -67,9 +67,22 @@ class QualityTable:
 
     def settled(self, now_us: int, segment: Segment = ()) -> QualityTile:
         """The last week whose labels had all their time to come: before it, early labels are not like the rest."""
+        return self.window(self._settled_us(now_us), CALIBRATED_BY_US, segment)
+
+    def due(self, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
+        """The champion's latest predictions whose labels had all their time to come.
+
+        Where the stream tells its own arrivals, time is that of the newest prediction.
+        """
+        labels = self.model.labels
+        if labels is not None and labels.stream.arrival is not None:
+            now_us = max(self._minutes, default=0)
+        return self.window(self._settled_us(now_us), window_us, version=version)
+
+    def _settled_us(self, now_us: int) -> int:
         labels = self.model.labels
         waited_us = 0 if labels is None else labels.within_us + labels.stream.late.until_us
-        return self.window(now_us - waited_us - MINUTE_US, CALIBRATED_BY_US, segment)
+        return now_us - waited_us - MINUTE_US
 
     def _values(self, after_us: int, to_us: int) -> Iterator[tuple[QualityKey, bytes]]:
         for start_us, tiles in self._minutes.items():

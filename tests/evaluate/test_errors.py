@@ -1,0 +1,85 @@
+"""Outcomes as they are added to their table are told to the detectors, each once, whatever is compacted meanwhile."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.evaluate.book import outcomes_table
+from headrace.evaluate.errors import Errors, is_followed
+from headrace.lake.delta import LakeTable, Position
+from headrace.lake.landing import DAY
+from tests.evaluate.quality.histories import model
+
+FRAUD = model()
+NUMBERS = ("score", "label_before", "label_after")
+
+
+def row(wrong: bool, **changed: object) -> dict[str, object]:
+    """A prediction of 0.5, above the least threshold, whose outcome became known."""
+    known = {"version": "1", "role": "champion", "minute_us": 0, "score": 0.5, "state_before": "pending"}
+    return known | {"state_after": "matched", "label_after": 0.0 if wrong else 1.0} | changed
+
+
+def add(table: LakeTable, rows: list[dict[str, object]], batch: int) -> None:
+    names = [column.name for column in table.landing.columns if column.name != DAY]
+    kinds = {name: pa.float64() if name in NUMBERS else pa.string() for name in names}
+    kinds |= dict.fromkeys(("minute_us", "label_delay_us"), pa.int64())
+    columns = {name: pa.array([one.get(name) for one in rows], kind) for name, kind in kinds.items()}
+    file = table.folder / f"{DAY}=2026-01-01" / f"{uuid4().hex}.parquet"
+    file.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), file)
+    table.commit([file], {0: Position(read=batch)})
+
+
+def told(folder: Path, *shares: float) -> tuple[Errors, LakeTable]:
+    """The errors of batches of 500 outcomes, each with its share of wrong ones, followed while they are added."""
+    table, rng = LakeTable(folder, outcomes_table(FRAUD)), np.random.default_rng(1)
+    errors = Errors(table.folder, FRAUD)
+    assert not errors.look()  # there is nothing yet
+    table.prepare()
+    for batch, share in enumerate(shares):
+        add(table, [row(bool(wrong)) for wrong in rng.random(500) < share], batch)
+        errors.look()
+    return errors, table
+
+
+def test_errors_that_become_more_are_suspected_and_confirmed(tmp_path: Path) -> None:
+    errors, _ = told(tmp_path, *[0.05] * 8, *[0.4] * 6)
+    assert errors.told["confirmed"] >= 1
+    assert 0.3 < (errors.share("1") or 0) < 0.5
+
+
+def test_errors_of_one_share_are_no_alarm(tmp_path: Path) -> None:
+    errors, _ = told(tmp_path, *[0.2] * 10)
+    assert errors.told["confirmed"] == 0
+
+
+def test_what_is_compacted_is_no_news_and_a_start_knows_what_was_known(tmp_path: Path) -> None:
+    errors, table = told(tmp_path, *[0.1] * 4)
+    table.table.optimize.compact()
+    share = errors.share("1")
+    assert not errors.look()
+    assert errors.share("1") == share
+    again = Errors(table.folder, FRAUD)
+    again.look()
+    assert again.share("1") == share
+
+
+def test_an_outcome_counts_once_and_only_the_champions(tmp_path: Path) -> None:
+    _, table = told(tmp_path)
+    corrected = row(True, state_before="matched", label_before=1.0)
+    others = [row(True, role="challenger"), row(True, state_after="pending"), row(True, score=float("nan")), corrected]
+    others += [row(True, label_after=None), row(True, score=None), row(True, state_after="orphan", version=None)]
+    add(table, [row(False), *others], 0)
+    errors = Errors(table.folder, FRAUD)
+    errors.look()
+    assert errors.share("1") == 0.0
+    assert (errors.share("2"), errors.share(None)) == (None, None)
+
+
+def test_a_regression_is_never_right_or_wrong() -> None:
+    assert is_followed(FRAUD)
+    assert not is_followed(model("loss"))
