@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.local.polite import give_way
+from headrace.local.polite import NICE, give_way
 
 WAITS = """
 import sys, threading
@@ -17,7 +17,7 @@ print("begun", flush=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="no scheduler of threads to ask")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no priorities of threads to ask for")
 def test_every_thread_of_a_process_gives_way_and_nobody_else() -> None:
     with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -25,6 +25,6 @@ def test_every_thread_of_a_process_gives_way_and_nobody_else() -> None:
         threads = [int(task.name) for task in Path(f"/proc/{other.pid}/task").iterdir()]
         give_way(other.pid)
         assert len(threads) == 2
-        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_IDLE}
-        assert os.sched_getscheduler(threading.get_native_id()) != os.SCHED_IDLE
+        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {NICE}
+        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == os.getpriority(os.PRIO_PROCESS, 0) != NICE
         other.kill()

@@ -1,11 +1,11 @@
-"""Work that gives way: a process that gets a core only while nobody else wants it."""
+"""Work that gives way: a process that gets little of a core that others want, but never nothing."""
 
 import os
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-LEAST = 19  # of what is urgent to Unix; where it has a word for idle work, that is used
+NICE = 10  # a tenth of what another gets; idle work, of which Linux has a word, might never end where others are busy
 
 
 def give_way(*pids: int) -> None:
@@ -14,18 +14,11 @@ def give_way(*pids: int) -> None:
     while news := {*chain.from_iterable(map(_threads, pids))} - polite:  # a thread may start another meanwhile
         for thread in news:
             with suppress(ProcessLookupError):
-                _give_way(thread)
+                os.setpriority(os.PRIO_PROCESS, thread, NICE)
         polite |= news
 
 
-def _give_way(thread: int) -> None:
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.setpriority(os.PRIO_PROCESS, thread, LEAST)
-
-
 def _threads(pid: int) -> set[int]:
-    """Linux has a scheduler's entry for each thread; elsewhere the process has one."""
+    """Linux has a priority for each thread; elsewhere the process has one."""
     tasks = Path(f"/proc/{pid}/task")
     return {int(task.name) for task in tasks.iterdir()} if tasks.exists() else {pid}
