@@ -36,7 +36,8 @@ def hopeless(frame: Any) -> Any:
 def hopeless_champion(state: Path) -> Versions:
     """A first version that knows nothing."""
     chance = np.random.default_rng(0)
-    columns = {name: chance.random(500) for name in app.fraud.vector.names}
+    columns = {column.name: pa.array(chance.integers(0, 90, 500), column.type.replace("bigint", "int64"))
+               for column in app.fraud.vector}  # fmt: skip
     at = pa.array(np.arange(500) * 10**9, pa.timestamp("us", "UTC"))
     told = pa.table(columns | {"at": at, "fraud": chance.random(500) < 0.5})
     declared = hr.Model("fraud", on=app.payments, features=[app.CardSpend], fields=["amount"], train=hopeless,

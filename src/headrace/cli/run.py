@@ -134,6 +134,15 @@ def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.E
         retrain_until(started_as, app, broker_of(settings), settings, board.firing, stop)
 
 
+def require_learners(app: App) -> None:
+    """Refuse what cannot learn before anything starts."""
+    from headrace.score.learner import learner_of
+
+    for model in app.models:
+        if model.learn is not None:
+            learner_of(model)
+
+
 def require_tellable(settings: Settings) -> None:
     """Refuse a webhook that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https

@@ -65,7 +65,9 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
         ledgers,
         log,
     ):
-        parts = Parts(app, online, board, ledgers, Scoring(place.state, log), Producer(broker), histories, place.worker)
+        parts = Parts(
+            app, online, board, ledgers, Scoring(place.state, log, broker), Producer(broker), histories, place.worker
+        )
         uvloop.run(answer_until(stop, listening, parts))
 
 
