@@ -1,5 +1,6 @@
 """A model that learns is asked as any other; beside a batch model it scores the same vectors, for the log."""
 
+import math
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,29 @@ def test_beside_a_batch_model_it_scores_the_same_vector_and_never_answers(
         assert (one.version, one.answered) == (version_of(model), False)
         assert one.features == champions[one.event_id].features
         assert one.score == learner.score_rows([[one.features[column] for column in INPUTS]])[0]
+
+
+class Superstitious:
+    """Has no number for an amount of 13, and raises on 666."""
+
+    def learn_one(self, _features: dict[str, Any], _label: bool) -> None:
+        """It knows all it wants to know."""
+
+    def predict_proba_one(self, features: dict[str, Any]) -> dict[bool, float]:
+        return {True: {13.0: math.nan, 666.0: features.get("no such")}.get(features.get("amount", 0.0), 0.25)}
+
+
+def test_a_vector_it_has_no_number_for_is_refused_and_others_are_answered(
+    broker: Broker, name: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"features": [*VIEWS], "fields": ["amount"], "inputs": INPUTS, "budget": "500ms"}
+    model = hr.Model(name, on=payments, learn=Superstitious, labels=LABELS, **given)
+    with predicting(model, scoring=Scoring(tmp_path, PredictionLog(), broker.address)) as ask:
+        wait_until(lambda: ask("POST", f"/predict/{name}", event(5)).status == 200, 20, "it to be ready")
+        for amount in (13.0, 666.0):
+            said = ask("POST", f"/predict/{name}", event(5, amount=amount))
+            assert (said.status, "answers nan" in said.json["error"]) == (503, True)
+        assert ask("POST", f"/predict/{name}", event(5)).json["score"] == 0.25
 
 
 def test_without_a_log_to_learn_from_it_says_so(tmp_path: Path) -> None:
