@@ -194,7 +194,7 @@ def test_a_number_is_learned_too() -> None:
     learner = taught(declared, pages(given))
     assert np.corrcoef(scores(learner, given), [one.label for one in given])[0, 1] > 0.9
     with pytest.raises(UnfitLearner, match="predict_one"):
-        learner_of(model(lambda: linear_model, labels=labels))
+        learner_of(model(object, labels=labels))
 
 
 def test_another_function_or_other_inputs_are_another_version() -> None:
@@ -216,7 +216,8 @@ ONE = linear()
         (lambda: "a model", "Return a new River model"),
         (linear_model.LinearRegression, "predict_proba_one"),
         (lambda: forest.ARFClassifier(n_models=3), "Give it a seed"),
-        (linear_model.LogisticRegression, "cannot learn from numbers and texts"),
+        (linear_model.LogisticRegression, "cannot learn from such as"),
+        (lambda: preprocessing.StandardScaler() | linear_model.LinearRegression(), "TypeError|AttributeError"),
     ],
 )
 def test_what_cannot_learn_is_refused(make: Callable[[], Any], said: str) -> None:

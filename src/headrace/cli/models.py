@@ -204,7 +204,7 @@ def _row(card: Card, now: Champion) -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    named = f"{row['model']:<20}{row['version']:<14}{row['role']:<12}{row['created_at']:<28}"
+    named = f"{row['model']:<20}{row['version']:<18}{row['role']:<12}{row['created_at']:<28}"
     return f"{named}{in_words(row['metrics'])}".rstrip()
 
 

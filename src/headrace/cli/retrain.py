@@ -41,10 +41,12 @@ def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **
     from headrace.evaluate.attempts import alone, note_tried
     from headrace.evaluate.retrain import retrain as train_anew
     from headrace.lake.landing import ARRIVAL
+    from headrace.score.fit import train_of
     from headrace.score.train import Asked
     from headrace.score.versions import Versions
 
     declared, state = load_app(app).model(model), Path(flags["state"])
+    train_of(declared)
     labels, rules = labels_of(declared), declared.retrain or Retrain()
     require_known_registry(flags["registry"], state)
     versions = Versions(state, model)

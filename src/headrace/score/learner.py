@@ -50,7 +50,7 @@ class Pupil:
     """
 
     def __init__(self, make: Learn, is_class: bool) -> None:
-        self._make, self._is_class = make, is_class
+        self._make, self._is_class, self.trouble = make, is_class, ""
         self._begin()
 
     def _begin(self) -> None:
@@ -65,13 +65,14 @@ class Pupil:
         return float(chances.get(True, 0.0)) if chances else NOTHING_KNOWN
 
     def learn(self, features: Features, label: float) -> bool:
-        """Learn one lesson; False where that is impossible, and nothing has changed."""
+        """Learn one lesson; False where that is impossible, and nothing has changed but `trouble`."""
         lesson = features, bool(label) if self._is_class else label
         try:
             self._model.learn_one(*lesson)
             is_fit = math.isfinite(self.score(features))
-        except Exception:  # noqa: BLE001 - whatever a model raises, it learns on from the next lesson
-            is_fit = False
+            self.trouble = "it answers no number afterwards"
+        except Exception as failure:  # noqa: BLE001 - whatever a model raises, it learns on from the next lesson
+            is_fit, self.trouble = False, f"{type(failure).__name__}: {str(failure)[:200]}"
         if is_fit:
             self._failures = 0
             self._since.append(lesson)
@@ -96,7 +97,7 @@ class Learner:
 
     def __init__(self, model: Model, generation: int = GENERATION) -> None:
         self.columns: tuple[Column, ...] = model.vector.columns
-        self.passed_over = 0
+        self.passed_over, self.trouble = 0, ""
         self._where, self._make, self._is_class = f"Model {model.name!r}", made_by(model), is_class(model)
         self._generation, self._lock = generation, threading.Lock()
         self._epoch, self._next, self._started = "", 0, 0
@@ -143,16 +144,19 @@ class Learner:
     def _teach(self, lesson: Lesson) -> None:
         try:
             features = self._features([lesson.features[column.name] for column in self.columns])
-        except (KeyError, TypeError, ValueError):  # served before the model read what it reads now
-            is_fit = False
-        else:
-            with self._lock:
-                learned = [pupil.learn(features, lesson.label) for pupil in self._pupils]
-            is_fit = all(learned)
-        if not is_fit:
-            self.passed_over += 1
-        if not is_fit and self.passed_over == 1:
-            LOGGER.warning("%s cannot learn from %s: such ones are passed over", self._where, lesson.event_id)
+        except (KeyError, TypeError, ValueError) as failure:  # served before the model read what it reads now
+            self._pass_over(lesson, f"its vector is another: {failure!r}")
+            return
+        with self._lock:
+            learned = [pupil.learn(features, lesson.label) for pupil in self._pupils]
+        if not all(learned):
+            self._pass_over(lesson, self._pupils[learned.index(False)].trouble)
+
+    def _pass_over(self, lesson: Lesson, trouble: str) -> None:
+        self.passed_over, self.trouble = self.passed_over + 1, trouble
+        if self.passed_over == 1:
+            said = "%s cannot learn from %s: %s. It and others like it are passed over"
+            LOGGER.warning(said, self._where, lesson.event_id, trouble)
 
     def _scored(self, pupil: Pupil, row: Sequence[Any]) -> float:
         try:
@@ -197,6 +201,7 @@ def learner_of(model: Model) -> Learner:
     where = f"Model {model.name!r}: learn="
     try:
         first, second = made_by(model)(), made_by(model)()
+        copy.deepcopy(first)
     except Exception as failure:
         raise UnfitLearner(f"{where} raised {type(failure).__name__}: {str(failure)[:200]}") from failure
     verb = "predict_proba_one" if is_class(model) else "predict_one"
@@ -219,7 +224,10 @@ def _require_alike(model: Model, where: str) -> None:
     for learner in pair:
         learner.learn(page)
         if learner.passed_over:
-            raise UnfitLearner(f"{where} cannot learn from numbers and texts such as {rows[0]}, or from missing ones.")
+            raise UnfitLearner(
+                f"{where} cannot learn from such as {rows[1]}, or where some of it is missing: {learner.trouble}. "
+                "Return a model that can."
+            )
     one, other = (learner.score_rows(rows) for learner in pair)
     if not np.array_equal(one, other):
         raise UnfitLearner(f"{where} learns another model from the same lessons each time. Give it a seed.")
