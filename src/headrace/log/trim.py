@@ -8,8 +8,8 @@ from headrace.log.records import Partition
 
 def trim(broker: str, partition: Partition, before: int) -> None:
     """Let go of a partition's records before an offset."""
-    place = TopicPartition(*partition, before)
+    admin, place = admin_client(broker), TopicPartition(*partition, before)
     try:
-        admin_client(broker).delete_records([place], request_timeout=ANSWER_SECONDS)[place].result()
+        admin.delete_records([place], request_timeout=ANSWER_SECONDS)[place].result(ANSWER_SECONDS)
     except KafkaException as failure:
         raise refusal(broker, f"let go of records of {partition}", failure) from failure
