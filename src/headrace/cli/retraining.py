@@ -51,12 +51,14 @@ def command_of(file: str, model: str, why: str, broker: str, settings: Settings)
 
 def _train(command: list[str], log: Path, stop: threading.Event) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
-    child = Child(command, folder=Path.cwd(), output=log)
+    own = log.with_suffix(f".{os.getpid()}.log")  # of several who look each has its own, until it has ended
+    child = Child(command, folder=Path.cwd(), output=own)
     child.start()
     with suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, child.pid, NICE)
     while child.alive() and not stop.wait(0.5):
         pass
     child.stop(STOP_SECONDS)
-    said = log.read_text(errors="replace").strip().splitlines()
+    said = own.read_text(errors="replace").strip().splitlines()
+    own.replace(log)
     LOGGER.info("%s", said[-1] if said else "it said nothing")
