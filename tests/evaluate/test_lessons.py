@@ -119,10 +119,10 @@ def test_what_is_learned_is_rivers_run_over_the_outcomes_through_restarts(
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 def test_kills_while_lessons_are_written_change_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    kills, dice, output = 8, random.Random(3), tmp_path / "child.out"
+    kills, dice, output = 4, random.Random(3), tmp_path / "child.out"
     name = f"taught{next(_numbers)}"
     model = with_topics(broker.address, new_learning_model(name))
-    told, served = history(model, 2, events=240)
+    told, served = history(model, 2, events=160)
     cuts = [len(told) * part // kills for part in range(kills + 1)]
     for begin, end in pairwise(cuts):
         send(broker.address, model, told[begin:end])
