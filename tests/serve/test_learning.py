@@ -53,7 +53,8 @@ def name(broker: Broker) -> str:
 def teach(broker: Broker, model: hr.Model, lessons: list[Lesson], first: int = 0) -> None:
     assert len(lessons) <= LESSONS_A_PAGE
     with Producer(broker.address) as producer:
-        producer.send(model.lessons, encode_page(Page("one", first, first, 0, (0, 0), tuple(lessons))))
+        page = Page("one", first, first, 0, (0, 0), tuple(lessons))
+        producer.send(model.lessons, encode_page(page), key=str(first))
 
 
 def test_it_answers_as_it_was_taught_and_learns_while_it_does(broker: Broker, name: str, tmp_path: Path) -> None:
