@@ -58,7 +58,7 @@ fraud = hr.Model(
     budget="1s",
     labels=hr.Labels(chargebacks, value="fraud", within="5s"),
     retrain=hr.Retrain(
-        when=["auc drop"], better_by=0.01, at_least=int(os.environ.get("LOOP_AT_LEAST", "40")),
+        when=["auc drop"], better_by=0.01, at_least=int(os.environ.get("LOOP_AT_LEAST", "20")),
         limit=os.environ.get("LOOP_LIMIT", "3m"),
     ),
 )  # fmt: skip

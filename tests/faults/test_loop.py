@@ -59,7 +59,7 @@ class Shop:
         self._producer, self._rounds = Producer(running.broker), list[list[tuple[str, float, int]]]()
         self._numbers = count()
 
-    def sell(self, payments: int = 12) -> None:
+    def sell(self, payments: int = 20) -> None:
         now_ms = time.time_ns() // 1_000_000
         self._rounds.append([(f"p{next(self._numbers)}", DICE.expovariate(1 / 40), now_ms) for _ in range(payments)])
         for number, (name, amount, at) in enumerate(self._rounds[-1]):
@@ -68,7 +68,7 @@ class Shop:
         for name, amount, at in self._rounds[-LABELLED_AFTER] if len(self._rounds) >= LABELLED_AFTER else []:
             self._producer.send("chargebacks", {"id": name, "fraud": amount > 60, "at": at + 1000}, key=name)
         self._producer.flush()
-        time.sleep(0.7)
+        time.sleep(1.0)
 
 
 def predictions(running: Running) -> list[Prediction]:
@@ -79,16 +79,23 @@ def predictions(running: Running) -> list[Prediction]:
 @pytest.mark.timeout(600)
 def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) -> None:
     versions = hopeless_champion(tmp_path / "state")
-    flags = ("--alerts-every", "500ms", "--lake-every", "3s", "--checkpoint", "10s")
+    flags = ("--alerts-every", "1s", "--lake-every", "10s")
     with Running(APP, tmp_path / "state", *flags) as running:
         running.wait_until_ready()
-        shop = Shop(running)
+        shop, opened = Shop(running), time.monotonic()
 
-        def replaced() -> bool:
+        log = tmp_path / "state" / "logs" / "retrain.log"
+
+        def alarmed() -> bool:
             shop.sell()
-            return versions.champion().champion != "1"
+            return "training fraud anew" in log.read_text()
 
-        wait_until(replaced, 240, "a better champion", running.said)
+        wait_until(alarmed, 240, "the alert to train", running.said)
+        sys.stdout.write(f"trained {time.monotonic() - opened:.0f} s after the shop opened\n")
+        wait_until(lambda: versions.champion().champion != "1", 300, "a better champion", running.said)
+        sys.stdout.write(
+            f"replaced after {time.monotonic() - opened:.0f} s: {versions.card('2').retrained['reason']}\n"
+        )
         began = time.monotonic()
         asked = {"id": "x", "card": "c1", "country": "FR", "amount": 5.0}
         wait_until(lambda: running.predict("fraud", asked)["version"] == "2", 30, "the server to follow", running.said)
@@ -106,7 +113,7 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
         assert versions.names() == ["1", "2"], running.said()
         told = versions.card("2").retrained
         assert (told["why"], told["against"], told["promoted"]) == ("alert 'auc drop' fires", "1", True)
-        assert (tmp_path / "state" / "logs" / "retrain.log").read_text().count("training fraud anew") == 1
+        assert log.read_text().count("training fraud anew") == 1
         require_learner(running)
 
 
