@@ -31,5 +31,6 @@ fraud = hr.Model(
     fields=["amount"],
     train=fit,
     labels=hr.Labels(chargebacks, value="fraud", within="10m", default=False),
-    retrain=hr.Retrain(every="7d", better_by=0.01),
+    retrain=hr.Retrain(every="7d", when=["auc drop"], better_by=0.01),
 )
+auc_drop = hr.Alert("auc drop", on=fraud.auc("1h"), below=0.9)

@@ -53,9 +53,25 @@ def new_model(name: str, within: str = "5m", **labels: Any) -> hr.Model:
     )
 
 
+def new_learning_model(name: str) -> hr.Model:
+    """The same that learns, and does nothing else."""
+    judged = new_model(name, default=False)
+    of = {"on": judged.stream, "features": judged.views, "fields": judged.fields, "labels": judged.labels}
+    return hr.Model(judged.name, **of, learn=online)
+
+
+def online() -> Any:
+    from river import linear_model, preprocessing
+
+    return preprocessing.StandardScaler() | linear_model.LogisticRegression()
+
+
 def prepared(broker: str, name: str | None = None, **labels: Any) -> hr.Model:
     """A model whose topics are there."""
-    model = new_model(name or f"join{next(_numbers)}", **labels)
+    return with_topics(broker, new_model(name or f"join{next(_numbers)}", **labels))
+
+
+def with_topics(broker: str, model: hr.Model) -> hr.Model:
     assert model.labels is not None
     ensure_topics(broker, [model.labels.stream], (), [model])
     ensure_progress_topic(broker)
@@ -90,7 +106,7 @@ def _prediction(model: hr.Model, event: str, scored: Scored) -> Prediction:
         version=scored.version,
         role=scored.role,  # type: ignore[arg-type]
         source="stream",
-        features={"amount": 1.0},
+        features=json.loads(scored.features or '{"amount": 1.0}'),
         known={},
         degraded=(),
         event_time_us=scored.time_us,

@@ -22,7 +22,7 @@ DAY = 86_400_000_000
 def batch(spark: SparkSession, *rows: tuple[str, int, str | None, str]) -> DataFrame:
     """Changes of predictions: id, minute, state before and after."""
     said = [
-        (event, "v1", "champion", "{}", minute_us, 0.5, None, before, None, after, None, None)
+        (event, "v1", "champion", "{}", minute_us, 0.5, None, before, None, after, None, None, None)
         for event, minute_us, before, after in rows
     ]
     return writing_session(spark).createDataFrame(said, CHANGES)

@@ -165,3 +165,26 @@ def test_a_thousand_labels_of_one_id_do_not_fill_its_state() -> None:
     assert case is not None
     assert len(case.labels) == LABELS_AT_MOST + 1
     assert label(MINUTE) in case.labels.values(), "the label that counts is never let go"
+
+
+def lessons(terms: Terms, *steps: tuple[list[Scored | Label], int]) -> list[tuple[str, float | None]]:
+    """What can be learned from each step: a vector and its label."""
+    case, found = Case(), []
+    for news, clock_us in steps:
+        left, changes = step(case, news, START + clock_us, terms)
+        case = left or Case()
+        case = unpacked(packed(case))
+        found += [(one.features, one.label_after) for one in changes if one.features is not None]
+    return found
+
+
+def test_a_label_teaches_when_it_counts_first_and_never_again() -> None:
+    served = scored(features="x")
+    assert lessons(TERMS, ([served], 0), ([label(MINUTE)], 0), ([label(2 * MINUTE, 0.0, 1)], 0)) == [("x", 1.0)]
+    assert lessons(TERMS, ([label(MINUTE)], 0), ([served], 0), ([served, label(MINUTE)], 0)) == [("x", 1.0)]
+    assert lessons(TERMS, ([served], 0), ([], 60 * MINUTE)) == [("x", 0.0)]
+    late = label(2 * MINUTE, late_us=29 * MINUTE)
+    assert lessons(TERMS, ([served], 0), ([late], 0), ([], 60 * MINUTE)) == [("x", 1.0)]
+    without = Terms(within_us=30 * MINUTE, late_us=MINUTE)
+    assert lessons(without, ([served], 0), ([label(31 * MINUTE)], 0), ([], 90 * MINUTE)) == []
+    assert lessons(TERMS, ([scored()], 0), ([label(MINUTE)], 0)) == []

@@ -11,8 +11,9 @@ from lightgbm import LGBMClassifier
 import headrace as hr
 from headrace.declare.model import Model
 from headrace.declare.retrain import Retrain
-from headrace.errors import DeclarationError
-from headrace.evaluate.retrain import AlreadyTraining, TrainingRaised, alone, retrain
+from headrace.errors import DeclarationError, HeadraceError
+from headrace.evaluate.attempts import AlreadyTraining, alone
+from headrace.evaluate.retrain import TrainingRaised, retrain
 from headrace.evaluate.verdict import Match, judge
 from headrace.score.train import Asked
 from headrace.score.versions import Versions
@@ -67,6 +68,46 @@ def test_one_that_raises_leaves_the_champion(tmp_path: Path) -> None:
     assert versions.names() == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("table", "train", "said"),
+    [
+        (fraud.training_table(9), good, "9 labelled rows are too few"),
+        (fraud.training_table(500), lambda frame: None, "train= returned None"),
+        (fraud.training_table(500), lambda frame: "fitted", "train= returned 'fitted'"),
+        (fraud.training_table(500), lambda frame: LGBMClassifier(), "NotFittedError"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_the_champion(tmp_path: Path, table: Any, train: Any, said: str) -> None:
+    _, versions = trained(fraud.model(good), tmp_path)
+    with pytest.raises(HeadraceError, match=said):
+        retrain(fraud.model(train), table, ANEW, Asked("at"), versions, "a test")
+    assert (versions.names(), versions.champion().champion) == (["1"], "1")
+
+
+def test_of_too_few_latest_events_nobody_is_promoted() -> None:
+    perfect = match(100, lambda label: label)
+    assert judge(perfect, ANEW).reason == "100 latest labelled events are too few to tell: at_least=200"
+    assert judge(perfect, Retrain(at_least=100)).promoted
+
+
+def test_a_champion_that_answers_no_number_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(fraud.model(good), tmp_path)
+    monkeypatch.setattr("headrace.evaluate.retrain.scores_of", lambda _scorer, rows: np.full(len(rows), np.nan))
+    done, _ = trained(fraud.model(good), tmp_path)
+    assert "the champion answers no number to 400 of the latest 400 labelled events" in done.verdict.reason
+    assert not done.verdict.promoted
+
+
+def test_a_segment_need_not_be_an_input(tmp_path: Path) -> None:
+    inputs = [name for name in fraud.model().vector.names if name != "country_1h"]
+    declared, versions = fraud.model(good, segments=["country_1h"], inputs=inputs), Versions(tmp_path, "fraud")
+    for _ in range(2):
+        done = retrain(declared, fraud.training_table(5_000), ANEW, Asked("at"), versions, "a test")
+    found = {one["segment"] for one in done.verdict.segments}
+    assert found == {"country_1h = DE", "country_1h = FR", "country_1h = IT"}
+    assert set(done.card.reference["amount"]["segments"]) == {"country_1h"}
+
+
 def test_two_do_not_train_at_once(tmp_path: Path) -> None:
     versions = Versions(tmp_path, "fraud")
     with alone(versions), pytest.raises(AlreadyTraining, match="being trained anew already"), alone(versions):
@@ -118,6 +159,8 @@ def test_less_is_better_where_it_is_an_error() -> None:
         ({"better_by": -1}, "better_by=-1"),
         ({"worse_by": float("nan")}, "worse_by=nan"),
         ({"when": "auc drop"}, "names of alerts"),
+        ({"at_least": 0}, "at_least=0"),
+        ({"limit": "soon"}, "limit"),
     ],
 )
 def test_rules_that_cannot_work_are_refused(settings: dict[str, Any], said: str) -> None:

@@ -245,7 +245,7 @@ def test_an_app_without_models_has_none(tmp_path: Path) -> None:
 
 REFUSED: list[tuple[list[str], str]] = [
     (["train", APP, "fraud", "CardSpend", "--spine", "s.parquet"], "train one model at a time"),
-    (["train", APP, "ready", "--spine", "s.parquet"], "'ready' has file=, and nothing to train"),
+    (["train", APP, "ready", "--spine", "s.parquet"], "'ready' has no train=, and so nothing to train"),
     (["train", APP, "nobody", "--spine", "s.parquet"], "no view 'nobody'"),
     (["train", APP, "CardSpend", "--spine", "s.parquet"], "--out is missing"),
     (["train", APP, "fraud", "--spine", "s.xls"], "its kind is not known"),

@@ -15,6 +15,7 @@ from headrace.declare.app import load_app
 from headrace.declare.model import Model
 from headrace.score.card import Card, in_words
 from headrace.score.champions import load_version
+from headrace.score.learner import version_of
 from headrace.score.registry import publish as publish_to
 from headrace.score.registry import registry_uri
 from headrace.score.roles import Champion
@@ -155,8 +156,9 @@ def _part(share: str, version: str) -> float:
 
 
 def _versions(model: Model, state: str) -> Versions:
-    if model.file is not None:
-        raise BadSetting(f"Model {model.name!r} is {model.file.name}, as declared: it has no versions. Give it train=.")
+    if model.train is None:
+        is_ = "learns as it goes" if model.file is None else f"is {model.file.name}, as declared"
+        raise BadSetting(f"Model {model.name!r} {is_}: it has no versions. Give it train=.")
     return Versions(Path(state), model.name)
 
 
@@ -169,12 +171,25 @@ def _say_champion(versions: Versions, in_json: bool) -> None:
 
 
 def _rows(model: Model, state: Path) -> list[dict[str, Any]]:
-    if model.file is not None:
-        declared = {"model": model.name, "version": model.file.name, "champion": True, "role": "champion"}
-        return [{**declared, "created_at": "", "metrics": {}}]
+    learned = [] if model.learn is None else [_declared(model, version_of(model), model.learns_alone)]
+    if model.train is None:
+        return [*([] if model.file is None else [_declared(model, model.file.name, is_champion=True)]), *learned]
     versions = Versions(state, model.name)
     now = versions.champion()
-    return [_row(versions.card(name), now) for name in versions.names()]
+    return [*(_row(versions.card(name), now) for name in versions.names()), *learned]
+
+
+def _declared(model: Model, version: str, is_champion: bool) -> dict[str, Any]:
+    """What is no version of the folder: a declared file, or what is learned."""
+    role = "champion" if is_champion else "shadow"
+    return {
+        "model": model.name,
+        "version": version,
+        "champion": is_champion,
+        "role": role,
+        "created_at": "",
+        "metrics": {},
+    }
 
 
 def _row(card: Card, now: Champion) -> dict[str, Any]:
@@ -189,7 +204,7 @@ def _row(card: Card, now: Champion) -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    named = f"{row['model']:<20}{row['version']:<14}{row['role']:<12}{row['created_at']:<28}"
+    named = f"{row['model']:<20}{row['version']:<18}{row['role']:<12}{row['created_at']:<28}"
     return f"{named}{in_words(row['metrics'])}".rstrip()
 
 

@@ -31,7 +31,8 @@ def plan(app: str, state: str, in_json: bool) -> None:
 
 def _planned(model: Model, state: Path) -> dict[str, Any]:
     """What a model would read and which version would score, once it is bound and tried; or why it would not."""
-    from headrace.score.champions import load_champion
+    from headrace.score.champions import Loaded, load_champion
+    from headrace.score.learner import learner_of
     from headrace.score.versions import NoVersion
 
     found: dict[str, Any] = {
@@ -41,10 +42,12 @@ def _planned(model: Model, state: Path) -> dict[str, Any]:
         "writes": model.predictions,
         "reads": list(model.vector.names),
         "outcomes": None if model.labels is None else outcomes_text(model.labels),
+        "learns": None if model.learn is None else f"from {model.lessons}, as each outcome comes",
         "refused": None,
     }
     try:
-        loaded = load_champion(model, state)
+        learned = None if model.learn is None else learner_of(model).loaded
+        loaded: Loaded = learned if learned is not None and model.learns_alone else load_champion(model, state)
     except NoVersion:
         return found
     except HeadraceError as refused:
@@ -57,6 +60,7 @@ def _text(model: dict[str, Any]) -> str:
     said = f"  REFUSED: {model['refused']}" if model["refused"] else f"  {version}; reads {', '.join(model['reads'])}"
     said += f"\n  scores {model['scores']}, writes {model['writes']}"
     said += f"\n  outcomes: {model['outcomes']}" if model["outcomes"] else ""
+    said += f"\n  learns {model['learns']}" if model["learns"] else ""
     return f"{model['model']} (model)\n{said}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import Settings, settings_of, settings_options
+from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
@@ -132,9 +132,19 @@ def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.E
     from headrace.log.follow import Follower
     from headrace.watch.board import TOPIC, read_board
 
+    require_known_reasons(started_as, app)
     board = read_board(broker_of(settings))
     with Follower(broker_of(settings), [TOPIC], board.apply, patient=True):
         retrain_until(started_as, app, broker_of(settings), settings, board.firing, stop)
+
+
+def require_learners(app: App) -> None:
+    """Refuse what cannot learn before anything starts."""
+    from headrace.score.learner import learner_of
+
+    for model in app.models:
+        if model.learn is not None:
+            learner_of(model)
 
 
 def require_tellable(settings: Settings) -> None:
@@ -144,6 +154,20 @@ def require_tellable(settings: Settings) -> None:
     networks_of(settings.webhook_allow)
     if settings.webhook:
         require_https(settings.webhook)
+
+
+def require_known_reasons(file: str, app: App) -> None:
+    """Refuse an alert that no model can wait for: one with a slip of the pen would never fire."""
+    from headrace.watch.defaults import alerts_of
+
+    known = [alert.name for alert in alerts_of(app, file)]
+    for model in app.models:
+        for name in () if model.retrain is None else model.retrain.when:
+            if name not in known:
+                raise BadSetting(
+                    f"Model {model.name!r}: retrain= waits for the alert {name!r}, and there is none. "
+                    f"There is {', '.join(map(repr, known))}."
+                )
 
 
 RUNS: Mapping[str, Run] = {

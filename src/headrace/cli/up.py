@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from headrace.cli.lake import lake_of
-from headrace.cli.run import broker_of, require_tellable, stop_on_signals
+from headrace.cli.run import broker_of, require_known_reasons, require_learners, require_tellable, stop_on_signals
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
@@ -40,6 +40,8 @@ def up(app: str, **flags: Any) -> None:
     stop = stop_on_signals()
     supervisor = Supervisor(say)
     require_tellable(settings)
+    require_known_reasons(app, declared)
+    require_learners(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
     jar_paths("spark", say)

@@ -21,6 +21,7 @@ from headrace.declare.views import View, view_of
 from headrace.errors import DeclarationError
 
 Train = Callable[[Any], Any]
+Learn = Callable[[], Any]
 
 LABEL = "label"
 MOST_SEGMENTS = 4
@@ -41,6 +42,7 @@ class Model(Measured):
     inputs: tuple[str, ...] | None
     file: Path | None
     train: Train | None
+    learn: Learn | None
     budget_us: int
     retrain: Retrain | None
     drift: Drift
@@ -55,6 +57,7 @@ class Model(Measured):
         inputs: Sequence[str] | None = None,
         file: str | None = None,
         train: Train | None = None,
+        learn: Learn | None = None,
         budget: str = "50ms",
         thresholds: Mapping[str, float] | None = None,
         labels: Labels | None = None,
@@ -72,8 +75,9 @@ class Model(Measured):
             "views": _views(features, on, where),
             "fields": _names(fields, "fields", where),
             "inputs": None if inputs is None else _names(inputs, "inputs", where),
-            "file": _file(file, train, where),
+            "file": _file(file, train, where, is_needed=learn is None),
             "train": train,
+            "learn": learn,
             "budget_us": _budget_us(budget, where),
             "thresholds": _thresholds(thresholds or {}, where),
             "labels": labels,
@@ -89,6 +93,12 @@ class Model(Measured):
         _require_segments(self, where)
         _require_costs(self, where)
         _require_retrain(self, where)
+        _require_learn(self, where)
+
+    @property
+    def learns_alone(self) -> bool:
+        """Whether what it learns from outcomes is all it has: it answers, where else it only challenges."""
+        return self.learn is not None and self.file is None and self.train is None
 
     @property
     def predictions(self) -> str:
@@ -104,6 +114,11 @@ class Model(Measured):
     def clock(self) -> str:
         """The topic of times up to which all its predictions and labels have been read."""
         return f"{self.name}.clock"
+
+    @property
+    def lessons(self) -> str:
+        """The topic of what it learns from: served vectors with what came of them."""
+        return f"{self.name}.lessons"
 
     @property
     def label(self) -> str:
@@ -174,14 +189,15 @@ def _names(written: object, setting: str, where: str) -> tuple[str, ...]:
     return tuple(written)
 
 
-def _file(file: object, train: object, where: str) -> Path | None:
-    if (file is None) == (train is None):
+def _file(file: object, train: object, where: str, is_needed: bool) -> Path | None:
+    if (file is None) == (train is None) and (is_needed or file is not None):
         given = "neither file= nor train=" if file is None else "both file= and train="
         raise DeclarationError(
-            f'{where}: {given}. Write file="fraud.onnx" for a model you have, or train=fit for one to be trained.'
+            f'{where}: {given}. Write file="fraud.onnx" for a model you have, or train=fit for one to be trained; '
+            "learn=online for one that learns from each outcome."
         )
     if file is None:
-        if not callable(train):
+        if train is not None and not callable(train):
             raise DeclarationError(
                 f"{where}: train={train!r} is not a function. Write def fit(frame) that returns an estimator."
             )
@@ -296,6 +312,17 @@ def _drift(drift: object, where: str) -> Drift:
     if drift is not None and not isinstance(drift, Drift):
         raise DeclarationError(f'{where}: drift={drift!r}. Write drift=hr.Drift(window="1d") or leave it out.')
     return drift or Drift()
+
+
+def _require_learn(model: Model, where: str) -> None:
+    if model.learn is None:
+        return
+    if not callable(model.learn):
+        raise DeclarationError(
+            f"{where}: learn={model.learn!r} is not a function. Write def online() that returns a new River model."
+        )
+    if model.labels is None:
+        raise DeclarationError(f"{where}: learn= needs labels= to learn from. Write labels=hr.Labels(…) too.")
 
 
 def _single_values(view: View) -> list[Column]:

@@ -17,7 +17,8 @@ SHORTEST_EVERY_US = UNITS_US["m"]
 class Retrain:
     """When a model is trained anew: every so often, when an alert fires, or both; and when the new one takes over.
 
-    It does where it is better by `better_by` on the latest labelled events, and worse by `worse_by` in no segment.
+    It does where it is better by `better_by` on the latest labelled events, `at_least` so many of them, and worse by
+    `worse_by` in no segment. A training that takes longer than `limit` is given up.
     """
 
     every_us: int | None
@@ -26,6 +27,8 @@ class Retrain:
     by: By
     better_by: float
     worse_by: float
+    at_least: int
+    limit_us: int
 
     def __init__(
         self,
@@ -36,6 +39,8 @@ class Retrain:
         by: By = "auc",
         better_by: float = 0.0,
         worse_by: float = 0.02,
+        at_least: int = 200,
+        limit: str = "1h",
     ) -> None:
         every_us = None if every is None else duration_us(every, "Retrain: every")
         if every_us is not None and every_us < SHORTEST_EVERY_US:
@@ -48,6 +53,8 @@ class Retrain:
         object.__setattr__(self, "by", by)
         object.__setattr__(self, "better_by", _margin(better_by, "better_by"))
         object.__setattr__(self, "worse_by", _margin(worse_by, "worse_by"))
+        object.__setattr__(self, "at_least", _count(at_least))
+        object.__setattr__(self, "limit_us", duration_us(limit, "Retrain: limit"))
 
 
 def _alerts(when: object) -> tuple[str, ...]:
@@ -60,3 +67,9 @@ def _margin(margin: object, setting: str) -> float:
     if type(margin) not in {int, float} or not (math.isfinite(margin) and margin >= 0):  # type: ignore[arg-type, operator]
         raise DeclarationError(f"Retrain: {setting}={margin!r}. Write a difference from 0 on, such as 0.01.")
     return float(margin)  # type: ignore[arg-type]
+
+
+def _count(at_least: object) -> int:
+    if type(at_least) is not int or at_least < 1:
+        raise DeclarationError(f"Retrain: at_least={at_least!r}. Write how many labelled events to compare on: 200.")
+    return at_least

@@ -3,6 +3,7 @@
 batch 41 ──▶ gold/fraud_outcomes   its changes  ┐ each with the batch's number in the same commit:
          ──▶ gold/fraud_quality    its tiles    ┘ a batch that comes again after a crash adds nothing
          ──▶ fraud.quality         the same tiles: absolute values, the greater n wins
+         ──▶ fraud.lessons         of a model that learns: each first label with the vector it was served
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
+from headrace.evaluate.teach import Teacher
 from headrace.lake.delta import LakeTable, Position
 from headrace.lake.files import EPOCH
 from headrace.lake.land import written
@@ -56,7 +58,7 @@ def outcomes_table(model: Model) -> Landing:
     """Every change of a model's outcomes, by day of the prediction."""
     columns = (
         *(LakeColumn(name, "string", name) for name in ("id", "version", "role", "segment", "decision")),
-        *(LakeColumn(name, "string", name) for name in ("state_before", "state_after")),
+        *(LakeColumn(name, "string", name) for name in ("state_before", "state_after", "features")),
         *(LakeColumn(name, "double", name) for name in ("score", "label_before", "label_after")),
         *(LakeColumn(name, "bigint", name) for name in ("minute_us", "label_delay_us")),
         LakeColumn(DAY, "date", f"date_from_unix_date(cast(floor(minute_us / {SECONDS_A_DAY * 1_000_000}) AS int))"),
@@ -84,6 +86,7 @@ class Book:
         self._model, self._folds, self._producer = model, folds, producer
         self._outcomes = LakeTable(lake, outcomes_table(model))
         self._quality = LakeTable(lake, quality_table(model))
+        self._teacher = None if model.learn is None else Teacher(model, producer.broker)
 
     @property
     def folders(self) -> list[Path]:
@@ -99,6 +102,8 @@ class Book:
         for newest in sorted(part[DAY] for part in self._quality.table.partitions())[-1:]:
             self._take_up(newest)
         self._publish(self.tiles)
+        if self._teacher is not None:
+            self._teacher.open(str(self._outcomes.table.metadata().id))
 
     def enter(self, batch: DataFrame, number: int) -> None:
         """Write a batch down, unless it is known already; it is computed all the same, for Spark's state needs it."""
@@ -112,6 +117,8 @@ class Book:
             self._remember(changes)
             folded = [fold(changes, self.tiles) for fold in self._folds]
             self._enter_tiles({key: tile for tiles in folded for key, tile in tiles.items()}, number)
+        if self._teacher is not None:
+            self._teacher.teach(changes, number)
 
     def _remember(self, changes: pa.Table) -> None:
         """Have the tiles of those days that changes are about, and of others only those of the newest few."""

@@ -23,7 +23,8 @@ from headrace.evaluate.packing import packed, unpacked
 SCORED, LABEL, CLOCK = "scored", "label", "clock"
 CHANGES = (
     "id string, version string, role string, segment string, minute_us bigint, score double, decision string, "
-    "state_before string, label_before double, state_after string, label_after double, label_delay_us bigint"
+    "state_before string, label_before double, state_after string, label_after double, label_delay_us bigint, "
+    "features string"
 )
 LONGEST_GRAIN_US, SHORTEST_GRAIN_US = UNITS_US["m"], UNITS_US["s"]
 
@@ -113,6 +114,7 @@ def record_of(row: Any) -> Scored | Label:
         row.arrival_us,
         row.partition,
         row.offset,
+        row.features,
     )
 
 

@@ -18,6 +18,7 @@ from headrace.evaluate.buckets import CHANGES, CLOCK, LABEL, SCORED, Buckets
 from headrace.evaluate.outcomes import terms_of
 from headrace.lake.files import FIRST_US
 from headrace.lake.rows import RECORDS_A_POLL
+from headrace.score.lessons import PREFIX
 from headrace.stream.events import event_of, parsed
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
@@ -100,6 +101,7 @@ def _scored(records: DataFrame, feed: Feed) -> DataFrame:
         arrival_us=arrival_us,
         offset=F.col("offset"),
         value=F.coalesce(_told("score", "double"), F.lit(float("nan"))),
+        features=F.when(_told("version", "string").startswith(PREFIX), _told("features", "string")),
     )
     return rows.where(f"id IS NOT NULL AND version IS NOT NULL AND role IS NOT NULL AND time_us > {FIRST_US}")
 
@@ -122,6 +124,7 @@ def _labels(records: DataFrame, feed: Feed) -> DataFrame:
         arrival_us=_header(1),
         offset=_header(0),
         value=event.getField(feed.declared.value).cast("double"),
+        features=F.lit(None).cast("string"),
     )
     return rows.where("id IS NOT NULL AND time_us IS NOT NULL AND offset IS NOT NULL AND value IS NOT NULL")
 
@@ -140,7 +143,10 @@ def _clock(spark: SparkSession, feed: Feed) -> DataFrame:
     told = _records(spark, feed, feed.model.clock, "latest").select(
         F.col("partition"),
         F.lit(CLOCK).alias("kind"),
-        *(F.lit(None).cast("string").alias(name) for name in ("id", "version", "role", "decision", "segment")),
+        *(
+            F.lit(None).cast("string").alias(name)
+            for name in ("id", "version", "role", "decision", "segment", "features")
+        ),
         *(F.lit(None).cast("bigint").alias(name) for name in ("time_us", "arrival_us", "offset")),
         F.lit(None).cast("double").alias("value"),
         F.timestamp_micros(F.col("value").cast("string").cast("bigint")).alias(CLOCKED),

@@ -49,7 +49,10 @@ def terms_of(labels: Labels) -> Terms:
 
 
 class Scored(NamedTuple):
-    """A prediction: whose it is, what it said of which segment, its event's time and arrival, its place in the log."""
+    """A prediction: whose it is, what it said of which segment, its event's time and arrival, its place in the log.
+
+    `features` are the vector, as JSON, of one that is to be learned from.
+    """
 
     version: str
     role: str
@@ -60,6 +63,7 @@ class Scored(NamedTuple):
     arrival_us: int
     partition: int
     offset: int
+    features: str | None = None
 
     def closes_us(self, terms: Terms) -> int:
         """The last arrival of a label that may count, and of a record that may repeat it."""
@@ -121,10 +125,14 @@ class Standing(NamedTuple):
     state: str
     label: float | None
     label_delay_us: int | None
+    features: str | None = None
 
 
 class Change(NamedTuple):
-    """What becomes of one case: from one standing to the next, None where there was or is none."""
+    """What becomes of one case: from one standing to the next, None where there was or is none.
+
+    It has `features` where it is a lesson: a label, or its default, counts for the first time.
+    """
 
     version: str
     role: str
@@ -137,6 +145,7 @@ class Change(NamedTuple):
     state_after: str | None
     label_after: float | None
     label_delay_us: int | None
+    features: str | None = None
 
 
 Unit = tuple[str, str, int, int]  # version, role and place of a prediction; the place of a label, which has no version
@@ -183,6 +192,7 @@ def _standing(case: Case, scored: Scored, terms: Terms, clock_us: int) -> Standi
         state,
         value,
         delay_us,
+        scored.features,
     )
 
 
@@ -241,7 +251,8 @@ def changed(before: Mapping[Unit, Standing], after: Mapping[Unit, Standing]) -> 
     for unit, of in {**before, **after}.items():
         said, says = _said(before.get(unit)), _said(after.get(unit))
         if said != says:
-            yield Change(*of[:6], *said, *says, of.label_delay_us)
+            features = of.features if said[0] in {None, PENDING} and says[0] in {MATCHED, DEFAULTED} else None
+            yield Change(*of[:6], *said, *says, of.label_delay_us, features)
 
 
 def _said(standing: Standing | None) -> tuple[str | None, float | None]:

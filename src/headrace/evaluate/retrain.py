@@ -4,11 +4,9 @@ labelled events by arrival ─▶ fit on the earlier ─▶ both score the lates
                                                                           └▶ not: challenger, with the reason
 """
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.declare.model import Model
@@ -20,12 +18,6 @@ from headrace.score.champions import load_version
 from headrace.score.fit import scores_of
 from headrace.score.train import Asked, Trained, trained
 from headrace.score.versions import Versions
-
-ATTEMPT = ".retraining"  # locked while a model is trained anew; its time is that of the last attempt
-
-
-class AlreadyTraining(HeadraceError):
-    """A model that somebody else is training anew."""
 
 
 class TrainingRaised(HeadraceError):
@@ -54,18 +46,6 @@ def retrain(model: Model, table: pa.Table, rules: Retrain, asked: Asked, version
     return Retrained(card, verdict)
 
 
-@contextmanager
-def alone(versions: Versions) -> Iterator[None]:
-    """One training anew of a model at a time."""
-    versions.folder.mkdir(parents=True, exist_ok=True)
-    with (versions.folder / ATTEMPT).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyTraining(f"Model {versions.model!r} is being trained anew already. Try again later.") from None
-        yield
-
-
 def _trained(model: Model, table: pa.Table, asked: Asked) -> Trained:
     try:
         return trained(model, table, asked)
@@ -73,7 +53,7 @@ def _trained(model: Model, table: pa.Table, asked: Asked) -> Trained:
         raise
     except Exception as failure:
         raise TrainingRaised(
-            f"Model {model.name!r}: its train= raised {type(failure).__name__}: {str(failure)[:300]}. "
+            f"Model {model.name!r}: its train= raised {type(failure).__name__}: {str(failure)[:300].rstrip('.')}. "
             "Its champion goes on as it was."
         ) from failure
 
@@ -86,11 +66,16 @@ def _verdict(model: Model, done: Trained, rules: Retrain, versions: Versions, ch
     except HeadraceError as failure:
         return Verdict(promoted=False, reason=f"it cannot be compared: {failure}")
     latest = done.examples.frame[done.split.test].reset_index(drop=True)
+    scores = scores_of(loaded.scorer, latest)
+    unknown = int((~np.isfinite(scores)).sum())
+    if unknown:
+        said = f"the champion answers no number to {unknown} of the latest {len(latest)} labelled events"
+        return Verdict(promoted=False, reason=f"it cannot be compared: {said}")
     match = Match(
         kind=done.fitted.kind,
         label=latest[model.label].to_numpy(),
-        champion=scores_of(loaded.scorer, latest),
+        champion=scores,
         challenger=done.fitted.scores[done.split.test],
-        segments={name: latest[name].to_numpy() for name in model.segments},
+        segments={name: values[done.split.test] for name, values in done.examples.segments.items()},
     )
     return judge(match, rules)

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 from headrace.declare.durations import duration_text
 from headrace.declare.retrain import Retrain
-from headrace.evaluate.retrain import ATTEMPT
-from headrace.score.versions import Versions
 
 
-@dataclass
+@dataclass(frozen=True)
 class Schedule:
     """Which models are due, by when each was last tried. An alert that goes on firing is one reason, not many."""
 
     rules: Mapping[str, Retrain]
-    tried_us: dict[str, int]
+    tried_us: Mapping[str, int]
 
     def due(self, now_us: int, firing: Mapping[str, int]) -> dict[str, str]:
         """The models to train now, and why; `firing` are the alerts that fire, and since when in epoch µs."""
@@ -29,9 +27,3 @@ class Schedule:
         if rules.every_us is not None and now_us >= self.tried_us[model] + rules.every_us:
             return f"every {duration_text(rules.every_us)}"
         return None
-
-
-def tried_us(versions: Versions, otherwise_us: int) -> int:
-    """When a model was last trained or tried to be."""
-    marks = [versions.folder / name for name in (ATTEMPT, *versions.names()[-1:])]
-    return max((file.stat().st_mtime_ns // 1000 for file in marks if file.exists()), default=otherwise_us)

@@ -56,6 +56,9 @@ def judge(match: Match, rules: Retrain) -> Verdict:
     champion, challenger = match.measured(slice(None), rules.by)
     segments = tuple(_by_segment(match, rules))
     promoted, reason = _decided(champion, challenger, segments, rules)
+    if len(match.label) < rules.at_least:
+        few = f"{len(match.label)} latest labelled events are too few to tell"
+        promoted, reason = False, f"{few}: at_least={rules.at_least}"
     return Verdict(promoted, reason, rules.by, champion, challenger, len(match.label), segments)
 
 

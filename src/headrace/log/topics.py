@@ -7,6 +7,7 @@ CardSpend.tiles     the changelog: compacted, and kept a day longer than the lon
 CardSpend.served    a sample of what was served, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
 fraud.quality       what came of them, in tiles: compacted
+fraud.lessons       of a model that learns: what it learns from, two to three generations of it
 fraud.clock         times up to which its predictions and labels have been read, kept a day
 """
 
@@ -127,7 +128,9 @@ def topics_of_model(model: Model, partitions: int) -> list[Topic]:
     quality = APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
     clock = APPEND_TIME | {"retention.ms": str(DAY_MS)}
     raw = model.stream.name
-    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, clock)]
+    lessons = APPEND_TIME | {"retention.ms": "-1"}  # whoever teaches lets go of those nobody needs
+    learned = [] if model.learn is None else [Topic(model.lessons, raw, 1, lessons)]
+    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, clock), *learned]
 
 
 def predictions_of(model: Model, partitions: int) -> Topic:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from headrace.declare.model import Model
 from headrace.declare.schema import Column, Kind
 from headrace.lake.arrow import as_values
-from headrace.score.champions import Loaded
+from headrace.score.champions import LoadedFile
 from headrace.score.network import load_network
 from headrace.score.scorer import Scorer
 from headrace.tiles.columns import Values
@@ -17,7 +17,7 @@ Batches = Iterator[pa.RecordBatch]
 ADDED = (("score", pa.float64()), ("decision", pa.string()), ("model_version", pa.string()))
 
 
-def batch_scorer(model: Model, loaded: Loaded) -> Callable[[Batches], Batches]:
+def batch_scorer(model: Model, loaded: LoadedFile) -> Callable[[Batches], Batches]:
     """A function that adds score, decision and version to each batch; it carries the model along to where it runs."""
     content, bound, where = loaded.content, loaded.scorer.bound, f"Model {model.name!r} version {loaded.version}"
     version, thresholds = loaded.version, model.thresholds

@@ -40,7 +40,8 @@ def card_of(model: Model, examples: Examples, split: Split, fitted: Fitted, as_o
         metrics=fitted.metrics,
         largest_difference=fitted.largest_difference,
         reference=described(
-            {**inputs, "score": fitted.scores[split.train]}, {name: rows[name] for name in model.segments}
+            {**inputs, "score": fitted.scores[split.train]},
+            {name: values[split.train] for name, values in examples.segments.items()},
         ),
         libraries={name: version(name) for name in LIBRARIES},
     )

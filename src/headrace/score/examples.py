@@ -6,7 +6,8 @@ time ─────────────────────────
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,15 @@ class UnfitExamples(HeadraceError):
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled rows in the order of their times: a frame of the vector and the label, and how many had no label."""
+    """Labelled rows in the order of their times: a frame of the vector and the label, and how many had no label.
+
+    The columns of segments stand apart: they need not be inputs, and then `fit` must not see them.
+    """
 
     frame: pd.DataFrame
     times_us: NDArray[np.int64]
     unlabelled: int
+    segments: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def data_sha256(self) -> str:
@@ -61,7 +66,9 @@ def examples_of(model: Model, table: pa.Table, time: str) -> Examples:
     frame, moments = frame[labelled], times_us.data[labelled]
     frame[model.label] = _typed(label[labelled])
     order = np.lexsort((_row_hashes(frame), moments))
-    return Examples(frame.iloc[order].reset_index(drop=True), moments[order], int((~labelled).sum()))
+    apart = {name: _column(table, model.known.column(name, model.name)) for name in model.segments}
+    segments = {name: values[labelled][order] for name, values in apart.items()}
+    return Examples(frame.iloc[order].reset_index(drop=True), moments[order], int((~labelled).sum()), segments)
 
 
 @dataclass(frozen=True)

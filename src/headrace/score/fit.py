@@ -44,7 +44,7 @@ class Fitted:
 def train_of(model: Model) -> Train:
     """The function that trains a model."""
     if model.train is None:
-        raise UnfitEstimator(f"Model {model.name!r} has file=, and nothing to train. Give it train= instead.")
+        raise UnfitEstimator(f"Model {model.name!r} has no train=, and so nothing to train. Give it one.")
     return model.train
 
 

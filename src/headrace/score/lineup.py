@@ -16,7 +16,8 @@ from typing import NamedTuple, Self, TypeVar
 
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
-from headrace.score.champions import Loaded, load_champion, load_file, load_version, name_of_champion
+from headrace.score.champions import Loaded, LoadedFile, load_champion, load_file, load_version, name_of_champion
+from headrace.score.learning import Learning, StillLearning
 from headrace.score.roles import Champion
 from headrace.score.versions import Versions
 
@@ -72,25 +73,28 @@ class Standing:
 
 
 class Lineup:
-    """The standing of one model, kept up to date; a version that is unfit is told of, and the one before goes on."""
+    """The standing of one model, kept up to date; a version that is unfit is told of, and the one before goes on.
 
-    def __init__(self, model: Model, state: Path) -> None:
+    What a model learns stands beside its versions once it has learned what there was, or alone where there are none.
+    """
+
+    def __init__(self, model: Model, state: Path, learning: Learning | None = None) -> None:
         self.model = model
         self.trouble: str | None = None
-        self._state = state
+        self._state, self._learning = state, learning
         self._versions = Versions(state, model.name)
         self._file = model.file or self._versions.file
         self._seen = self._identity()
         self._retry_at = 0.0
         self._stopped = Event()
         self._watcher: Thread | None = None
-        self.standing = Standing(load_champion(model, state))
+        self.standing = Standing(self._learned() if model.learns_alone else load_champion(model, state))
         self._update()
 
     @classmethod
-    def of(cls, model: Model, state: Path) -> Self:
+    def of(cls, model: Model, state: Path, learning: Learning | None = None) -> Self:
         """The line-up of a model as it is now; raises what keeps its champion from scoring."""
-        return cls(model, state)
+        return cls(model, state, learning)
 
     def start(self, poll_s: float = POLL_S) -> None:
         """Look for what was promoted, from now on, in a thread."""
@@ -107,7 +111,7 @@ class Lineup:
     def refresh(self) -> None:
         """Look once, where no thread does: what was promoted since is loaded, tried, and takes over in one step."""
         identity = self._identity()
-        is_due = self.trouble is not None and time.monotonic() >= self._retry_at
+        is_due = (self.trouble is not None and time.monotonic() >= self._retry_at) or self._has_learned
         if (identity != self._seen and self._is_settled(identity)) or is_due:
             self._seen = identity
             self._update()
@@ -136,20 +140,38 @@ class Lineup:
         self._tell(f"Version {standing.champion.version} goes on: {' '.join(troubles)}" if troubles else None)
 
     def _roles(self) -> Champion:
-        return self._versions.champion() if self.model.file is None else Champion()
+        return self._versions.champion() if self.model.train is not None else Champion()
 
     def _next(self, roles: Champion, troubles: list[str]) -> Standing:
         """The standing that these roles make; whoever is unfit for one does not get it."""
-        known = {one.version: one for one in (*self.standing.challengers, self.standing.champion)}
+        standing = (*self.standing.challengers, self.standing.champion)
+        known = {one.version: one for one in standing if isinstance(one, LoadedFile)}
         champion = _without_failure(partial(self._champion, roles, known), troubles)
         load = partial(load_version, self.model, self._state, known=known)
         found = [_without_failure(partial(load, version), troubles) for version in roles.challengers]
         challengers = tuple(one for one in found if one is not None)
         splits = (Split(one, roles.challengers[one.version], self.model.name) for one in challengers)
         split = next((one for one in splits if one.share), None)
-        return Standing(champion or self.standing.champion, challengers, split)
+        return Standing(champion or self.standing.champion, (*challengers, *self._beside()), split)
 
-    def _champion(self, roles: Champion, known: dict[str, Loaded]) -> Loaded:
+    def _learned(self) -> Loaded:
+        if self._learning is None:
+            raise StillLearning(f"Model {self.model.name!r} learns from a log, and there is none here.")
+        return self._learning.loaded
+
+    def _beside(self) -> tuple[Loaded, ...]:
+        """What it has learned, where that is not all there is to it."""
+        is_ready = self._learning is not None and self._learning.is_ready and not self.model.learns_alone
+        return (self._learned(),) if is_ready else ()
+
+    @property
+    def _has_learned(self) -> bool:
+        """Whether it has learned what there was, and does not stand beside the others yet."""
+        return any(one not in self.standing.challengers for one in self._beside())
+
+    def _champion(self, roles: Champion, known: dict[str, LoadedFile]) -> Loaded:
+        if self.model.learns_alone:
+            return self._learned()
         if self.model.file is not None:
             return load_file(self.model, self.model.file, known)
         return load_version(self.model, self._state, name_of_champion(self.model, roles), known)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ScorerProgress, report
 from headrace.log.work import WorkFollower
+from headrace.score.learning import learning_of
 from headrace.score.lineup import Lineup
 from headrace.score.scored import ScoredIds
 from headrace.score.stream import Bench, StreamScorer
@@ -134,15 +136,18 @@ class ModelScoring(threading.Thread):
 
     def _score(self, runner: asyncio.Runner) -> None:
         self._once(self._require_topics)
-        lineup = self._once(lambda: Lineup.of(self._model, self._place.state))
-        self._once(lambda: runner.run(self._require_filled()))
-        if lineup is None or self._stopping.is_set():
-            return
-        lineup.start()
-        try:
+        with ExitStack() as open_:
+            learning = learning_of(self._model, self._place.broker)
+            if learning is not None:
+                learning.start()
+                open_.callback(learning.stop)
+            lineup = self._once(lambda: Lineup.of(self._model, self._place.state, learning))
+            self._once(lambda: runner.run(self._require_filled()))
+            if lineup is None or self._stopping.is_set():
+                return
+            lineup.start()
+            open_.callback(lineup.stop)
             self._follow(lineup, runner)
-        finally:
-            lineup.stop()
 
     def _follow(self, lineup: Lineup, runner: asyncio.Runner) -> None:
         broker = self._place.broker

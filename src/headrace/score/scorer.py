@@ -5,7 +5,7 @@ comes. Null is NaN in a float, "" in a text, 0 in a whole number and false in a 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime
@@ -25,6 +25,16 @@ TRIAL_S = 5.0
 NEVER_NULL = ("count", "distinct")
 ONES: dict[Kind, Any] = {Kind.STRING: "a", Kind.BOOLEAN: True, Kind.INTEGER: 1, Kind.DOUBLE: 1.0}
 ZEROS: dict[Kind, Any] = {Kind.STRING: "", Kind.BOOLEAN: False, Kind.INTEGER: 0, Kind.DOUBLE: 0.0}
+
+
+class RowScorer(Protocol):
+    """Whatever scores vectors: `columns` are what it reads, in the order of its rows."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+
+    def score_rows(self, rows: Sequence[Sequence[Any]], within_s: float | None = None) -> Scores:
+        """The scores of vectors in rows of plain values, None for null."""
 
 
 class Scorer:

@@ -13,7 +13,7 @@ from headrace.declare.model import Model
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.score.scorer import Scorer
+from headrace.score.scorer import RowScorer
 from headrace.store.online import Online
 from headrace.store.reads import NOTHING_KNOWN, Added, Known, Read
 from headrace.store.recent import Recent
@@ -52,7 +52,7 @@ class Vectors:
         self._view_names = [view.name for view in model.views]
         self._fields = picked(model.fields)
         self._places = {name: place for place, name in enumerate(self.names)}
-        self._rows: Recent[Scorer, Pick] = Recent(SCORERS_AT_MOST)
+        self._rows: Recent[RowScorer, Pick] = Recent(SCORERS_AT_MOST)
 
     async def read(self, events: Sequence[Event], at_us: Sequence[int]) -> list[Vector]:
         """The vector of each event at its time."""
@@ -82,7 +82,7 @@ class Vectors:
         by_event = zip(events, zip(*parts, strict=True), zip(*found_by_view, strict=True), strict=True)
         return [self._vector(event, values, found) for event, values, found in by_event]
 
-    def rows(self, scorer: Scorer, vectors: Sequence[Vector]) -> list[tuple[Any, ...]]:
+    def rows(self, scorer: RowScorer, vectors: Sequence[Vector]) -> list[tuple[Any, ...]]:
         """What a scorer reads of each vector."""
         pick = self._rows.get(scorer)
         if pick is None:

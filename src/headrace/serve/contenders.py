@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.score.champions import Loaded, load_version
+from headrace.score.learning import learning_of
 from headrace.score.lineup import Lineup, Standing
 from headrace.score.versions import Versions
 from headrace.serve.answers import Unavailable
@@ -18,16 +19,16 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class Scoring:
-    """Where the versions of models are, who of them scores, and who writes down what they said."""
+    """Where the versions of models are, who of them scores, who writes down what they said; the log they learn from."""
 
-    def __init__(self, state: Path, log: PredictionLog) -> None:
+    def __init__(self, state: Path, log: PredictionLog, broker: str | None = None) -> None:
         self.log = log
-        self._state = state
+        self._state, self._broker = state, broker
         self._followed: list[Contenders] = []
 
     def contenders(self, model: Model) -> "Contenders":
         """Who scores for a model, from now until `stop`."""
-        self._followed.append(Contenders(model, self._state))
+        self._followed.append(Contenders(model, self._state, self._broker))
         return self._followed[-1]
 
     async def start(self) -> None:
@@ -44,8 +45,9 @@ class Scoring:
 class Contenders:
     """The versions of one model; an app may be served before its model is trained."""
 
-    def __init__(self, model: Model, state: Path) -> None:
+    def __init__(self, model: Model, state: Path, broker: str | None = None) -> None:
         self._model, self._state = model, state
+        self._learning = learning_of(model, broker)
         self._lineup: Lineup | None = None
         self._looking = asyncio.Lock()
         self._look_after, self._missing = 0.0, ""
@@ -68,6 +70,8 @@ class Contenders:
         """Look for promotions no more."""
         if self._lineup is not None:
             self._lineup.stop()
+        if self._learning is not None:
+            self._learning.stop()
 
     async def earlier(self, failed: Loaded, why: str) -> Loaded | None:
         """The version before one that failed, if there is one; that it failed is said once."""
@@ -82,8 +86,10 @@ class Contenders:
         async with self._looking:
             if self._lineup is not None or time.monotonic() < self._look_after:
                 return
+            if self._learning is not None:
+                self._learning.start()
             try:
-                lineup = await asyncio.to_thread(Lineup.of, self._model, self._state)
+                lineup = await asyncio.to_thread(Lineup.of, self._model, self._state, self._learning)
             except HeadraceError as problem:
                 self._missing = str(problem)
                 self._look_after = time.monotonic() + LOOK_SECONDS
@@ -92,7 +98,7 @@ class Contenders:
                 self._lineup = lineup
 
     def _load_before(self, failed: Loaded) -> Loaded | None:
-        if self._model.file is not None:
+        if self._model.train is None:
             return None
         try:
             champions = Versions(self._state, self._model.name).champion()

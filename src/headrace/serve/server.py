@@ -67,7 +67,7 @@ def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
         ledgers,
         log,
     ):
-        scoring, history = Scoring(place.state, log), History(place.state / "history.db")
+        scoring, history = Scoring(place.state, log, broker), History(place.state / "history.db")
         parts = Parts(app, online, board, ledgers, scoring, Producer(broker), histories, place.worker, history)
         uvloop.run(answer_until(stop, listening, parts))
 

@@ -69,10 +69,11 @@ class Quality:
         with self._lock:
             return self.tables[model].due(now_us, window_us, version)
 
-    def every(self, model: Model, window: str, now_us: int) -> dict[str, float | None]:
-        """Every metric of a model over a window, as it is written."""
+    def every(self, model: Model, window: str, now_us: int, version: str | None = None) -> dict[str, float | None]:
+        """Every metric of a model, or of one of its versions, over a window, as it is written."""
+        table = self.tables[model.name]
         with self._lock:
-            return {one.text: self.tables[model.name].read(one, now_us).value for one in metrics_of(model, window)}
+            return {one.text: table.read(one, now_us, version).value for one in metrics_of(model, window)}
 
 
 def read_quality(broker: str, model: Model) -> Quality:

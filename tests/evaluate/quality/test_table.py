@@ -56,6 +56,16 @@ def test_a_window_is_of_one_role_of_one_version_if_asked_and_of_one_segment() ->
     assert table.window(0, MINUTE_US, (("country", "DE"),)).n == 1
 
 
+def test_a_metric_is_of_whoever_was_champion_or_of_one_version_in_any_role() -> None:
+    table = table_with(
+        [life(score=0.9), life(version="online-1", role="challenger", score=0.2), life(version="2", score=0.7)]
+    )
+    asked = FRAUD.brier("1m")
+    assert table.read(asked, 0).value == pytest.approx((0.1**2 + 0.3**2) / 2)
+    assert table.read(asked, 0, "online-1").value == pytest.approx(0.8**2)
+    assert table.read(asked, 0, "3").value is None
+
+
 def test_minutes_that_are_let_go_are_gone() -> None:
     table = table_with([life(minute=minute) for minute in range(5)])
     table.forget(3 * MINUTE_US)

@@ -48,26 +48,34 @@ class QualityTable:
             del self._minutes[start_us]
 
     def window(
-        self, now_us: int, window_us: int, segment: Segment = (), *, role: str = "champion", version: str | None = None
+        self,
+        now_us: int,
+        window_us: int,
+        segment: Segment = (),
+        *,
+        role: str | None = "champion",
+        version: str | None = None,
     ) -> QualityTile:
         """All that is known of the predictions of a window; without a version, of every one that had the role then."""
         values = self._values(now_us - window_us - MINUTE_US, now_us)
         chosen = (
             value
             for key, value in values
-            if key.role == role and version in {None, key.version} and set(segment) <= set(key.segment)
+            if role in {None, key.role} and version in {None, key.version} and set(segment) <= set(key.segment)
         )
         return merge(self.layout, (decode_tile(self.layout, value) for value in chosen))
 
-    def read(self, metric: Metric, now_us: int) -> Reading:
-        """A metric of the model at a time."""
-        window = self.window(now_us, metric.window_us, metric.segment)
-        settled = self.settled(now_us, metric.segment) if metric.name.startswith(ESTIMATED) else window
+    def read(self, metric: Metric, now_us: int, version: str | None = None) -> Reading:
+        """A metric of the model at a time: of whoever was champion, or of one version in whatever role."""
+        role = "champion" if version is None else None
+        window = self.window(now_us, metric.window_us, metric.segment, role=role, version=version)
+        settled = self.settled(now_us, metric.segment, version) if metric.name.startswith(ESTIMATED) else window
         return measure(metric, self.model, window, settled)
 
-    def settled(self, now_us: int, segment: Segment = ()) -> QualityTile:
+    def settled(self, now_us: int, segment: Segment = (), version: str | None = None) -> QualityTile:
         """The last week whose labels had all their time to come: before it, early labels are not like the rest."""
-        return self.window(self._settled_us(now_us), CALIBRATED_BY_US, segment)
+        role = "champion" if version is None else None
+        return self.window(self._settled_us(now_us), CALIBRATED_BY_US, segment, role=role, version=version)
 
     def due(self, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
         """The champion's latest predictions whose labels had all their time to come.
