@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.evaluate.outcomes import Case, Change, Label, Scored, Terms, step
+from headrace.declare.terms import Terms
+from headrace.evaluate.outcomes import Case, Change, Label, Scored, step
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -134,17 +135,18 @@ def _of(change: Change) -> Standing:
 
 def brute_force(records: list[Told], terms: Terms, clock_us: int) -> Counter[Standing]:
     """Every standing, straight from what the words mean: all records are known, nothing is ever forgotten."""
-    firsts: dict[tuple[str, str, str], Scored] = {}
-    labels: dict[tuple[str, int, int], Label] = {}
-    for event, record in sorted(records, key=lambda one: one[1].offset):
-        if isinstance(record, Scored):
-            firsts.setdefault((event, record.version, record.role), record)
-        elif not math.isnan(record.value):
-            labels[event, record.partition, record.offset] = record
+    in_order = sorted(records, key=lambda one: one[1].offset)
+    scored_in_order = [(event, record) for event, record in in_order if isinstance(record, Scored)]
+    firsts = [one for number, one in enumerate(scored_in_order) if not _repeats(one, scored_in_order[:number], terms)]
+    labels: dict[tuple[str, int, int], Label] = {
+        (event, record.partition, record.offset): record
+        for event, record in in_order
+        if isinstance(record, Label) and not math.isnan(record.value)
+    }
     found: Counter[Standing] = Counter()
     met, used = set(), set()
-    for (event, version, role), scored in firsts.items():
-        closed_us = max(scored.time_us + terms.within_us + terms.late_us, scored.arrival_us)
+    for event, scored in firsts:
+        version, role, closed_us = scored.version, scored.role, _closed_us(scored, terms)
         mine = {
             place: label
             for place, label in labels.items()
@@ -163,6 +165,20 @@ def brute_force(records: list[Told], terms: Terms, clock_us: int) -> Counter[Sta
         state = "too_late" if place in met else "orphan"
         found[place[0], "", "", "{}", minute_us, "nan", None, state, labels[place].value] += 1
     return found
+
+
+def _closed_us(scored: Scored, terms: Terms) -> int:
+    return max(scored.time_us + terms.within_us + terms.late_us, scored.arrival_us)
+
+
+def _repeats(told: tuple[str, Scored], before: list[tuple[str, Scored]], terms: Terms) -> bool:
+    """Whether a prediction is one that an earlier record was about, which was open when its event arrived."""
+    event, scored = told
+    return any(
+        (event, scored.version, scored.role) == (other, one.version, one.role)
+        and scored.arrival_us <= _closed_us(one, terms)
+        for other, one in before
+    )
 
 
 def _judged(labels: list[Label], terms: Terms, *, is_closed: bool) -> tuple[str, float | None]:

@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 from headrace.evaluate.clock import Clock
+from headrace.evaluate.outcomes import Label
 from headrace.local.broker import Broker
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
-from tests.evaluate.joining import prepared
+from tests.evaluate.joining import prepared, send
 
 
 def commit(gate: Path, topic: str, ends: dict[int, int]) -> None:
@@ -39,3 +40,21 @@ def test_a_time_counts_when_gate_and_join_are_past_what_had_arrived(broker: Brok
     found = clock.look({labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 1}})
     assert found is not None
     assert asked_us <= found < unread_us, "what came meanwhile is not in it"
+
+
+def test_a_clean_label_of_a_later_offset_shows_that_the_gate_is_past(broker: Broker, tmp_path: Path) -> None:
+    model = prepared(broker.address)
+    assert model.labels is not None
+    labels = model.labels.stream
+    clock = Clock(model, labels, Offsets(broker.address), tmp_path / "no checkpoint yet")
+    nothing = {labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 0}}
+    with Producer(broker.address) as producer:
+        for number in range(3):
+            producer.send(labels.name, {"id": "a"}, key="a", partition=number % 2)
+    assert clock.look(nothing) is None
+    send(broker.address, model, [("a", Label(0, 0, 0, 0, 1.0)), ("a", Label(0, 0, 1, 0, 1.0))])
+    assert clock.look(nothing) is None, "of one partition the last may still be to come"
+    send(broker.address, model, [("a", Label(0, 0, 0, 1, 1.0))])
+    both = {labels.clean: {0: 2, 1: 1}, model.predictions: {0: 0, 1: 0}}
+    assert clock.look(nothing) is None, "the join has not read them"
+    assert clock.look(both) is not None

@@ -14,13 +14,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.declare.terms import terms_of
 from headrace.evaluate import standing
-from headrace.evaluate.feed import Feed
-from headrace.evaluate.outcomes import TOO_LATE, Label, Scored, terms_of
+from headrace.evaluate.by_stream import StreamJoin
+from headrace.evaluate.join import Join, Pace, Place
+from headrace.evaluate.outcomes import TOO_LATE, Label, Scored
 from headrace.evaluate.quality.table import QualityTable
 from headrace.evaluate.quality.tile import decode_tile, merge
-from headrace.evaluate.run import Join, Pace, Place
+from headrace.evaluate.told import Feed
 from headrace.local.broker import Broker
+from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
 from tests.evaluate.histories import MINUTE, SECOND, Standing, Told, brute_force
 from tests.evaluate.joining import FAR_US, lake_of, prepared, send, standings, tell_time
@@ -32,9 +35,9 @@ NOW_US = time.time_ns() // 1000 // 1000 * 1000
 
 
 @contextmanager
-def joining(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> Iterator[Join]:
+def joining(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> Iterator[StreamJoin]:
     """A join that runs for the length of the block."""
-    join = Join(spark, Feed(model, broker), Place(lake_of(broker, folder), folder, QUICK))
+    join = StreamJoin(spark, Feed(model, broker), Place(lake_of(broker, folder), folder, QUICK))
     join.start()
     try:
         yield join
@@ -120,7 +123,7 @@ def quality_states(join: Join) -> dict[str, int]:
     return {state: n for state, n in merge(table.layout, every).states.items() if n}
 
 
-def state_rows(join: Join) -> int:
+def state_rows(join: StreamJoin) -> int:
     """How many rows the join remembered after its last batch."""
     last = join._query.lastProgress if join._query is not None else None
     return -1 if last is None else sum(operator["numRowsTotal"] for operator in json.loads(last.json)["stateOperators"])
@@ -151,13 +154,26 @@ def test_a_million_labels_of_unknown_ids_are_forgotten(spark: SparkSession, brok
     endure_orphans(spark, broker.address, tmp_path, 1_000_000)
 
 
-def test_whatever_is_no_prediction_stops_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_whatever_is_no_prediction_and_no_label_stops_nothing(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     model, told = prepared(broker.address), hostile(2, events=3)
     with Producer(broker.address) as producer:
         for value in (b"", b"{", b"[]", b'{"version": 3, "role": "champion", "event_time_us": 9e99}', b"\xff\xfe"):
             producer.send(model.predictions, value, key="p0", partition=0)
         far = {"version": "v1", "role": "champion", "score": 0.1, "event_time_us": 10**17, "decided_at_us": 10**17}
         producer.send(model.predictions, {**far, "arrival_us": 10**17}, key="tomorrow", partition=0)
+        assert model.labels is not None
+        for value in (
+            b"",
+            b"{",
+            b'{"id": "p0"}',
+            b'{"id": "p0", "fraud": null, "at": 0}',
+            b'{"id": "p0", "fraud": "x"}',
+        ):
+            headers = [(OFFSET, "900"), (ARRIVAL, str(NOW_US))]
+            producer.send(model.labels.stream.clean, value, key="p0", partition=1, headers=headers)
+        producer.send(model.labels.stream.clean, b'{"id": "p0", "fraud": true, "at": 0}', key="p0", partition=1)
     send(broker.address, model, told)
     with joining(spark, model, broker.address, tmp_path):
         expected = expected_of(model, told, 0)

@@ -5,12 +5,12 @@ import math
 import pytest
 from hypothesis import given
 
+from headrace.declare.terms import Terms
 from headrace.evaluate.outcomes import (
     LABELS_AT_MOST,
     Case,
     Label,
     Scored,
-    Terms,
     step,
 )
 from headrace.evaluate.packing import packed, unpacked

@@ -1,5 +1,6 @@
-"""Labelled events through Spark: of each event the label that loops over what was known say."""
+"""Labelled events through Spark: of each event the label that loops over what was known say, and outcomes as well."""
 
+import math
 import random
 from typing import Any
 
@@ -7,19 +8,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.declare.terms import terms_of
+from headrace.evaluate.outcomes import Label, Scored, standings
+from headrace.evaluate.recall import remembered
 from headrace.lake.labelled import Known, labelled_events, labelled_set
 from tests.lake.test_training import moment
 
 MINUTE_US = 60_000_000
 START_US = 1_767_225_600_000_000
-SAID = [True, False, None]
+SAID = {"boolean": [True, False, None], "double": [1.5, -2.0, math.nan, math.inf, None]}
 PLACE = "hr_arrival timestamp, hr_partition int, hr_offset bigint"
 
 payments = hr.Stream(
     "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
-)
-chargebacks = hr.Stream(
-    "chargebacks", schema="id string, fraud boolean, at timestamp", id="id", key="id", time="at", late=hr.Late("5m")
 )
 
 
@@ -28,7 +29,9 @@ class Spend:
     payments = hr.count(windows="10m")
 
 
-def model(keep: Any, default: bool | None) -> hr.Model:
+def model(keep: Any, default: bool | None, kind: str) -> hr.Model:
+    schema = f"id string, fraud {kind}, at timestamp"
+    chargebacks = hr.Stream("chargebacks", schema=schema, id="id", key="id", time="at", late=hr.Late("5m"))
     labels = hr.Labels(chargebacks, value="fraud", within="10m", default=default, keep=keep)
     return hr.Model("fraud", on=payments, features=[Spend], fields=["amount"], file="any.onnx", labels=labels)
 
@@ -42,18 +45,12 @@ def events(chance: random.Random) -> list[tuple[Any, ...]]:
     ]
 
 
-def labels(chance: random.Random) -> list[tuple[Any, ...]]:
-    """Labels of some, before and after, twice, contradictory, null, of unknown ids."""
+def labels(chance: random.Random, kind: str) -> list[tuple[Any, ...]]:
+    """Labels of some, long before and after, twice, contradictory at the same time, of no value, of unknown ids."""
+    times = [START_US + chance.randrange(-60, 110) * MINUTE_US // 2 for _ in range(250)]
     return [
-        (
-            f"p{chance.randrange(130)}",
-            chance.choice([True, False, None]),
-            at,
-            at + chance.randrange(5 * MINUTE_US),
-            0,
-            n,
-        )
-        for n, at in enumerate(START_US + chance.randrange(55 * MINUTE_US) for _ in range(150))
+        (f"p{chance.randrange(130)}", chance.choice(SAID[kind]), at, at + chance.randrange(6) * MINUTE_US, n % 2, n)
+        for n, at in enumerate(times)
     ]
 
 
@@ -63,10 +60,11 @@ def expected(sent: list[Any], told: list[Any], until_us: int, keep: str, default
         if event_id in found or arrival > until_us:
             continue
         own = sorted(
-            (label_at, label_arrival, number, value)
-            for label_id, value, label_at, label_arrival, _, number in told
-            if label_id == event_id and value is not None
+            (label_at, label_arrival, partition, number, value)
+            for label_id, value, label_at, label_arrival, partition, number in told
+            if label_id == event_id and value is not None and math.isfinite(value)
             and label_at <= at + 10 * MINUTE_US and label_arrival <= until_us
+            and arrival <= label_arrival + 15 * MINUTE_US and label_arrival <= at + 15 * MINUTE_US
         )  # fmt: skip
         if own:
             values = [value for *_, value in own]
@@ -77,11 +75,30 @@ def expected(sent: list[Any], told: list[Any], until_us: int, keep: str, default
     return {str(offset): chosen for offset, chosen in found.values()}
 
 
+def by_outcomes(sent: list[Any], told: list[Any], until_us: int, declared: hr.Labels) -> dict[str, Any]:
+    """What the outcomes say of predictions that were made of the same events, once all of that has arrived."""
+    terms, found = terms_of(declared), {}
+    for event_id, _, _, at, arrival, partition, offset in sorted(sent, key=lambda one: one[4:]):
+        if event_id in found or arrival > until_us:
+            continue
+        scored = Scored("v1", "champion", 0.5, None, "{}", at, arrival, partition, offset)
+        own = [
+            Label(label_at, label_arrival, partition, number, value)
+            for label_id, value, label_at, label_arrival, partition, number in told
+            if label_id == event_id and value is not None and label_arrival <= until_us
+        ]
+        case = standings(remembered([scored, *own], terms), terms, until_us + 1)
+        found[event_id] = (offset, case["v1", "champion", scored.partition, offset].label)
+    return {str(offset): label for offset, label in found.values()}
+
+
 @pytest.mark.parametrize("keep", ["last", "first", "any"])
-@pytest.mark.parametrize("default", [False, None])
-def test_each_event_has_the_label_that_was_known(spark: SparkSession, keep: Any, default: bool | None) -> None:
-    chance, declared = random.Random(f"{keep}{default}"), model(keep, default)
-    sent, told, until_us = events(chance), labels(chance), START_US + 45 * MINUTE_US
+@pytest.mark.parametrize(("default", "kind"), [(False, "boolean"), (None, "double")])
+def test_each_event_has_the_label_that_was_known_and_outcomes_agree(
+    spark: SparkSession, keep: Any, default: bool | None, kind: str
+) -> None:
+    chance, declared = random.Random(f"{keep}{default}"), model(keep, default, kind)
+    sent, told, until_us = events(chance), labels(chance, kind), START_US + 45 * MINUTE_US
     source = {
         "payments": spark.createDataFrame(
             [(i, c, a, moment(at), moment(arrival), p, o) for i, c, a, at, arrival, p, o in sent],
@@ -89,16 +106,16 @@ def test_each_event_has_the_label_that_was_known(spark: SparkSession, keep: Any,
         ),
         "chargebacks": spark.createDataFrame(
             [(i, v, moment(at), moment(arrival), p, o) for i, v, at, arrival, p, o in told],
-            f"id string, fraud boolean, at timestamp, {PLACE}",
+            f"id string, fraud {kind}, at timestamp, {PLACE}",
         ),
     }
     assert declared.labels is not None
     found = labelled_events(spark, declared, declared.labels, source, Known(until_us)).collect()
     said = {str(int(row["amount"])): row["fraud"] for row in found}
     wanted = expected(sent, told, until_us, keep, default)
-    assert said == wanted
+    assert said == wanted == by_outcomes(sent, told, until_us, declared.labels)
     assert len(found) == len(wanted)
-    assert {True, False} <= set(wanted.values())
+    assert set(SAID[kind][:2]) <= set(wanted.values())
     assert default is False or None in wanted.values()
 
     recent = labelled_set(spark, declared, declared.labels, source, Known(until_us, 30 * MINUTE_US))

@@ -25,6 +25,15 @@ def lake_of(app: App, settings: Settings) -> Lake | None:
     return Lake(settings.lake, broker_of(settings), landings_of(app), settings.lake_every_s, settings.lake_retention)
 
 
+def missing_outcomes(app: App, settings: Settings) -> list[str]:
+    """What is not known of models without a lake, a sentence each."""
+    judged = [] if settings.lake is not None else [model for model in app.models if model.labels is not None]
+    return [
+        f"{model.name} has labels, and with --lake off nothing joins them: no outcomes, no quality, no retraining"
+        for model in judged
+    ]
+
+
 class Politeness:
     """Gives way to the other processes for as long as the lake keeps up.
 
@@ -49,7 +58,8 @@ class Politeness:
 
 def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], Any]]:
     """What joins predictions with labels, given a Spark session; nothing where no model has labels."""
-    from headrace.evaluate.run import Outcomes, Place
+    from headrace.evaluate.join import Place
+    from headrace.evaluate.run import Outcomes
 
     if all(model.labels is None for model in app.models):
         return []

@@ -8,7 +8,7 @@ import click
 
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_text
-from headrace.declare.labels import Labels
+from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.stream.plan import as_json, as_text, plan_app
@@ -68,7 +68,12 @@ def outcomes_text(labels: Labels) -> str:
     """How predictions are joined with labels: in micro-batches, for it keeps state in Python and writes to the lake."""
     kept = duration_text(labels.within_us + labels.stream.late.until_us)
     then = "expired" if labels.default is None else f"taken as {labels.default}"
+    way = (
+        f"in rounds, from the lake: longer than {duration_text(LONGEST_IN_STREAM_US)}; each is over after {kept}"
+        if labels.through_lake
+        else f"micro-batch every 10s; each id is remembered for {kept}"
+    )
     return (
         f"joins {labels.stream.clean} within {duration_text(labels.within_us)}, keeps the {labels.keep} label; "
-        f"micro-batch every 10s; each id is remembered for {kept}, then without a label {then}"
+        f"{way}, then without a label {then}"
     )

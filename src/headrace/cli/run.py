@@ -14,6 +14,7 @@ from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
+LOGGER = logging.getLogger("headrace.cli")
 Run = Callable[[App, Settings, threading.Event], None]
 STEP_SECONDS = 10.0
 
@@ -47,15 +48,19 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
-    from headrace.cli.lake import Politeness, comparisons, lake_of, outcomes
+    from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
+    from headrace.evaluate.reach import require_kept
     from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
     from headrace.stream.session import process_of
 
     lake = lake_of(app, settings)
     if lake is None:
+        for missing in missing_outcomes(app, settings):
+            LOGGER.warning(missing)
         stop.wait()
         return
+    require_kept(app, lake.retention)
     prepare(lake)
     politeness = Politeness(stop)
     with batch_session(settings.spark) as spark:

@@ -12,11 +12,12 @@ from typing import Any
 
 import click
 
-from headrace.cli.lake import lake_of
+from headrace.cli.lake import lake_of, missing_outcomes
 from headrace.cli.run import broker_of, require_known_reasons, require_learners, require_tellable, stop_on_signals
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
+from headrace.evaluate.reach import require_kept
 from headrace.lake.lake import require_fitting
 from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
@@ -76,6 +77,9 @@ def _require_plan(app: App, settings: Settings) -> None:
     lake = lake_of(app, settings)
     if lake is not None:
         require_fitting(lake)
+        require_kept(app, lake.retention)
+    for missing in missing_outcomes(app, settings):
+        say(missing)
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
     for warning in found.warnings:
         say(warning)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headrace.declare.durations import duration_us
+from headrace.declare.durations import UNITS_US, duration_us
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
@@ -11,6 +11,7 @@ from headrace.errors import DeclarationError
 LabelValue = bool | int | float
 Keep = Literal["last", "first", "any"]
 Task = Literal["classification", "regression"]
+LONGEST_IN_STREAM_US = UNITS_US["d"]  # labels that may take longer are joined from the lake: no state waits for them
 _KINDS = {Kind.BOOLEAN: (bool,), Kind.INTEGER: (int,), Kind.DOUBLE: (int, float)}
 
 
@@ -66,3 +67,8 @@ class Labels:
             if self.stream.schema.column(self.value, self.stream.name).kind is Kind.DOUBLE
             else "classification"
         )
+
+    @property
+    def through_lake(self) -> bool:
+        """Whether labels take so long that predictions are joined with them in the lake, not in the stream."""
+        return self.within_us > LONGEST_IN_STREAM_US

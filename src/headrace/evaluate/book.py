@@ -50,7 +50,7 @@ class OtherState(HeadraceError):
         super().__init__(
             f"{model}: the table at {str(folder)!r} has outcomes, and the checkpoint at {str(checkpoint)!r} knows of "
             "none: all would be counted twice. Bring the checkpoint back, or move gold/"
-            f"{model}_outcomes and gold/{model}_quality away: they are made again from the log."
+            f"{model}_outcomes and gold/{model}_quality away and delete the topic {model}.quality: they are made again."
         )
 
 

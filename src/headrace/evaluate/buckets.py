@@ -17,10 +17,12 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from headrace.declare.durations import UNITS_US
-from headrace.evaluate.outcomes import Case, Change, Label, Scored, Terms, step
+from headrace.declare.terms import Terms
+from headrace.evaluate.outcomes import Case, Change, Label, Scored, step
 from headrace.evaluate.packing import packed, unpacked
+from headrace.evaluate.told import record_of
 
-SCORED, LABEL, CLOCK = "scored", "label", "clock"
+CLOCK = "clock"
 CHANGES = (
     "id string, version string, role string, segment string, minute_us bigint, score double, decision string, "
     "state_before string, label_before double, state_after string, label_after double, label_delay_us bigint, "
@@ -98,24 +100,6 @@ class Buckets(StatefulProcessor):
         self._due.updateValue((at_us,), (orjson.dumps(list(every)),))
         if noted is None:
             self._handle.registerTimer(at_us // 1000)
-
-
-def record_of(row: Any) -> Scored | Label:
-    """A row of the feed as the core knows it."""
-    if row.kind == LABEL:
-        return Label(row.time_us, row.arrival_us, row.partition, row.offset, row.value)
-    return Scored(
-        row.version,
-        row.role,
-        row.value,
-        row.decision,
-        row.segment,
-        row.time_us,
-        row.arrival_us,
-        row.partition,
-        row.offset,
-        row.features,
-    )
 
 
 def _row(event_id: str, change: Change) -> Row:

@@ -4,9 +4,8 @@
     label          ● matched           ● corrected        ● too late       ● orphan: nobody remembers the prediction
     no label   pending ────────────────────────────────────────────────────┤ defaulted, or expired without a default
 
-Which label counts for which prediction depends on their records alone, so order, batches and replays decide the same:
-a label **meets** a prediction whose event arrived no later than `kept_us` after the label, and that was not closed
-when the label arrived; it **counts** for one it meets if its own time is no later than the prediction's and `within`.
+Which label counts for which prediction depends on their records alone (`declare.terms`), so order, batches and replays
+decide the same.
 
 The clock is a time of arrival up to which every record has been seen. Whatever is forgotten, no record to come can
 meet it. A change is linear: what was said before is taken back, what is so now is added.
@@ -18,34 +17,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.declare.durations import UNITS_US
-from headrace.declare.labels import Keep, Labels
+from headrace.declare.labels import Keep
+from headrace.declare.terms import Terms
 
 PENDING, MATCHED, DEFAULTED, EXPIRED, ORPHAN = "pending", "matched", "defaulted", "expired", "orphan"
 TOO_LATE = "too_late"  # of a label that met predictions and counts for none
 STATES = (PENDING, MATCHED, DEFAULTED, EXPIRED, ORPHAN)
 MINUTE_US = UNITS_US["m"]
 LABELS_AT_MOST = 16  # that are remembered of one id, beside those that count
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a model's labels are joined by."""
-
-    within_us: int
-    late_us: int
-    keep: Keep = "last"
-    default: float | None = None
-
-    @property
-    def kept_us(self) -> int:
-        """How long after its arrival a label is remembered, in case its prediction comes later."""
-        return self.within_us + self.late_us
-
-
-def terms_of(labels: Labels) -> Terms:
-    """The terms that a model declares."""
-    default = None if labels.default is None else float(labels.default)
-    return Terms(labels.within_us, labels.stream.late.until_us, labels.keep, default)
 
 
 class Scored(NamedTuple):
@@ -85,7 +64,7 @@ class Case:
     """All that is remembered of one event id, and the clock when it was last looked at."""
 
     clock_us: int = 0
-    scored: dict[tuple[str, str], Scored] = field(default_factory=dict)
+    scored: dict[tuple[str, ...], Scored] = field(default_factory=dict)
     labels: dict[tuple[int, int], Label] = field(default_factory=dict)
 
     def take(self, scored: Scored) -> None:
@@ -169,17 +148,18 @@ def standings(case: Case, terms: Terms, clock_us: int) -> dict[Unit, Standing]:
 
 def meets(label: Label, scored: Scored, terms: Terms) -> bool:
     """Whether label and prediction are remembered at the same time, by their records alone."""
-    return scored.arrival_us <= label.arrival_us + terms.kept_us and label.arrival_us <= scored.closes_us(terms)
+    return bool(terms.meets(label.arrival_us, scored.time_us, scored.arrival_us))
 
 
 def counts(label: Label, scored: Scored, terms: Terms) -> bool:
     """Whether a label says what came of a prediction."""
-    return label.time_us <= scored.time_us + terms.within_us and meets(label, scored, terms)
+    return bool(terms.is_in_time(label.time_us, scored.time_us)) and meets(label, scored, terms)
 
 
 def _standing(case: Case, scored: Scored, terms: Terms, clock_us: int) -> Standing:
     label = _counting(case, scored, terms)
-    state, value, delay_us = _closed(terms) if clock_us > scored.closes_us(terms) else (PENDING, None, None)
+    is_closed = terms.is_closed(scored.time_us, scored.arrival_us, clock_us)
+    state, value, delay_us = _closed(terms) if is_closed else (PENDING, None, None)
     if label is not None:
         state, value, delay_us = MATCHED, label.value, label.arrival_us - scored.time_us
     return Standing(

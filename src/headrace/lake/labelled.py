@@ -1,8 +1,11 @@
 """Labelled events: each event of a model's stream with what it turned out to be, as it was known at a moment.
 
 event ──── its labels count ────┤ within ── late ones may still arrive ──┤ closed: `default`, or never known
+
+Which label counts is said in `declare.terms`, for these as for the outcomes of predictions.
 """
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -14,10 +17,11 @@ from pyspark.sql import functions as F
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.schema import Kind
+from headrace.declare.terms import terms_of
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
 from headrace.lake.training import Source, each_once, events_of, training_set
 
-_ID, _TIME, _FOUND = "hr_id", "hr_time", "hr_label"
+_ID, _TIME, _ARRIVED, _FOUND = "hr_id", "hr_time", "hr_arrived", "hr_label"
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,18 @@ def labelled_events(spark: SparkSession, model: Model, labels: Labels, source: S
 
 def _chosen(events: DataFrame, told: DataFrame, model: Model, labels: Labels) -> DataFrame:
     """Of each event that has a label in time, the one that counts."""
-    stream = model.stream
-    asked = events.select(F.col(f"`{stream.id}`").alias(_ID), F.col(f"`{stream.time}`").alias(_TIME))
+    stream, terms = model.stream, terms_of(labels)
+    asked = events.select(
+        F.col(f"`{stream.id}`").alias(_ID),
+        F.unix_micros(F.col(f"`{stream.time}`")).alias(_TIME),
+        F.unix_micros(ARRIVAL).alias(_ARRIVED),
+    )
+    time_us, arrived_us = F.col(_TIME), F.col(_ARRIVED)
     label_time, value = F.col(f"`{labels.stream.time}`"), F.col(f"`{labels.value}`")
-    in_time = F.unix_micros(label_time) <= F.unix_micros(_TIME) + labels.within_us
-    pairs = told.join(asked, reduce(and_, [told[f"`{stream.id}`"] == F.col(_ID), in_time, _is_one(value, labels)]))
+    counts = terms.is_in_time(F.unix_micros(label_time), time_us) & terms.meets(
+        F.unix_micros(ARRIVAL), time_us, arrived_us
+    )
+    pairs = told.join(asked, reduce(and_, [told[f"`{stream.id}`"] == F.col(_ID), counts, _is_one(value, labels)]))
     place = F.struct(label_time, ARRIVAL, PARTITION, OFFSET)
     chosen = {"last": F.max_by(value, place), "first": F.min_by(value, place), "any": F.max(value)}[labels.keep]
     return pairs.groupBy(_ID).agg(chosen.alias(_FOUND))
@@ -69,14 +80,14 @@ def _chosen(events: DataFrame, told: DataFrame, model: Model, labels: Labels) ->
 def _is_one(value: Column, labels: Labels) -> Column:
     """Whether a value says anything."""
     is_double = labels.stream.schema.column(labels.value, labels.stream.name).kind is Kind.DOUBLE
-    return value.isNotNull() & ~F.isnan(value) if is_double else value.isNotNull()
+    return F.abs(value) < math.inf if is_double else value.isNotNull()  # no NaN either: Spark has it above infinity
 
 
 def _settled(time: str, labels: Labels, known: Known) -> Column:
     """The label that was found; the default where none can come any more."""
     if labels.default is None:
         return F.col(_FOUND)
-    waited_us = labels.within_us + labels.stream.late.until_us
-    closed = F.unix_micros(F.col(f"`{time}`")) + waited_us <= known.until_us
+    after_us = known.until_us + 1  # all is known that arrived before it
+    closed = terms_of(labels).is_closed(F.unix_micros(F.col(f"`{time}`")), F.unix_micros(ARRIVAL), after_us)
     kind = labels.stream.schema.column(labels.value, labels.stream.name).type
     return F.coalesce(F.col(_FOUND), F.when(closed, F.lit(labels.default).cast(kind)))

@@ -20,22 +20,26 @@ def records(spark: SparkSession, broker: str, **which: str) -> DataFrame:
 
 def rows(read: DataFrame, landing: Landing, landed: Mapping[int, int]) -> DataFrame:
     """The table's rows of those records that have not landed yet; `landed` is the last hr_offset of each partition."""
-    placed = _typed(read, landing)
+    placed = typed(read, landing, F.col("offset").alias(ORDER))
     if not landing.may_replay:
         return placed.drop(ORDER)
-    news = placed.where(F.col(OFFSET) > _last_landed(landed))  # also drops what no gate wrote: it has no offset
+    news = placed.where(
+        F.col(OFFSET) > last_place(landed, F.col(PARTITION))
+    )  # also drops what no gate wrote: it has no offset
     before = Window.partitionBy(PARTITION).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
     ahead = F.coalesce(F.max(OFFSET).over(before), F.lit(-1))
     return news.withColumn("ahead", ahead).where(F.col(OFFSET) > F.col("ahead")).drop("ahead", ORDER)
 
 
-def _typed(read: DataFrame, landing: Landing) -> DataFrame:
+def typed(read: DataFrame, landing: Landing, *more: Column) -> DataFrame:
+    """Records as the rows of a table, replays among them."""
     if landing.event_of is not None:
         read = read.withColumn("event", event_of(parsed(F.col("value"), landing.event_of), landing.event_of))
     values = (F.expr(column.value).cast(column.type).alias(column.name) for column in landing.columns)
-    return read.select(*values, F.col("offset").alias(ORDER))
+    return read.select(*values, *more)
 
 
-def _last_landed(landed: Mapping[int, int]) -> Column:
-    lasts = [landed.get(partition, -1) for partition in range(max(landed, default=-1) + 1)]
-    return F.coalesce(F.get(F.lit(lasts or [-1]).cast("array<bigint>"), F.col(PARTITION)), F.lit(-1))
+def last_place(lasts: Mapping[int, int], partition: Column) -> Column:
+    """The last offset of a row's partition; −1 where it has none."""
+    offsets = [lasts.get(number, -1) for number in range(max(lasts, default=-1) + 1)]
+    return F.coalesce(F.get(F.lit(offsets or [-1]).cast("array<bigint>"), partition), F.lit(-1))

@@ -30,11 +30,12 @@ def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata
     if _batches(checkpoint / "offsets"):
         return
     offsets = {topic: {str(number): end for number, end in enumerate(ends)}}
-    _write_whole(checkpoint / "metadata", json.dumps({"id": str(uuid4())}))
-    _write_whole(checkpoint / "offsets" / "0", "\n".join(["v1", json.dumps(metadata), json.dumps(offsets)]))
+    write_whole(checkpoint / "metadata", json.dumps({"id": str(uuid4())}))
+    write_whole(checkpoint / "offsets" / "0", "\n".join(["v1", json.dumps(metadata), json.dumps(offsets)]))
 
 
-def _write_whole(file: Path, text: str) -> None:
+def write_whole(file: Path, text: str) -> None:
+    """Write a file that is there whole, or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.draft")
     draft.write_text(text)

@@ -1,0 +1,44 @@
+"""How far back a join through the lake has to look, and whether the lake goes back as far.
+
+clock − reach ┤ what is older can meet nothing to come, nor anything that can
+"""
+
+from datetime import timedelta
+
+from headrace.declare.app import App
+from headrace.declare.durations import UNITS_US, duration_text
+from headrace.declare.model import Model
+from headrace.declare.terms import Terms, terms_of
+from headrace.errors import HeadraceError
+
+MARGIN_US = UNITS_US["d"]  # events ahead of their arrival, and scorers that are behind
+
+
+class ForgottenTooSoon(HeadraceError):
+    """A lake that lets go of predictions before their labels have come."""
+
+    def __init__(self, model: Model, within_us: int, needed: timedelta, retention: timedelta) -> None:
+        super().__init__(
+            f"{model.name}: its labels count within {duration_text(within_us)} and are joined in the lake, of which "
+            f"--lake-retention {retention.days}d keeps too little. Write --lake-retention {needed.days + 1}d, "
+            "or longer."
+        )
+
+
+def reach_us(terms: Terms, margin_us: int = MARGIN_US) -> int:
+    """How long before the clock a record may be that a round has to look at.
+
+    A prediction to come meets labels of `kept` ago; these met predictions of `kept` before; and those may repeat
+    predictions of `kept` before that.
+    """
+    return 3 * terms.kept_us + margin_us
+
+
+def require_kept(app: App, retention: timedelta | None) -> None:
+    """Refuse a retention of the lake that lets go of what is still to be joined."""
+    for model in app.models:
+        if retention is None or model.labels is None or not model.labels.through_lake:
+            continue
+        needed = timedelta(microseconds=reach_us(terms_of(model.labels)))
+        if retention < needed:
+            raise ForgottenTooSoon(model, model.labels.within_us, needed, retention)
