@@ -10,14 +10,15 @@ from bench.results import Result
 
 def found(first: int = 200) -> Result:
     quiet = drift.Quiet(3, 3_000_000, 1_000_000, 2, 0.85, 0.001, {"psi": 1.5})
-    errors = drift.Errors(0, 2, 0, 200, 200, 100.0, 200.0)
+    delayed = drift.Delayed(200, 100.0, 200.0)
+    errors = drift.Errors(0, 2, 0, 200, delayed, delayed)
     one = drift.Found(200, 200, 0, first, 500.0, 800.0)
     return drift.result(quiet, {"abrupt": one}, errors)
 
 
 def test_goals_are_held_or_missed() -> None:
-    assert [goal.met for goal in found().goals] == [True, True, True, True]
-    assert [goal.met for goal in found(first=189).goals] == [True, True, True, False]
+    assert [goal.met for goal in found().goals] == [True, True, True, True, True]
+    assert [goal.met for goal in found(first=189).goals] == [True, True, True, True, False]
 
 
 def test_a_peer_that_was_not_there_has_an_empty_cell() -> None:
