@@ -8,13 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper
+from river import linear_model, preprocessing
 
+from headrace.declare.model import Model
 from headrace.score.binding import UnfitModel
 from headrace.score.champions import Loaded, load_version
+from headrace.score.learner import learner_of
+from headrace.score.learning import StillLearning
 from headrace.score.lineup import Lineup, Split, Standing
 from headrace.score.versions import NoVersion, Versions
 from tests.score.cards import versions_of
@@ -266,3 +271,55 @@ def test_there_is_no_lineup_without_a_champion(tmp_path: Path) -> None:
     versions_of(tmp_path, summing(3))
     with pytest.raises(UnfitModel, match="takes 3 columns"):
         Lineup.of(FRAUD, tmp_path)
+
+
+class Taught:
+    """A learner whose past is learned when the test says so."""
+
+    def __init__(self, declared: Model) -> None:
+        self.is_ready, self._learner = False, learner_of(declared)
+
+    @property
+    def loaded(self) -> Loaded:
+        if not self.is_ready:
+            raise StillLearning("still learns")
+        return self._learner.loaded
+
+
+def online() -> Any:
+    return preprocessing.StandardScaler() | linear_model.LogisticRegression()
+
+
+def test_what_learns_stands_beside_the_champion_once_it_is_ready_and_stays(tmp_path: Path, versions: Versions) -> None:
+    declared = model(inputs=["payments_1h", "amount"], learn=online)
+    learning: Any = Taught(declared)
+    lineup = Lineup.of(declared, tmp_path, learning)
+    assert lineup.standing.challengers == ()
+    learning.is_ready = True
+    lineup.refresh()
+    assert lineup.standing.challengers == (learning.loaded,)
+    versions.challenge("3", 0.5)
+    versions.promote("2")
+    lineup.refresh()
+    standing = lineup.standing
+    assert [standing.champion.version, *(one.version for one in standing.challengers)] == [
+        "2",
+        "3",
+        learning.loaded.version,
+    ]
+    assert standing.split is not None
+    assert standing.split.challenger.version == "3"
+    lineup.refresh()
+    assert lineup.standing is standing
+
+
+def test_what_learns_alone_is_the_champion_once_it_is_ready(tmp_path: Path) -> None:
+    declared = model(file=None, inputs=["payments_1h", "amount"], learn=online)
+    learning: Any = Taught(declared)
+    with pytest.raises(StillLearning):
+        Lineup.of(declared, tmp_path, learning)
+    learning.is_ready = True
+    lineup = Lineup.of(declared, tmp_path, learning)
+    lineup.refresh()
+    assert lineup.standing == Standing(learning.loaded)
+    assert lineup.trouble is None
