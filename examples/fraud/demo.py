@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from api import Api, NotReady
@@ -26,6 +27,7 @@ from screen import Moment, Result, line, live, summary
 from server import Place, Server, ServerFailed, port_near
 from traffic import TOPIC, Load, Probes
 from training import TrainingFailed, train_once
+from verdicts import Verdicts
 
 import headrace as hr
 from headrace.client import FeatureRow
@@ -74,9 +76,10 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
     with Server(APP, place) as server:
         server.wait_ready(lambda text: console.print(f"  {text}", markup=False))
         console.print(f"Ready: {place.url}  broker {place.broker}  log {server.log}")
-        with Decisions(place.broker, fraud, timeline.seed) as decisions:
+        verdicts = Verdicts(place.broker)
+        with Decisions(place.broker, fraud, timeline.seed) as decisions, verdicts.followed():
             with Producer(place.broker) as producer:
-                demo = Demo(server, producer, decisions, timeline)
+                demo = Demo(server, producer, Followed(decisions, verdicts), timeline)
                 demo.watch(seconds, console)
             result = demo.settled()
         console.print("\nStopping headrace up")
@@ -86,17 +89,24 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
     return 0 if result.agrees else 1
 
 
+class Followed(NamedTuple):
+    """What is followed in the model's topics."""
+
+    decisions: Decisions
+    verdicts: Verdicts
+
+
 class Demo:
     """A running server under load, and what is seen of it."""
 
-    def __init__(self, server: Server, producer: Producer, decisions: Decisions, timeline: Timeline) -> None:
+    def __init__(self, server: Server, producer: Producer, followed: Followed, timeline: Timeline) -> None:
         self._server, self._api, self._client = server, Api(server.place.http), hr.Client(server.place.url)
         self._probes = Probes(producer, hr.Client(server.place.url), f"probe-{timeline.seed}")
         self._values_read = 0
         self._before = Scrape.parse(self._api.metrics())
         self._started = time.monotonic()
         self._load = Load(producer, Timeline(timeline.seed, time.time_ns() // 1000, timeline.rate))
-        self._decisions = decisions
+        self._decisions, self._verdicts = followed
         self._recent = deque([(self._started, self._before)])
         self._warm = self._recent[0]
 
@@ -131,6 +141,7 @@ class Demo:
             readable=delay_of(self._probes.delays(then)),
             applied=histogram_delay(recent, "headrace_apply_seconds"),
             decided=self._decisions.decided(then),
+            judged=self._verdicts.judged(scrape, self._load.told),
             cards=self._rows(BUSIEST + [card for card in attacked if card not in BUSIEST]),
             attacked=attacked,
         )
@@ -171,6 +182,7 @@ class Demo:
             readable=delay_of(self._probes.delays(warm_at)),
             applied=histogram_delay(scrape.since(warm), "headrace_apply_seconds"),
             decided=self._decisions.decided(warm_at),
+            judged=self._verdicts.judged(scrape, self._load.told),
             warm_up_s=round(warm_at - self._started),
         )
 

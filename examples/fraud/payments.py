@@ -9,13 +9,15 @@
     again     the very bytes of a clean payment a little earlier
 
 Now and then a card is attacked: twelve payments at twelve merchants, abroad, high, within seconds.
+Of every second payment it is told what it was, 2 to 40 seconds after it: what takes weeks elsewhere. A few of these
+verdicts say what is not so, and are corrected ten seconds later.
 """
 
 import math
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -28,6 +30,7 @@ CARDS, MERCHANTS = 5_000, 800
 COUNTRIES = ("FR", "DE", "ES", "IT", "NL", "BE", "PT", "GB")
 ATTACK_EVERY, ATTACK_LENGTH, ATTACK_STRIDE = 1_000, 12, 50
 FARTHEST_BACK = 40
+TOLD_SHARE, DOUBTED_SHARE = 0.5, 0.01
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
@@ -54,6 +57,19 @@ class Event:
     value: bytes
     fate: Fate
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Verdict:
+    """What is told of a payment, and when."""
+
+    moment_us: int
+    payment_id: str
+    fraud: bool
+
+    @property
+    def value(self) -> bytes:
+        return orjson.dumps({"payment_id": self.payment_id, "fraud": self.fraud, "at": _text(self.moment_us)})
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,18 @@ class Timeline:
             fields["at"] = _text(self.moment_us(number) - _between(3, 20, _draws(self.seed, number)[4]))
         value = _broken(fields, reason, self.moment_us(number), _draws(self.seed, number)[4])
         return Event(number, self.moment_us(number), key, value, fate, reason)
+
+    def verdicts(self, number: int) -> list[Verdict]:
+        """What is told of a payment later: nothing, what it was, or that after the contrary."""
+        chance, delay, doubt, *_ = _draws(self.seed, number, "verdict")
+        if chance >= TOLD_SHARE or fate_of(self.seed, number)[0] is not Fate.CLEAN:
+            return []
+        payment_id, fraud = f"p{self.seed}-{number}", is_fraud(self.seed, number)
+        moment_us = self.moment_us(number) + int((2 + 38 * delay) * _SECOND_US)
+        said = Verdict(moment_us, payment_id, fraud)
+        if doubt >= DOUBTED_SHARE:
+            return [said]
+        return [Verdict(moment_us, payment_id, not fraud), replace(said, moment_us=moment_us + 10 * _SECOND_US)]
 
 
 def events(seed: int, count: int, start_us: int, rate: float, first: int = 0) -> Iterator[Event]:
@@ -187,9 +215,9 @@ def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float)
 
 
 @lru_cache(maxsize=256)
-def _draws(seed: int, number: int) -> tuple[float, ...]:
-    """Eight draws from [0, 1) that belong to one payment; the negative numbers are those of attacks."""
-    digest = blake2b(f"{seed}:{number}".encode(), digest_size=64).digest()
+def _draws(seed: int, number: int, of: str = "") -> tuple[float, ...]:
+    """Eight draws from [0, 1) that belong to one payment, or to its verdict; negative numbers are those of attacks."""
+    digest = blake2b(f"{seed}:{number}{of}".encode(), digest_size=64).digest()
     return tuple((word >> 11) * 2.0**-53 for word in struct.unpack("<8Q", digest))
 
 

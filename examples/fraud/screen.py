@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from verdicts import Judged
 
 from headrace.client import FeatureRow
 from headrace.declare.durations import duration_text
@@ -30,6 +31,7 @@ class Moment:
     readable: Delay | None
     applied: Delay | None
     decided: Decided
+    judged: Judged
     cards: Sequence[FeatureRow] = ()
     attacked: Sequence[str] = ()
 
@@ -46,6 +48,7 @@ class Result:
     readable: Delay | None
     applied: Delay | None
     decided: Decided
+    judged: Judged
     warm_up_s: int = 0
     rows: list[tuple[str, int, int]] = field(init=False)
 
@@ -81,9 +84,22 @@ def line(moment: Moment) -> str:
         f"dead {sum(totals.dead.values())}",
         f"producer to readable {moment.readable or '-'}",
         f"decided {moment.decided.named}, {_in_time(moment.decided)}, degraded {moment.decided.degraded:,}",
+        f"labels {moment.judged.told:,}, {_quality(moment.judged)}",
         *(_card_text(row) for row in moment.cards[:1]),
     ]
     return "  ".join(parts)
+
+
+def _quality(judged: Judged) -> str:
+    """What labels say of the model, and in brackets what its scores promise."""
+    metrics = {"AUC": judged.auc, "recall": judged.recall, "precision": judged.precision}
+    said = (f"{name} {_number(realised)} ({_number(estimated)})" for name, (realised, estimated) in metrics.items())
+    coverage = "-" if judged.coverage is None else f"{judged.coverage:.0%}"
+    return ", ".join([f"coverage {coverage}", *said])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _card_text(row: FeatureRow) -> str:
@@ -122,6 +138,8 @@ def _decisions(moment: Moment) -> Table:
     table.add_row("decisions", decided.named)
     table.add_row("arrival to decision", f"{_in_time(decided)}, degraded {decided.degraded:,}")
     table.add_row("frauds caught", f"{decided.caught:,} of {decided.frauds:,}")
+    table.add_row("labels", f"{moment.judged.told:,} told so far; outcomes {moment.judged.named or '-'}")
+    table.add_row("by labels (by scores)", _quality(moment.judged))
     return table
 
 
@@ -167,6 +185,8 @@ def summary(result: Result) -> Table:
     slow = decided.latency
     table.add_row("arrival to decision", f"{slow.count:,}" if slow else "0", "", _in_time(decided))
     table.add_row("degraded", f"{decided.degraded:,}", "", "of these")
+    table.add_row("labels", "", f"{result.judged.told:,}", f"outcomes: {result.judged.named or '-'}")
+    table.add_row("by labels (by scores)", "", "", _quality(result.judged))
     if result.warm_up_s:
         table.caption = f"Delays are those after the first {result.warm_up_s} s, in which the JVM warms up."
         table.caption_justify = "left"

@@ -1,30 +1,33 @@
-"""What the demo does to the server: a steady load, and probes that measure how soon a payment is readable."""
+"""What the demo does to the server: a steady load, verdicts after it, and probes of how soon a payment is readable."""
 
 import contextlib
+import heapq
 import threading
 import time
 from datetime import UTC, datetime
 
 from app import CardSpend
-from payments import Timeline, attack_of
+from payments import Timeline, Verdict, attack_of
 
 import headrace as hr
 from headrace.log.produce import Producer
 
-TOPIC = "payments"
+TOPIC, LABELS = "payments", "chargebacks"
 PROBE_PAUSE_SECONDS = 0.25
 QUICKEST_POLL_SECONDS, POLL_SHARE = 0.001, 0.05
 PROBE_LIMIT_SECONDS = 30.0
 
 
 class Load(threading.Thread):
-    """Produces a timeline's payments, each when its moment has come."""
+    """Produces a timeline's payments and what is told of them later, each when its moment has come."""
 
     def __init__(self, producer: Producer, timeline: Timeline) -> None:
         super().__init__(name="load")
         self.timeline = timeline
         self.produced = 0
+        self.told = 0
         self.attacked: list[str] = []
+        self._verdicts: list[Verdict] = []  # those to come, as a heap
         self._producer = producer
         self._stopped = threading.Event()
 
@@ -33,7 +36,17 @@ class Load(threading.Thread):
             event = self.timeline.event(self.produced)
             self._producer.send(TOPIC, event.value, key=event.key)
             self._note_attack()
+            for verdict in self.timeline.verdicts(self.produced):
+                heapq.heappush(self._verdicts, verdict)
+            self._tell(event.moment_us)
             self.produced += 1
+
+    def _tell(self, now_us: int) -> None:
+        """Send the verdicts whose moment has come."""
+        while self._verdicts and self._verdicts[0].moment_us <= now_us:
+            verdict = heapq.heappop(self._verdicts)
+            self._producer.send(LABELS, verdict.value, key=verdict.payment_id)
+            self.told += 1
 
     def stop(self) -> None:
         self._stopped.set()

@@ -9,6 +9,7 @@ import pytest
 DEMO = Path(__file__).parents[2] / "examples" / "fraud" / "demo.py"
 TRAINED = re.compile(r"fraud version 1 \(the champion\): auc (0\.\d+)")
 DECISION = re.compile(r"^decision: (\w+) +([\d,]+) *$", re.MULTILINE)
+LABELS = re.compile(r"^labels +([\d,]+) +outcomes: ", re.MULTILINE)
 ROW = re.compile(r"^(\S.*?) {2,}([\d,]+) +([\d,]+) +(=|differs) *$", re.MULTILINE)
 
 
@@ -39,6 +40,10 @@ def test_stopped_by_ctrl_c_the_demo_counts_and_decides_what_it_sent_in_plain_lin
     assert sum(decisions.values()) == number(rows["decided"][0]) > 100
     assert decisions["pass"] > 100
     assert "of 50ms, degraded" in said
+    labels = LABELS.search(said)
+    assert labels is not None, said
+    assert number(labels[1]) > 0
+    assert re.search(r"^by labels \(by scores\) +coverage ", said, re.MULTILINE), said
 
 
 def number(text: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import app
 import orjson
 import pytest
-from payments import Event, Fate, Timeline, events, truth
+from payments import Event, Fate, Timeline, events, is_fraud, truth
 
 import headrace as hr
 from headrace.tiles.admission import Record, admit
@@ -156,3 +156,21 @@ def test_a_view_fed_with_payments_drops_each_duplicate_once(produced):
     first = produced[:8_000]
     fed = hr.testing.feed(app.CardSpend, [event.value for event in first if event.fate in {Fate.CLEAN, Fate.DUPLICATE}])
     assert len(fed.duplicates) == truth(SEED, len(first)).duplicates
+
+
+def test_of_half_the_clean_payments_it_is_told_what_they_were():
+    timeline, count = Timeline(SEED, START_US, 200), 20_000
+    told = {number: said for number in range(count) if (said := timeline.verdicts(number))}
+    clean = [number for number in range(count) if timeline.event(number).fate is Fate.CLEAN]
+    assert told.keys() <= set(clean)
+    assert len(told) / len(clean) == pytest.approx(0.5, abs=0.02)
+    for number, said in told.items():
+        assert said[-1].fraud is is_fraud(SEED, number), "the last word is the truth"
+        delay_us = said[0].moment_us - timeline.moment_us(number)
+        assert 2_000_000 <= delay_us < 40_000_000
+        assert orjson.loads(said[0].value)["payment_id"] == orjson.loads(timeline.event(number).value)["payment_id"]
+    doubted = [said for said in told.values() if len(said) == 2]
+    assert len(doubted) / len(told) == pytest.approx(0.01, abs=0.005)
+    assert all(first.fraud is not last.fraud and first < last for first, last in doubted)
+    frauds = [number for number in clean if is_fraud(SEED, number)]
+    assert len([number for number in frauds if number in told]) / len(frauds) == pytest.approx(0.5, abs=0.1)

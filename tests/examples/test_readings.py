@@ -5,6 +5,7 @@ from decisions import Decided
 from payments import Truth
 from readings import Delay, Scrape, Totals, delay_of, histogram_delay, percentile
 from screen import Moment, Result, line, summary
+from verdicts import Judged
 
 from headrace.client import FeatureRow
 
@@ -33,6 +34,7 @@ headrace_apply_seconds_sum 1.5
 headrace_apply_seconds_count 100
 """
 DECIDED = Decided({"pass": 90, "block": 1}, Delay(0.014, 0.04, 91), degraded=2, frauds=1, caught=1)
+JUDGED = Judged(40, {"matched": 38, "pending": 52}, 0.42, (0.97, 0.955), (0.9, None), (None, None))
 TOTALS = Totals(arrived=100, clean=95, late=2, dropped=0, duplicates=4, dead={"failed-check": 1, "not-json": 2})
 
 
@@ -44,7 +46,9 @@ def scrape() -> Scrape:
 def result(totals: Totals = TOTALS) -> Result:
     sent = Truth(produced=90, clean=85, late=2, dead={"not-json": 2, "failed-check": 1}, duplicates=4)
     delay = Delay(0.012, 0.05, 10)
-    return Result(totals, sent, probes=10, requests=20, values=240, readable=delay, applied=None, decided=DECIDED)
+    return Result(
+        totals, sent, 10, requests=20, values=240, readable=delay, applied=None, decided=DECIDED, judged=JUDGED
+    )
 
 
 def test_the_totals_of_a_stream_are_its_own(scrape):
@@ -124,16 +128,17 @@ def test_the_table_has_a_row_for_every_fate():
     assert cells == [
         "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped", "decided",
         "features read", "producer to readable", "log to store", "decision: pass", "decision: block", "frauds caught",
-        "arrival to decision", "degraded",
+        "arrival to decision", "degraded", "labels", "by labels (by scores)",
     ]  # fmt: skip
 
 
 def test_a_line_for_a_pipe_is_one_plain_line():
     row = FeatureRow({"card": "c1"}, {"payments_10m": 3, "spend_1h": 12.5}, None, None)
-    moment = Moment(65, 199.6, 3, TOTALS, Delay(0.012, 0.05, 10), None, DECIDED, [row])
+    moment = Moment(65, 199.6, 3, TOTALS, Delay(0.012, 0.05, 10), None, DECIDED, JUDGED, [row])
     text = line(moment)
     assert text.startswith("01:05  200 ev/s  lag 3  in 100")
     assert "P50 12 ms, P99 50 ms" in text
     assert "decided pass 90, block 1, P50 14 ms, P99 40 ms" in text
+    assert "labels 40, coverage 42%, AUC 0.970 (0.955), recall 0.900 (-), precision - (-)" in text
     assert text.endswith("c1: payments_10m 3, spend_1h 12.50")
     assert text.isprintable()

@@ -1,0 +1,63 @@
+"""How good the model turns out to be, followed in its topic of quality: by verdicts, and by its scores before them."""
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from app import fraud
+from readings import Scrape
+
+from headrace.declare.metrics import Metric
+from headrace.watch.quality import Quality
+
+WINDOW = "1h"
+AUC, ESTIMATED_AUC = fraud.auc(WINDOW), fraud.auc(WINDOW, estimated=True)
+RECALL, ESTIMATED_RECALL = (fraud.recall(WINDOW, at="review", estimated=estimated) for estimated in (False, True))
+PRECISION, ESTIMATED_PRECISION = (
+    fraud.precision(WINDOW, at="review", estimated=estimated) for estimated in (False, True)
+)
+COVERAGE = fraud.coverage(WINDOW)
+STATES = ("matched", "pending", "defaulted", "expired", "orphan")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How predictions stand, and what metrics say, realised and estimated; None where nothing is known yet."""
+
+    told: int
+    states: dict[str, int]
+    coverage: float | None = None
+    auc: tuple[float | None, float | None] = (None, None)
+    recall: tuple[float | None, float | None] = (None, None)
+    precision: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def named(self) -> str:
+        """How many stand how."""
+        return ", ".join(f"{state} {count:,}" for state, count in self.states.items())
+
+
+class Verdicts:
+    """Quality as it is published, whenever it is asked for."""
+
+    def __init__(self, broker: str) -> None:
+        self._quality, self._broker = Quality([fraud]), broker
+
+    def followed(self) -> AbstractContextManager[None]:
+        return self._quality.followed(self._broker)
+
+    def judged(self, scrape: Scrape, told: int) -> Judged:
+        """What is known now, when so many labels were sent."""
+        counted = scrape.by("headrace_outcomes", "state", model=fraud.name)
+        return Judged(
+            told=told,
+            states={state: int(counted[state]) for state in STATES if counted.get(state)},
+            coverage=self._read(COVERAGE),
+            auc=(self._read(AUC), self._read(ESTIMATED_AUC)),
+            recall=(self._read(RECALL), self._read(ESTIMATED_RECALL)),
+            precision=(self._read(PRECISION), self._read(ESTIMATED_PRECISION)),
+        )
+
+    def _read(self, metric: Metric) -> float | None:
+        reading = self._quality.read(metric, time.time_ns() // 1000)
+        return None if reading is None else reading.value
