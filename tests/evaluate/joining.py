@@ -25,8 +25,8 @@ FAR_US = 4_000_000_000 * 1_000_000  # a clock that has passed everything
 _numbers = count()
 
 
-def new_model(name: str, within: str = "5m", **labels: Any) -> hr.Model:
-    """A model on a stream of its own, with labels of its own."""
+def new_model(name: str, within: str = "5m", arrival: str | None = None, **labels: Any) -> hr.Model:
+    """A model on a stream of its own, with labels of its own, which may tell when they arrived."""
     payments = hr.Stream(
         f"{name}-payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
     )
@@ -37,6 +37,7 @@ def new_model(name: str, within: str = "5m", **labels: Any) -> hr.Model:
         key="id",
         time="at",
         late=hr.Late("1m"),
+        arrival=arrival,
     )
 
     @hr.features(payments, by="card")

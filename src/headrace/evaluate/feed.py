@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.declare.durations import UNITS_US
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.schema import TYPE_OF_KIND
 from headrace.declare.stream import Stream
-from headrace.evaluate.buckets import CHANGES, CLOCK, LABEL, SCORED, Buckets
+from headrace.evaluate.buckets import CHANGES, CLOCK, LABEL, SCORED, Buckets, grain_us
 from headrace.evaluate.outcomes import terms_of
 from headrace.lake.files import FIRST_US
 from headrace.lake.rows import RECORDS_A_POLL
@@ -23,6 +24,8 @@ from headrace.stream.watermark import DRAINING_MARGIN_US
 
 RECORDS_A_BATCH = 20_000  # of each topic: bounds the memory of a batch, and how long it takes a core
 BUCKETS = 64
+# Recorded time passes quicker than the clock: a batch has days of it, and what is due within hours is due at once.
+RECORDED_BUCKETS, RECORDED_GRAIN_US = 16, 6 * UNITS_US["h"]
 PARTITIONS = 2
 CLOCKED = "clocked"
 
@@ -50,6 +53,16 @@ class Feed:
         """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
         return self.labels.arrival is not None
 
+    @property
+    def buckets(self) -> int:
+        """How many ids are called for together: so many calls a batch."""
+        return RECORDED_BUCKETS if self.tells_its_own_time else BUCKETS
+
+    @property
+    def grain_us(self) -> int:
+        """How near ids have to be due that are looked at together."""
+        return RECORDED_GRAIN_US if self.tells_its_own_time else grain_us(self.declared.within_us)
+
 
 def changes(spark: SparkSession, feed: Feed) -> DataFrame:
     """The changes of a model's outcomes, as a stream."""
@@ -58,11 +71,11 @@ def changes(spark: SparkSession, feed: Feed) -> DataFrame:
     )
     if not feed.tells_its_own_time:  # the first of a union says which column is the clock
         told = _clock(spark, feed).unionByName(told)
-    bucket = F.pmod(F.xxhash64("id"), F.lit(BUCKETS)).cast("int")
+    bucket = F.pmod(F.xxhash64("id"), F.lit(feed.buckets)).cast("int")
     return (
         told.withColumn("bucket", bucket)
         .groupBy("bucket")
-        .transformWithState(Buckets(terms_of(feed.declared)), CHANGES, "Update", "EventTime")
+        .transformWithState(Buckets(terms_of(feed.declared), feed.grain_us), CHANGES, "Update", "EventTime")
     )
 
 

@@ -26,6 +26,7 @@ from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import OutcomesProgress, report
 from headrace.stream.checkpoints import discard_unfinished_state
+from headrace.stream.run import watermark_us
 
 LOGGER = logging.getLogger("headrace.evaluate")
 RETRY_SECONDS = 5.0
@@ -154,7 +155,7 @@ class Join(threading.Thread):
             judged=self._feed.model.name,
             at_us=time.time_ns() // 1000,
             running=query.isActive,
-            clock_us=self._clock_us,
+            clock_us=watermark_us(last) or 0 if self._feed.tells_its_own_time else self._clock_us,
             lag=self._lag(joined),
             counts=known.rows(),
             delays=known.delays.counts,

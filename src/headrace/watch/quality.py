@@ -53,20 +53,22 @@ class Quality:
             self._forgot_us = now_us
             with self._lock:
                 for table in self.tables.values():
-                    table.forget(now_us - LONGEST_WINDOW_US - CALIBRATED_BY_US)
+                    table.forget(table.now_us(now_us) - LONGEST_WINDOW_US - CALIBRATED_BY_US)
 
     def read(self, watched: Watched, now_us: int) -> Reading | None:
         """The value of a metric of a model, where it can be told."""
         if not isinstance(watched, Metric) or watched.model not in self.tables:
             return None
         with self._lock:
-            value, error = self.tables[watched.model].read(watched, now_us)
+            table = self.tables[watched.model]
+            value, error = table.read(watched, table.now_us(now_us))
         return None if value is None else Reading(value, f"{value:.4g} ± {error:.1g}" if error else f"{value:.4g}")
 
     def every(self, model: Model, window: str, now_us: int) -> dict[str, float | None]:
         """Every metric of a model over a window, as it is written."""
         with self._lock:
-            return {one.text: self.tables[model.name].read(one, now_us).value for one in metrics_of(model, window)}
+            table = self.tables[model.name]
+            return {one.text: table.read(one, table.now_us(now_us)).value for one in metrics_of(model, window)}
 
 
 def read_quality(broker: str, model: Model) -> Quality:
