@@ -118,13 +118,22 @@ def test_a_season_goes_on_where_it_was_kept(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_few_days_go_through_everything_and_come_out_as_brute_force_says(tmp_path: Path) -> None:
-    out = tmp_path / "season.html"
-    pieces = ["--first", "2013-03-08", "--history", "6", "--pieces", "1", "--days", "2"]
-    command = [sys.executable, str(FLIGHTS / "demo.py"), *pieces, "--out", str(out), "--state", str(tmp_path / "state")]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=580)
+    first, out = "2013-06-10", tmp_path / "season.html"
+    made = [sys.executable, str(Path(__file__).with_name("first_version.py")), str(tmp_path), f"{first}T00:00:00+00:00"]
+    subprocess.run(made, check=True, timeout=120)
+    piece = ["--first", first, "--history", "1", "--pieces", "1", "--days", "1", "--out", str(out)]
+    command = [sys.executable, str(FLIGHTS / "demo.py"), *piece, "--state", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=450)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "version 1 takes over: there was no champion" in run.stdout
-    said = dict(re.findall(r"^(.+): (.+, by brute force .+)$", run.stdout, re.MULTILINE))
+    said = dict(re.findall(r"^(.+?): (.+, by brute force .+)$", run.stdout, re.MULTILINE))
     found, _, expected = said["matched + pending + expired + orphan"].partition(", by brute force ")
+    matched, pending, expired, orphan, total = map(number, re.findall(r"[\d,]+", found))
     assert found == expected
+    assert total == matched + pending + expired + orphan > 3_000
+    assert min(matched, pending, expired, orphan) > 10
+    assert {"AUC of the first version in 10 June", "AUC of the champion in 10 June"} <= said.keys()
     assert ET.fromstring(out.with_suffix(".svg").read_text()).tag == f"{SVG}svg"
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
