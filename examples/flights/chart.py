@@ -145,7 +145,7 @@ def _areas(season: Season) -> Iterator[str]:
     values = [value for day in season.days for value in (day.realised, day.estimated, day.first) if value is not None]
     low, high = _rounded(min(values, default=0.9), max(values, default=1.0))
     scale = Scale(low, high, AUC_TOP + AUC_HEIGHT, AUC_TOP)
-    yield from _axis(scale, 0.01, "AUC of the week before", AUC_TOP)
+    yield from _axis(scale, 0.01 if high - low < 0.1 else 0.05, "AUC of the week before", AUC_TOP)
     for _, colour, dash, value in LINES:
         yield from _line(season, scale, (colour, dash), value)
     yield from _legend([(name, colour, dash) for name, colour, dash, _ in LINES], 54)

@@ -189,7 +189,7 @@ class Demo:
         up.replay.until(us(last), up.scores)
         wait_until_joined(up.place)
         self._lake.wait_until(last, self._streams)
-        self._lake.wait_until_scored(last)
+        self._lake.wait_until_scored(up.place.broker)
 
     def _finish(self, up: Up, out: Path) -> int:
         """Read the season from its tiles, compare it with brute force, and draw it; how much differs."""

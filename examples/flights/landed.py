@@ -3,19 +3,16 @@
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from running import wait_for
-from truth import is_clean, is_predicted
+from running import rows_in, wait_for
+from truth import is_clean
 
 from headrace.declare.model import Model
 from headrace.declare.stream import Stream
-
-CHAMPION = ds.field("role") == "champion"
+from headrace.log.offsets import Offsets
 
 
 def before(rows: pa.Table, column: str, end: datetime) -> pa.Table:
@@ -46,13 +43,14 @@ class Lake:
     def predictions(self) -> Path:
         return self.folder / "gold" / f"{self.model.name}_predictions"
 
-    def table(self, *columns: str, only: Any = None) -> pa.Table:
+    def table(self, *columns: str) -> pa.Table:
         """Predictions that have landed."""
-        return DeltaTable(self.predictions).to_pyarrow_dataset().to_table(list(columns), filter=only)
+        return DeltaTable(self.predictions).to_pyarrow_dataset().to_table(list(columns))
 
     def served(self, *columns: str) -> pa.Table:
         """What champions have predicted."""
-        return self.table(*columns, only=CHAMPION & (ds.field("arrival") >= pa.scalar(self.begin)))
+        rows = from_(self.table(*columns, "role", "arrival"), "arrival", self.begin)
+        return rows.filter(pc.equal(rows["role"], "champion"))
 
     def wait_until(self, end: datetime, streams: list[Stream]) -> None:
         """Wait until every clean report that came before a time has landed."""
@@ -60,16 +58,9 @@ class Lake:
             sent = before(self.recordings[stream.name], "reported_at", end)
             wait_for(Landing(self.folder / "silver" / stream.name, int(is_clean(stream, sent).sum())), "the lake")
 
-    def wait_until_scored(self, end: datetime) -> None:
-        """Wait until every prediction of reports before a time has landed."""
-        predicted = between(self._predicted, "reported_at", self.begin, end).num_rows
-        live = CHAMPION & (ds.field("arrival") >= pa.scalar(self.begin))
-        wait_for(Landing(self.predictions, predicted, live), "the lake to have the predictions")
-
-    @property
-    def _predicted(self) -> pa.Table:
-        departures = self.recordings[self.model.stream.name]
-        return departures.filter(pa.array(is_predicted(self.model.stream, departures)))
+    def wait_until_scored(self, broker: str) -> None:
+        """Wait until every prediction that is in the log has landed."""
+        wait_for(Landing(self.predictions, sum(Offsets(broker).ends(self.model.predictions))), "the lake's predictions")
 
 
 @dataclass(frozen=True)
@@ -78,10 +69,6 @@ class Landing:
 
     table: Path
     rows: int
-    which: Any = None
 
     def __call__(self) -> bool:
-        if not self.rows:
-            return True
-        found = DeltaTable.is_deltatable(str(self.table))
-        return found and DeltaTable(self.table).to_pyarrow_dataset().count_rows(filter=self.which) >= self.rows
+        return rows_in(self.table) >= self.rows
