@@ -1,5 +1,6 @@
 # Every target sets up what it needs on a bare machine with python3, make and a network.
 PYTHON ?= python3
+APP    ?= fraud
 VENV   := .venv
 BIN    := $(VENV)/bin
 SETUP  := $(PYTHON) tools/setup.py
@@ -16,7 +17,7 @@ running  := $(packages) $(java) $(jars)
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo    the fraud example from first event to prediction, on this machine'
+	@echo 'make demo    the fraud example from first event to prediction, on this machine; APP=flights: a season of real flights'
 	@echo 'make test    the tests'
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
@@ -26,7 +27,7 @@ help:
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
-	@$(BIN)/python examples/fraud/demo.py
+	@$(BIN)/python examples/$(APP)/demo.py
 
 test: $(running) $(archive) $(redis)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder

@@ -16,10 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from math import isclose
 from pathlib import Path
@@ -32,9 +28,8 @@ import prepare
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
+from running import ask, metrics, rows_in, running, wait_for
 
 import headrace as hr
 from headrace.declare.app import App, load_app
@@ -42,12 +37,10 @@ from headrace.declare.views import Feature, View
 from headrace.lake.training import AsOf
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
-from headrace.local.ports import HOST, free_port
 from headrace.stream.session import SparkPlace, start_session
 
 APP = Path(__file__).with_name("app.py")
 BEGINNING = datetime(2013, 1, 1, tzinfo=UTC)
-LIMIT_SECONDS = 1800
 SEED = 1
 
 Recordings = dict[str, pa.Table]
@@ -111,7 +104,7 @@ def replayed(
     """Replay up to each pause in turn, ask there, and leave all of it in the lake."""
     answers: dict[str, list[Served]] = {view.name: [] for view in app.views}
     began, since = time.perf_counter(), BEGINNING - timedelta(days=1)
-    with running(folder) as (url, broker):
+    with running(APP, folder, "--lake-every", "10s") as (url, broker):
         for pause in pauses:
             replay(recordings, folder, broker, since, pause)
             questions = {view.name: some_keys(view, recordings, pause, keys, dice) for view in app.views}
@@ -123,21 +116,6 @@ def replayed(
         click.echo(f"{sent:,} flights, {len(pauses)} pauses: {time.perf_counter() - began:.0f} s")
         wait_until_landed(app, recordings, folder / "lake")
     return answers
-
-
-@contextmanager
-def running(folder: Path) -> Iterator[tuple[str, str]]:
-    http, broker = f"{HOST}:{free_port()}", free_port()
-    command = [sys.executable, "-m", "headrace", "up", str(APP), "--http", http, "--broker-port", str(broker)]
-    lake = ["--lake", str(folder / "lake"), "--lake-every", "10s"]
-    with (folder / "up.log").open("wb") as log:
-        up = subprocess.Popen([*command, *lake, "--state", str(folder / "state")], stdout=log, stderr=log)
-    try:
-        wait_for(lambda: ask(f"http://{http}/v2/health/ready") is not None, "Headrace to be ready")
-        yield f"http://{http}", f"{HOST}:{broker}"
-    finally:
-        up.terminate()
-        up.wait(90)
 
 
 def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, until: datetime) -> None:
@@ -175,12 +153,6 @@ def answered(url: str, view: str, keys: list[str], at: datetime) -> Answers:
     return {key: row["values"] for key, row in zip(keys, rows, strict=True)} if rows else {}
 
 
-def metrics(url: str) -> dict[str, float]:
-    """Each number the server counts, by its name and labels."""
-    lines = [line for line in (ask(f"{url}/metrics") or "").splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
 def repeated_by(app: App, recordings: Recordings, until: datetime) -> dict[str, int]:
     """How many reports of each stream, of those that are not too late, say what an earlier one said."""
     views = {view.streams[0].name: view for view in app.views}
@@ -197,13 +169,6 @@ def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
     views = {view.streams[0].name: view for view in app.views}
     wanted = {name: len(clean(view, recordings[name])) for name, view in views.items()}
     wait_for(lambda: {name: rows_in(lake / "silver" / name) for name in wanted} == wanted, "the lake to have it all")
-
-
-def rows_in(table: Path) -> int:
-    try:
-        return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
-    except TableNotFoundError:
-        return 0
 
 
 def session(folder: Path) -> SparkSession:
@@ -295,22 +260,6 @@ def same(one: Any, other: Any, within: float = 0.0) -> bool:
     if isinstance(one, bool | str | None) or isinstance(other, bool | str | None):
         return bool(one == other)
     return isclose(float(one), float(other), rel_tol=max(within, 1e-9))
-
-
-def ask(url: str, body: dict[str, Any] | None = None) -> str | None:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode() if body else None)) as found:
-            return str(found.read().decode())
-    except (urllib.error.URLError, OSError):
-        return None
-
-
-def wait_for(holds: Callable[[], bool], what: str, every: float = 0.5) -> None:
-    until = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        if time.monotonic() > until:
-            raise SystemExit(f"waited {LIMIT_SECONDS} s for {what}")
-        time.sleep(every)
 
 
 if __name__ == "__main__":

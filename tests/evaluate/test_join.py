@@ -87,6 +87,31 @@ def test_what_is_written_is_brute_force_through_two_restarts(
         require_standing(join, told, FAR_US)
 
 
+def test_where_labels_tell_their_own_arrivals_their_records_are_the_clock_a_day_behind(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    model, day_us = prepared(broker.address, arrival="at"), 24 * 60 * MINUTE
+    then_us = NOW_US - 4000 * day_us
+    told = [
+        (event, one._replace(time_us=one.time_us - NOW_US + then_us, arrival_us=one.arrival_us - NOW_US + then_us))
+        for event, one in hostile(3)
+    ]
+    later_us = then_us + 3 * day_us
+    later = [
+        ("later", Scored("v1", "champion", 0.5, None, "{}", later_us, later_us, 0, 0)),
+        ("nobody", Label(later_us, later_us, 0, 10_000, 1.0)),
+    ]
+    with joining(spark, model, broker.address, tmp_path) as join:
+        send(broker.address, model, told)
+        wait_for(model, tmp_path, told, 0)
+        send(broker.address, model, later)
+        wait_for(model, tmp_path, [*told, *later], later_us - day_us)
+        require_standing(join, [*told, *later], later_us - day_us)
+        assert join._query is not None
+        last = json.loads(join._query.lastProgress.json)
+        assert join._progress(join._query, last, {}).clock_us == later_us - day_us
+
+
 def expected_of(join_model: hr.Model, told: list[Told], clock_us: int) -> Counter[Standing]:
     assert join_model.labels is not None
     return brute_force(in_log(told), terms_of(join_model.labels), clock_us)

@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import headrace as hr
 from headrace.declare.terms import terms_of
 from headrace.evaluate.outcomes import Label, Scored, standings
 from headrace.evaluate.recall import remembered
-from headrace.lake.labelled import Known, labelled_events, labelled_set
+from headrace.lake.labelled import Known, labelled_events, labelled_set, now_us
 from tests.lake.test_training import moment
 
 MINUTE_US = 60_000_000
@@ -124,3 +125,20 @@ def test_each_event_has_the_label_that_was_known_and_outcomes_agree(
     oldest_us = until_us - 30 * MINUTE_US
     assert rows == {o: label for o, label in wanted.items() if label is not None and arrived[o] > oldest_us}
     assert all(row["payments_10m"] >= 1 for row in recent.to_pylist())  # its own event had arrived
+
+
+def test_now_is_when_the_newest_arrived_where_labels_tell_their_own_arrivals(spark: SparkSession) -> None:
+    live, chance = model("last", None), random.Random(1)
+    assert live.labels is not None
+    told_when = hr.Stream(
+        "chargebacks", schema="id string, fraud boolean, at timestamp", id="id", key="id", time="at", arrival="at"
+    )
+    recorded = hr.Labels(told_when, value="fraud", within="10m")
+    sent, told = events(chance), labels(chance)
+    source = {
+        name: spark.createDataFrame([(moment(arrival),) for arrival in arrivals], "hr_arrival timestamp")
+        for name, arrivals in (("payments", [one[4] for one in sent]), ("chargebacks", [one[3] for one in told]))
+    }
+    newest_us = max(*(one[4] for one in sent), *(one[3] for one in told))
+    assert now_us(spark, live, recorded, source) == newest_us
+    assert now_us(spark, live, live.labels, source) == pytest.approx(time.time_ns() // 1000, abs=60_000_000)

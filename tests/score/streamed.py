@@ -33,7 +33,7 @@ import headrace as hr
 
 taps = hr.Stream(
     "taps{number}", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at",
-    partitions=2,
+    partitions=2, {stream}
 )
 
 
@@ -53,11 +53,13 @@ model = hr.Model(
 _numbers = count()
 
 
-def app_file(folder: Path, budget: str = "50ms", source: str = 'file="model.onnx"', content: bytes = b"") -> Path:
+def app_file(
+    folder: Path, budget: str = "50ms", source: str = 'file="model.onnx"', content: bytes = b"", stream: str = ""
+) -> Path:
     """An app no other test has, in a folder, with its ONNX beside it."""
     (folder / "model.onnx").write_bytes(content or weighing(len(INPUTS)))
     file = folder / "app.py"
-    file.write_text(TEXT.format(number=next(_numbers), source=source, budget=budget))
+    file.write_text(TEXT.format(number=next(_numbers), source=source, budget=budget, stream=stream))
     return file
 
 

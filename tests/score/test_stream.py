@@ -163,6 +163,23 @@ def test_an_event_whose_time_the_store_has_let_go_of_is_read_at_this_moment_and_
     assert found["e2"].features["taps_1h"] == 2
 
 
+def test_an_event_of_recorded_history_that_is_let_go_of_is_read_at_the_newest_recorded_time(
+    broker: Broker, tmp_path: Path
+) -> None:
+    app = new_app(tmp_path, broker.address, stream='arrival="at"')
+    recorded = Hand(Played(app, broker.address), tmp_path)
+    minute_us, newest_us = 60_000_000, 1_357_000_000_000_000
+    for number, before_us in ((1, 0), (2, 30 * minute_us), (3, 3 * 1440 * minute_us)):
+        at_us = newest_us - before_us
+        recorded.take({**recorded.played.event(number, "c1"), "at": at_us // 1000}, arrival_us=at_us)
+    found = {one.event_id: one for one in recorded.decided(3)}
+    recorded.loop.close()
+    assert (found["e2"].degraded, found["e2"].read_at_us) == ((), newest_us - 30 * minute_us)
+    assert found["e2"].features["taps_1h"] == 1
+    assert (found["e3"].degraded, found["e3"].read_at_us) == (("stale", "late"), newest_us)
+    assert found["e3"].features["taps_1h"] == 2
+
+
 def test_a_backlog_is_not_waited_for_one_by_one(hand: Hand) -> None:
     old_us = time.time_ns() // 1_000_000 * 1000 - 10_000_000
     hand.take(*(hand.played.event(number) for number in range(500)), applied=False, arrival_us=old_us)

@@ -8,7 +8,7 @@ import headrace as hr
 from headrace.log.records import Record
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import NOTHING_KNOWN, Known, Read, TooLongAgo
-from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, payments
+from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, new_spend, payments
 
 HOUR_US = 60 * MINUTE_US
 
@@ -39,6 +39,19 @@ def test_a_time_whose_tiles_may_be_gone_is_refused_rather_than_answered_short() 
     store.apply(changelog([Event("c1", T0_US), Event("c1", T0_US + 5 * MINUTE_US)]))
     with pytest.raises(TooLongAgo, match="is too long ago"):
         store.read("Spend", [("c1",)], T0_US + 4 * MINUTE_US - 1)
+
+
+def test_where_events_tell_their_own_arrivals_a_day_more_is_kept() -> None:
+    schema = "id string, card string, amount double, at timestamp"
+    view = new_spend(hr.Stream("payments", schema=schema, id="id", key="card", time="at", arrival="at"))
+    store = MemoryStore([view])
+    day_us, later = 24 * HOUR_US, [Event("c2", T0_US + 24 * HOUR_US + number) for number in range(3)]
+    store.apply(changelog([Event("c1", T0_US), Event("c1", T0_US + 1), *later], view))
+    (read,) = store.read(view.name, [("c1",)], T0_US + 2)
+    assert read.values[:2] == [2, 2]
+    store.apply(changelog([Event("c2", T0_US + day_us + HOUR_US)], view))
+    with pytest.raises(TooLongAgo, match="is too long ago"):
+        store.read(view.name, [("c1",)], T0_US + 2)
 
 
 def test_tiles_of_another_layout_are_passed_over() -> None:

@@ -1,6 +1,5 @@
 """What the commands share that train a model."""
 
-import time
 from typing import Any
 
 import click
@@ -23,9 +22,10 @@ def require_train_extra() -> None:
 
 def labelled(model: Model, labels: Labels, over_us: int | None, flags: dict[str, Any]) -> Any:
     """The training set of what is known now."""
-    from headrace.lake.labelled import Known, labelled_set
+    from headrace.lake.labelled import Known, labelled_set, now_us
 
     source = source_of(flags)
     click.echo(f"headrace: reading the events and labels of {source}", err=True)
     with batch_session(flags["spark"]) as spark:
-        return labelled_set(spark, model, labels, source, Known(time.time_ns() // 1000, over_us))
+        known = Known(now_us(spark, model, labels, source), over_us)
+        return labelled_set(spark, model, labels, source, known)

@@ -31,13 +31,16 @@ CHANGES = (
 LONGEST_GRAIN_US, SHORTEST_GRAIN_US = UNITS_US["m"], UNITS_US["s"]
 
 
+def grain_us(within_us: int) -> int:
+    """Ids that are due at nearly the same time are looked at together: how near, by the clock."""
+    return min(LONGEST_GRAIN_US, max(SHORTEST_GRAIN_US, within_us // 30))
+
+
 class Buckets(StatefulProcessor):
     """Keeps the cases of some ids; Spark's watermark is the clock."""
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        # Ids that are due at nearly the same time are looked at together.
-        self._grain_us = min(LONGEST_GRAIN_US, max(SHORTEST_GRAIN_US, terms.within_us // 30))
+    def __init__(self, terms: Terms, grain_us: int) -> None:
+        self._terms, self._grain_us = terms, grain_us
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle

@@ -11,6 +11,7 @@ from headrace.evaluate.feed import PARTITIONS, changes
 from headrace.evaluate.join import Join, Place
 from headrace.evaluate.told import Feed
 from headrace.stream.checkpoints import discard_unfinished_state
+from headrace.stream.run import watermark_us
 
 CHECKPOINT = "outcomes"
 
@@ -53,7 +54,9 @@ class StreamJoin(Join):
                 return
             last = json.loads(query.lastProgress.json) if query.lastProgress is not None else {}
             joined = _joined(last)
-            if not self._feed.tells_its_own_time:
+            if self._feed.tells_its_own_time:
+                self._clock_us = watermark_us(last) or 0
+            else:
                 self._tell_time(self._known_until(joined))
             operators = last.get("stateOperators", [])
             self._tell(

@@ -8,13 +8,16 @@ fraud.clock ────────┘    (the clock has no id: it moves Spark'
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.declare.durations import UNITS_US
 from headrace.declare.terms import terms_of
-from headrace.evaluate.buckets import CHANGES, CLOCK, Buckets
+from headrace.evaluate.buckets import CHANGES, CLOCK, Buckets, grain_us
 from headrace.evaluate.told import Feed, labels, scored
 from headrace.lake.rows import RECORDS_A_POLL, typed
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS = 64
+# Recorded time passes quicker than the clock: a batch has days of it, and what is due within hours is due at once.
+RECORDED_BUCKETS, RECORDED_GRAIN_US = 16, 6 * UNITS_US["h"]
 PARTITIONS = 2
 CLOCKED = "clocked"
 
@@ -27,12 +30,22 @@ def changes(spark: SparkSession, feed: Feed) -> DataFrame:
     told = _clocked(predicted, feed).unionByName(_clocked(labelled, feed))
     if not feed.tells_its_own_time:  # the first of a union says which column is the clock
         told = _clock(spark, feed).unionByName(told)
-    bucket = F.pmod(F.xxhash64("id"), F.lit(BUCKETS)).cast("int")
+    bucket = F.pmod(F.xxhash64("id"), F.lit(_buckets(feed))).cast("int")
     return (
         told.withColumn("bucket", bucket)
         .groupBy("bucket")
-        .transformWithState(Buckets(terms_of(feed.declared)), CHANGES, "Update", "EventTime")
+        .transformWithState(Buckets(terms_of(feed.declared), _grain_us(feed)), CHANGES, "Update", "EventTime")
     )
+
+
+def _buckets(feed: Feed) -> int:
+    """How many ids are called for together: so many calls a batch."""
+    return RECORDED_BUCKETS if feed.tells_its_own_time else BUCKETS
+
+
+def _grain_us(feed: Feed) -> int:
+    """How near ids have to be due that are looked at together."""
+    return RECORDED_GRAIN_US if feed.tells_its_own_time else grain_us(feed.declared.within_us)
 
 
 def _records(spark: SparkSession, feed: Feed, topic: str, start: str = "earliest") -> DataFrame:

@@ -6,6 +6,7 @@ Which label counts is said in `declare.terms`, for these as for the outcomes of 
 """
 
 import math
+import time
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -39,6 +40,15 @@ class Known:
         """Whether an event is asked for by its arrival."""
         recent = F.lit(True) if self.over_us is None else F.unix_micros(arrival) > self.until_us - self.over_us
         return self.has(arrival) & recent
+
+
+def now_us(spark: SparkSession, model: Model, labels: Labels, source: Source) -> int:
+    """Now by the clock or, where labels tell their own arrivals, when the newest event or label arrived."""
+    if labels.stream.arrival is None:
+        return time.time_ns() // 1000
+    events = (events_of(spark, stream, source) for stream in dict.fromkeys((model.stream, labels.stream)))
+    newest = (found.agg(F.max(F.unix_micros(ARRIVAL))).collect()[0][0] for found in events)
+    return max(arrival_us or 0 for arrival_us in newest)
 
 
 def labelled_set(spark: SparkSession, model: Model, labels: Labels, source: Source, known: Known) -> pa.Table:

@@ -170,11 +170,18 @@ class StreamScorer:
 
     async def _read_late(self, case: Case) -> tuple[Arrived, Vector]:
         """A vector at the event's arrival or, where the store has let go of that, at this moment."""
-        try:
-            (read,) = await self._read_at([case], [case.arrival_us])
-        except TooLongAgo:
-            (read,) = await self._read_at([case], [time.time_ns() // 1000], LATE)
-        return read
+        at_us, degraded = case.arrival_us, list[str]()
+        while True:
+            try:
+                (read,) = await self._read_at([case], [at_us], *degraded)
+            except TooLongAgo as gone:
+                at_us, degraded = self._this_moment_us(gone), [LATE]
+            else:
+                return read
+
+    def _this_moment_us(self, gone: TooLongAgo) -> int:
+        """Now or, where events tell their own times, the newest that is stored."""
+        return gone.known_us if self._model.stream.arrival else max(time.time_ns() // 1000, gone.known_us)
 
     async def _read_at(
         self, cases: Sequence[Case], at_us: Sequence[int], *degraded: str

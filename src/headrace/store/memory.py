@@ -14,7 +14,7 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Changelog
 from headrace.store.delays import Delays
-from headrace.store.reads import SLACK_US, Added, Read, Sought, Unchanged, ViewReader, require_kept
+from headrace.store.reads import Added, Read, Sought, Unchanged, ViewReader, require_kept, slack_of
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
@@ -100,6 +100,7 @@ class Table:
         self._events = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
         self._hops, self._lives = self._reader.hops, self._reader.lives
+        self._slack_us = slack_of(view)
         self._entities: dict[Entity, Kept] = {}
         self._answered: OrderedDict[Entity, Kept] = OrderedDict()
         self._known_at_most = known_at_most
@@ -138,7 +139,7 @@ class Table:
         return len(self) * sum(sizes) // len(sizes) if sizes else 0
 
     def read(self, entity: Entity, at_us: int) -> Read:
-        require_kept(at_us, self.now_us)
+        require_kept(at_us, self.now_us, self._slack_us)
         kept = self._entities.get(entity)
         if kept is None:
             return self._reader.read(None, at_us)
@@ -148,7 +149,7 @@ class Table:
         return self._answer(entity, kept, at_us)
 
     def read_with(self, added: Added, at_us: int) -> Read:
-        require_kept(at_us, self.now_us)
+        require_kept(at_us, self.now_us, self._slack_us)
         kept = self._entities.get(added.entity) or Kept(self._lives)
         return self._steady(kept, lambda: self._reader.read_with(kept.rows_by_hop, added, at_us))[1]
 
@@ -225,7 +226,7 @@ class Table:
 
     def _expire(self, rows: TileRows) -> int:
         # A window at `now` holds the tiles that start after now − keep.
-        return rows.expire(self.now_us - rows.layout.keep_us - SLACK_US + 1)
+        return rows.expire(self.now_us - rows.layout.keep_us - self._slack_us + 1)
 
 
 def _bytes_of(rows_by_hop: Sequence[TileRows | None]) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 
 from headrace.declare.schema import Kind
-from headrace.store.reads import SLACK_US
 from headrace.tiles.layout import HopLayout, Partial, Slot
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity, Stored, Tile
@@ -38,9 +37,9 @@ def field_of(layout: HopLayout, start_us: int) -> bytes:
     return _FIELD.pack(bytes.fromhex(layout.version), start_us)
 
 
-def pack_keeps(layouts: Sequence[HopLayout]) -> bytes:
+def pack_keeps(layouts: Sequence[HopLayout], slack_us: int) -> bytes:
     """How long tiles of each layout are kept, as the apply script reads it."""
-    return b"".join(_FIELD.pack(bytes.fromhex(layout.version), layout.keep_us + SLACK_US) for layout in layouts)
+    return b"".join(_FIELD.pack(bytes.fromhex(layout.version), layout.keep_us + slack_us) for layout in layouts)
 
 
 def pack(layout: HopLayout, tile: Tile) -> bytes:

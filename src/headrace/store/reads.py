@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headrace.declare.durations import UNITS_US
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.tiles.finish import moment
@@ -15,7 +16,9 @@ from headrace.tiles.tile import Entity
 
 HEAD = struct.Struct("<4q")
 # Tiles are kept that much longer than a window needs: the clocks of brokers and servers differ a little.
-SLACK_US = 60_000_000
+SLACK_US = UNITS_US["m"]
+# And where events tell their own arrivals: recorded time passes quicker than the clock, one stream before another.
+RECORDED_SLACK_US = UNITS_US["d"]
 
 
 class StoreUnavailable(HeadraceError):
@@ -29,18 +32,25 @@ class StoreFilling(StoreUnavailable):
 class TooLongAgo(HeadraceError):
     """A time for which tiles may have been let go of: an answer would be short without saying so."""
 
-    def __init__(self, at_us: int, known_us: int) -> None:
-        oldest = moment(known_us - SLACK_US).isoformat()
+    def __init__(self, at_us: int, known_us: int, slack_us: int) -> None:
+        oldest = moment(known_us - slack_us).isoformat()
         super().__init__(
             f"at={moment(at_us).isoformat()} is too long ago: the online store keeps what windows since {oldest} need. "
             "Ask for a later time, or for none."
         )
+        self.known_us = known_us
 
 
-def require_kept(at_us: int, known_us: int) -> None:
+def slack_of(view: View) -> int:
+    """How much longer than its windows need the tiles of a view are kept."""
+    is_recorded = any(stream.arrival is not None for stream in view.streams)
+    return RECORDED_SLACK_US if is_recorded else SLACK_US
+
+
+def require_kept(at_us: int, known_us: int, slack_us: int) -> None:
     """Raise TooLongAgo where tiles of a window at that time may be gone; `known_us` is the newest time stored."""
-    if at_us < known_us - SLACK_US:
-        raise TooLongAgo(at_us, known_us)
+    if at_us < known_us - slack_us:
+        raise TooLongAgo(at_us, known_us, slack_us)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import SLACK_US, Added, Read, Sought, Unchanged, ViewReader, require_kept
+from headrace.store.reads import Added, Read, Sought, Unchanged, ViewReader, require_kept, slack_of
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
@@ -166,8 +166,8 @@ class _Table:
     def __init__(self, view: View) -> None:
         self._name = view.name
         self._changelog = Changelog(view)
-        self._keeps = pack_keeps(parts_of(view))
-        self._keep_ms = _keep_ms(layouts_of(view))
+        self._keeps = pack_keeps(parts_of(view), slack_of(view))
+        self._keep_ms = _keep_ms(layouts_of(view), slack_of(view))
 
     def commands(self, records: Iterable[Record]) -> Iterable[_Command]:
         commands: dict[Entity, _Command] = {}
@@ -203,7 +203,7 @@ class _ViewHashes:
     """
 
     def __init__(self, view: View, held_at_most: int) -> None:
-        self._reader = ViewReader(view)
+        self._reader, self._slack_us = ViewReader(view), slack_of(view)
         self._unpacker = Unpacker(parts_of(view))
         self._held: Recent[bytes, _Held] = Recent(held_at_most)
 
@@ -214,7 +214,7 @@ class _ViewHashes:
     def now(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> _Held:
         """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
         now = held if fields is None else self._taken(key, fields)
-        require_kept(at_us, now.newest_us)
+        require_kept(at_us, now.newest_us, self._slack_us)
         if now.answer.holds(at_us):
             return now
         return self._kept(key, now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us)))
@@ -251,11 +251,11 @@ def _by_topic(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
     return iter(by_topic.items())
 
 
-def _keep_ms(layouts: Sequence[HopLayout]) -> int:
+def _keep_ms(layouts: Sequence[HopLayout], slack_us: int) -> int:
     """How long a hash lives without a change; 0 is for ever."""
     if any(layout.is_kept_forever for layout in layouts):
         return 0
-    return (max(layout.keep_us for layout in layouts) + SLACK_US) // 1000
+    return (max(layout.keep_us for layout in layouts) + slack_us) // 1000
 
 
 def _places_key(group: str, topic: str) -> str:

@@ -90,7 +90,7 @@ def progress_of(pilot: Pilot) -> QueryProgress:
         lane=pilot.lane.value,
         running=pilot.running(),
         at_us=time.time_ns() // 1000,
-        watermark_us=_watermark_us(last),
+        watermark_us=watermark_us(last),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
         dropped_by_watermark=pilot.dropped_by_watermark(),
@@ -98,7 +98,8 @@ def progress_of(pilot: Pilot) -> QueryProgress:
     )
 
 
-def _watermark_us(last: Mapping[str, Any]) -> int | None:
+def watermark_us(last: Mapping[str, Any]) -> int | None:
+    """The watermark that Spark's account of a batch tells of; None before there is one."""
     text = last.get("eventTime", {}).get("watermark")
     moment = datetime.fromisoformat(text) if text else None
     return int(moment.timestamp() * 1_000_000) if moment and moment.year > 1970 else None

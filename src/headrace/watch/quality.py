@@ -54,14 +54,15 @@ class Quality:
             self._forgot_us = now_us
             with self._lock:
                 for table in self.tables.values():
-                    table.forget(now_us - LONGEST_WINDOW_US - CALIBRATED_BY_US)
+                    table.forget(table.now_us(now_us) - LONGEST_WINDOW_US - CALIBRATED_BY_US)
 
     def read(self, watched: Watched, now_us: int) -> Reading | None:
         """The value of a metric of a model, where it can be told."""
         if not isinstance(watched, Metric) or watched.model not in self.tables:
             return None
         with self._lock:
-            value, error = self.tables[watched.model].read(watched, now_us)
+            table = self.tables[watched.model]
+            value, error = table.read(watched, table.now_us(now_us))
         return None if value is None else Reading(value, f"{value:.4g} ± {error:.1g}" if error else f"{value:.4g}")
 
     def due(self, model: str, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
@@ -73,7 +74,7 @@ class Quality:
         """Every metric of a model, or of one of its versions, over a window, as it is written."""
         table = self.tables[model.name]
         with self._lock:
-            return {one.text: table.read(one, now_us, version).value for one in metrics_of(model, window)}
+            return {one.text: table.read(one, table.now_us(now_us), version).value for one in metrics_of(model, window)}
 
 
 def read_quality(broker: str, model: Model) -> Quality:

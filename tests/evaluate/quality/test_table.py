@@ -7,6 +7,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.declare.metrics import MINUTE_US
 from headrace.evaluate.quality.changes import CHANGE, changes_of
 from headrace.evaluate.quality.fold import fold
@@ -64,6 +65,18 @@ def test_a_metric_is_of_whoever_was_champion_or_of_one_version_in_any_role() -> 
     assert table.read(asked, 0).value == pytest.approx((0.1**2 + 0.3**2) / 2)
     assert table.read(asked, 0, "online-1").value == pytest.approx(0.8**2)
     assert table.read(asked, 0, "3").value is None
+
+
+def test_now_is_the_newest_minute_where_labels_tell_their_own_arrivals() -> None:
+    schema = "id string, fraud boolean, at timestamp"
+    told = hr.Stream("told", schema=schema, id="id", key="id", time="at", arrival="at")
+    recorded = model(labels=hr.Labels(told, value="fraud", within="30m"))
+    for declared, now_us in ((FRAUD, 99 * MINUTE_US), (recorded, 7 * MINUTE_US)):
+        table = QualityTable(declared)
+        for minute in (3, 7, 5):
+            key = encode_key(QualityKey("1", "champion", (), minute * MINUTE_US))
+            table.apply(key, encode_tile(tile_of(declared, [0.5], [1.0])))
+        assert table.now_us(99 * MINUTE_US) == now_us
 
 
 def test_minutes_that_are_let_go_are_gone() -> None:

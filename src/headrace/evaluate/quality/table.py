@@ -25,6 +25,7 @@ class QualityTable:
         self.model = model
         self.layout = layout_of(model)
         self.refused = 0
+        self._newest_us = 0
         self._minutes: defaultdict[int, dict[QualityKey, tuple[int, bytes]]] = defaultdict(dict)
 
     def apply(self, key: bytes, value: bytes) -> None:
@@ -41,6 +42,12 @@ class QualityTable:
         tiles = self._minutes[tile_key.start_us]
         if n > tiles.get(tile_key, (0, b""))[0]:
             tiles[tile_key] = (n, value)
+        self._newest_us = max(self._newest_us, tile_key.start_us)
+
+    def now_us(self, clock_us: int) -> int:
+        """When windows end: now by the clock or, where labels tell their own arrivals, the newest minute there is."""
+        labels = self.model.labels
+        return clock_us if labels is None or labels.stream.arrival is None else self._newest_us
 
     def forget(self, before_us: int) -> None:
         """Let go of minutes that began before a time."""
@@ -78,14 +85,8 @@ class QualityTable:
         return self.window(self._settled_us(now_us), CALIBRATED_BY_US, segment, role=role, version=version)
 
     def due(self, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
-        """The champion's latest predictions whose labels had all their time to come.
-
-        Where the stream tells its own arrivals, time is that of the newest prediction.
-        """
-        labels = self.model.labels
-        if labels is not None and labels.stream.arrival is not None:
-            now_us = max(self._minutes, default=0)
-        return self.window(self._settled_us(now_us), window_us, version=version)
+        """The champion's latest predictions whose labels had all their time to come."""
+        return self.window(self._settled_us(self.now_us(now_us)), window_us, version=version)
 
     def _settled_us(self, now_us: int) -> int:
         labels = self.model.labels

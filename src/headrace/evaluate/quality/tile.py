@@ -1,6 +1,7 @@
 """A quality tile: what is known of the predictions of one minute, as a row of integers; merging adds them."""
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -126,10 +127,8 @@ def decode_key(key: bytes) -> QualityKey:
 def encode_tile(tile: QualityTile) -> bytes:
     """The value of a tile: of each partial what is not 0, and where; of each threshold its counts."""
     layout = tile.layout
-    partials = {name: _sparse(tile[name]) for name in layout.places if name not in {"n", "confusion"}}
     at = {repr(least): tile.integers[layout.confusion(least)].tolist() for least in layout.thresholds}
-    kept = {name: partial for name, partial in partials.items() if partial[0]}
-    return orjson.dumps({"n": tile.n, "task": layout.task, "at": at} | kept)
+    return orjson.dumps({"n": tile.n, "task": layout.task, "at": at} | dict(_sparse(tile)))
 
 
 def decode_tile(layout: QualityLayout, value: bytes) -> QualityTile:
@@ -139,16 +138,25 @@ def decode_tile(layout: QualityLayout, value: bytes) -> QualityTile:
         raise ValueError(f"a tile of a {found['task']}, and the labels now make it a {layout.task}")
     integers = np.zeros(layout.width, dtype=np.int64)
     integers[layout.start("n")] = found["n"]
+    # Most tiles have a few numbers in a few places: set at once.
+    places, amounts = list[int](), list[int]()
     for name in found.keys() & layout.places.keys() - {"n"}:
-        places, amounts = found[name]
-        integers[layout.start(name) + np.array(places, dtype=np.int64)] = amounts
+        start = layout.start(name)
+        places += [start + place for place in found[name][0]]
+        amounts += found[name][1]
+    integers[places] = amounts
     _read_confusion(layout, integers, found["at"])
     return QualityTile(layout, integers)
 
 
-def _sparse(integers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    places = np.flatnonzero(integers)
-    return places.tolist(), integers[places].tolist()
+def _sparse(tile: QualityTile) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
+    """Of each partial that has any, the places that are not 0 and what is there; looked for once in the whole tile."""
+    found = np.flatnonzero(tile.integers)
+    places, amounts = found.tolist(), tile.integers[found].tolist()
+    for name, where in tile.layout.places.items():
+        begin, end = bisect_left(places, where.start), bisect_left(places, where.stop)
+        if begin < end and name not in {"n", "confusion"}:
+            yield name, ([place - where.start for place in places[begin:end]], amounts[begin:end])
 
 
 def _read_confusion(layout: QualityLayout, integers: NDArray[np.int64], at: Mapping[str, Any]) -> None:

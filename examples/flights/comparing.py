@@ -1,0 +1,66 @@
+"""What Headrace says of a season beside what brute force does."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+from landed import Lake, between
+from seen import FIRST, Month
+from truth import Landed, auc, states
+
+from headrace.declare.labels import Labels
+from headrace.declare.model import Model
+from headrace.evaluate.feed import RECORDED_GRAIN_US
+
+STATES = ("matched", "pending", "expired", "orphan")
+
+
+class Compared(NamedTuple):
+    """Something that Headrace says, and what brute force does."""
+
+    what: str
+    found: str
+    expected: str
+    is_same: bool
+
+    @property
+    def words(self) -> str:
+        return f"{self.what}: {self.found}, by brute force {self.expected}"
+
+
+def compared_states(lake: Lake, labels: Labels, landed: Landed, told: Mapping[str, float]) -> Compared:
+    """The bookkeeping of outcomes as /metrics tells it, and as the recordings say at the same clock."""
+    found = told_states(lake.model, told)
+    clock_us = int(told[f'headrace_outcomes_clock_seconds{{model="{lake.model.name}"}}'] * 1e6)
+    together_us = clock_us - clock_us % RECORDED_GRAIN_US  # so much of recorded time is closed together
+    expected = states(lake.table("id", "event_time"), landed, labels, together_us)
+    return Compared(" + ".join(STATES), _added_up(found), _added_up(expected), found == expected)
+
+
+def told_states(model: Model, told: Mapping[str, float]) -> Counter[str]:
+    """How many predictions and labels are in which state, of all versions and roles."""
+    found: Counter[str] = Counter()
+    for name, count in told.items():
+        if name.startswith(f'headrace_outcomes{{model="{model.name}"'):
+            found[name.partition('state="')[2].partition('"')[0]] += int(count)
+    return found
+
+
+def compared_areas(lake: Lake, landed: Landed, months: Sequence[Month]) -> Iterator[Compared]:
+    """The AUC of every month from tiles, and from raw pairs by scikit-learn."""
+    rows = lake.table("id", "score", "event_time", "version", "role")
+    for month in months:
+        of_month = between(rows, "event_time", month.begin, month.end)
+        for name, column, value, reading in (
+            ("the first version", "version", FIRST, month.first_auc),
+            ("the champion", "role", "champion", month.champion_auc),
+        ):
+            expected = auc(of_month.filter(pc.equal(of_month[column], value)), landed)
+            found = reading.value if reading.value is not None else -1.0
+            said, is_same = f"{found:.4f} ± {reading.error:.4f}", abs(found - expected) <= reading.error
+            yield Compared(f"AUC of {name} in {month.name}", said, f"{expected:.4f}", is_same)
+
+
+def _added_up(counts: Counter[str]) -> str:
+    return " + ".join(f"{counts[state]:,}" for state in STATES) + f" = {counts.total():,}"

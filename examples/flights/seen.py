@@ -1,0 +1,162 @@
+"""What was seen of a season: the quality of a model day by day, read from its tiles, and what happened to it."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.declare.durations import UNITS_US
+from headrace.evaluate.quality import estimated, realised
+from headrace.evaluate.quality.curves import UNKNOWN, Reading
+from headrace.evaluate.quality.table import QualityTable
+from headrace.evaluate.quality.tile import QualityTile, merge
+
+DAY_US, MINUTE_US = UNITS_US["d"], UNITS_US["m"]
+ROLLING_DAYS = 7
+FIRST = "1"  # the version that a season begins with
+
+
+class Day(NamedTuple):
+    """How good a model was over the week that ends with a day, and of how many flights of the day it is known."""
+
+    at: datetime
+    realised: float | None
+    estimated: float | None
+    first: float | None  # the version of the beginning, once it is no longer champion
+    coverage: float | None
+
+
+class Look(NamedTuple):
+    """The same of a week when it ended, with the labels that had come by then; the coverage is that of its last day."""
+
+    at: datetime
+    realised: float | None
+    estimated: float | None
+    coverage: float | None
+
+
+class Decision(NamedTuple):
+    """A version that was trained when a month began: whether it took over, and why."""
+
+    at: datetime
+    version: str
+    is_promoted: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Month:
+    """A month, how good its champion and the first version were in it, and what had drifted."""
+
+    name: str
+    begin: datetime
+    end: datetime
+    first_auc: Reading = UNKNOWN
+    champion_auc: Reading = UNKNOWN
+    drifted: tuple[tuple[str, float], ...] = ()  # inputs and how far, in PSI's measure
+
+
+@dataclass
+class Season:
+    """All of it, as the page shows it."""
+
+    months: list[Month]
+    days: list[Day] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+    @property
+    def begin(self) -> datetime:
+        return self.months[0].begin
+
+    @property
+    def end(self) -> datetime:
+        return self.months[-1].end
+
+    @property
+    def reached(self) -> datetime:
+        """How far it has been looked at."""
+        return self.looks[-1].at if self.looks else self.begin
+
+    def champion(self, at: datetime) -> str:
+        """The version that scored at a time."""
+        return [one.version for one in self.decisions if one.is_promoted and one.at <= at][-1]
+
+    def keep(self, file: Path) -> None:
+        """Write down what cannot be found out again."""
+        told = {"looks": self.looks, "decisions": self.decisions}
+        file.write_text(json.dumps(told, default=datetime.isoformat))
+
+    def take_up(self, file: Path) -> None:
+        """Go on where it was kept."""
+        if file.exists():
+            told = json.loads(file.read_text())
+            self.looks = [Look(datetime.fromisoformat(at), *rest) for at, *rest in told["looks"]]
+            self.decisions = [Decision(datetime.fromisoformat(at), *rest) for at, *rest in told["decisions"]]
+
+
+class Judged:
+    """The tiles of a model's quality by days."""
+
+    def __init__(self, table: QualityTable) -> None:
+        self._table = table
+
+    def between(self, begin: datetime, end: datetime, version: str | None = None) -> QualityTile:
+        """All predictions between two times: the champions' or, whatever its role was, a version's."""
+        roles = ("champion",) if version is None else ("champion", "challenger")
+        # A window has every minute that begins in (now − window − 1 m, now].
+        now_us, window_us = us(end) - MINUTE_US, us(end) - us(begin) - MINUTE_US
+        tiles = (self._table.window(now_us, window_us, role=role, version=version) for role in roles)
+        return merge(self._table.layout, tiles)
+
+    def look(self, at: datetime) -> Look:
+        """What is known of the week before a moment."""
+        week, day = (self.between(at - timedelta(days=days), at) for days in (ROLLING_DAYS, 1))
+        expected = estimated.expected(week, self._table.settled(us(at)))
+        return Look(at, realised.auc(week).value, estimated.auc(expected).value, realised.coverage(day).value)
+
+    def days(self, begin: datetime, end: datetime, first_until: datetime) -> list[Day]:
+        """Every day; the first version is told apart after the time up to which it was champion."""
+        count = (end - begin).days
+        dates = [begin + timedelta(days=number) for number in range(count)]
+        champions = [self.between(date, date + timedelta(days=1)) for date in dates]
+        firsts = [self.between(date, date + timedelta(days=1), FIRST) for date in dates if date >= first_until]
+        firsts = champions[: count - len(firsts)] + firsts
+        return [
+            Day(
+                at=date,
+                realised=realised.auc(self._week(champions, number)).value,
+                estimated=self._estimated_auc(champions, number),
+                first=realised.auc(self._week(firsts, number)).value if date >= first_until else None,
+                coverage=realised.coverage(champions[number]).value,
+            )
+            for number, date in enumerate(dates)
+        ]
+
+    def _week(self, days: list[QualityTile], number: int) -> QualityTile:
+        return merge(self._table.layout, days[max(0, number + 1 - ROLLING_DAYS) : number + 1])
+
+    def _estimated_auc(self, days: list[QualityTile], number: int) -> float | None:
+        """Calibrated by the week whose labels had had all their time, a day and six hours, when a day ended."""
+        settled = merge(self._table.layout, days[max(0, number - 1 - ROLLING_DAYS) : max(0, number - 1)])
+        return estimated.auc(estimated.expected(self._week(days, number), settled)).value
+
+
+def us(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000
+
+
+def months(first: datetime, count: int, days: int | None) -> list[Month]:
+    """So many months from a day on, or pieces of so many days."""
+    found = list[Month]()
+    begin = first
+    for _ in range(count):
+        end = begin + timedelta(days=days) if days else _next_month(begin)
+        found.append(Month(f"{begin:%B}" if days is None else f"{begin:%d %B}", begin, end))
+        begin = end
+    return found
+
+
+def _next_month(begin: datetime) -> datetime:
+    return datetime(begin.year + begin.month // 12, begin.month % 12 + 1, 1, tzinfo=UTC)
