@@ -72,9 +72,9 @@ def hostile(seed: int, rows: int) -> list[Served | bytes]:
     return sent
 
 
-@pytest.mark.parametrize("most", [7, 1_000])
+@pytest.mark.parametrize("most", [9, 1_000])
 def test_tiles_are_brute_force_over_all_predictions_through_restarts(broker: Broker, tmp_path: Path, most: int) -> None:
-    model, told = prepared(broker.address, tmp_path), hostile(most, 120)
+    model, told = prepared(broker.address, tmp_path), hostile(most, 60)
     for begin, end in pairwise([0, 30, 31, len(told)]):
         send(broker.address, model, told[begin:end])
         count_all(book_of(broker, tmp_path, model, most))
@@ -109,7 +109,7 @@ def test_ten_kills_while_counting_lose_nothing_and_count_nothing_twice(broker: B
 def test_two_that_count_at_once_count_each_vector_once(broker: Broker, tmp_path: Path) -> None:
     """As two processes of the lake would: a commit that comes second fails, and begins again with what is there."""
     model = prepared(broker.address, tmp_path)
-    send(broker.address, model, hostile(3, 60))
+    send(broker.address, model, hostile(3, 30))
     jobs = [Comparison(model, place_of(broker, tmp_path, every_seconds=0.05, records_a_step=5)) for _ in range(2)]
     jobs[0].book.open(now_us())
     for job in jobs:
