@@ -35,7 +35,7 @@ from tests.lake.gated import land
 
 DAY_US = UNITS_US["d"]
 TIMELESS = Pace(clock_seconds=math.inf, report_seconds=0.2, round_seconds=0.2)
-FEW = 30  # records a round, of about twice as many each time
+FEW = 40  # records a round, of about a hundred
 
 
 class Fixed:
@@ -89,7 +89,7 @@ def running(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> 
 def test_rounds_write_brute_force_though_a_crash_comes_between_two_commits(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    model, told = prepared(broker.address, default=False), renumbered(hostile(1, events=20))
+    model, told = prepared(broker.address, default=False), renumbered(hostile(1, events=40))
     begin, middle, end = 0, len(told) // 2, len(told)
     send(broker.address, model, told[begin:middle])
     landed(spark, broker.address, tmp_path, model)
