@@ -224,7 +224,7 @@ def _decisions(season: Season) -> Iterator[str]:
         line = f"M{at} {AUC_TOP}V{COVERAGE_TOP + COVERAGE_HEIGHT}"
         yield f'<path d="{line}" stroke="var(--{colour})" stroke-width="1.5"/>'
         yield f'<circle cx="{at}" cy="{AUC_TOP}" r="4" fill="var(--{colour})"/>'
-        yield _text(at + 9, AUC_TOP + 5, f"trained anew: {words}")
+        yield _text(at + 9, AUC_TOP - 9, f"trained anew: {words}")
 
 
 def _drift(season: Season) -> Iterator[str]:

@@ -84,8 +84,11 @@ def test_a_reader_that_skips_files_by_statistics_misses_nothing(table: LakeTable
         (30, pc.is_nan(pc.field("amount"))),
         (1, pc.field("hr_offset") == 149),
         (5, (pc.field("hr_offset") > 9) & (pc.field("hr_offset") < 15)),
+        (1, pc.field("id") == "e77"),
+        (149, pc.field("id") != "e77"),
     ]:
         assert dataset.to_table(filter=condition).num_rows == wanted
+    assert duckdb.sql("select hr_offset from dataset where id = 'e77'").fetchall() == [(77,)]
     exactly = pl.scan_delta(str(table.folder)).filter(pl.col("hr_arrival") == last).collect()
     assert exactly["hr_offset"].to_list() == [99]
 
@@ -111,6 +114,16 @@ def test_bounds_enclose_every_value(values: list[tuple[int | None, int | None]])
     if "at" in said["minValues"]:
         assert micros(said["minValues"]["at"]) <= min(moments)
         assert micros(said["maxValues"]["at"]) >= max(moments)
+
+
+@given(st.lists(st.none() | st.text() | st.text("a\U0010ffff", min_size=30, max_size=40), min_size=1, max_size=20))
+def test_short_bounds_enclose_every_text(values: list[str | None]) -> None:
+    target = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": pa.array(values, pa.string())}), target, row_group_size=5)
+    said = statistics(pq.ParquetFile(pa.BufferReader(target.getvalue())).metadata)
+    least, greatest = (said[side]["text"].encode() for side in ("minValues", "maxValues"))
+    assert all(least <= value.encode() <= greatest for value in values if value is not None)
+    assert len(said["minValues"]["text"]) <= 32
 
 
 def micros(text: str) -> int:

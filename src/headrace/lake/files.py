@@ -12,6 +12,10 @@ from deltalake.transaction import AddAction
 from headrace.lake.landing import DAY
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_BOUND = 32
+LAST_CHARACTER = "\U0010ffff"
+LAST_TEXT = 8 * LAST_CHARACTER
+ABOVE_ALL = LAST_TEXT.encode()
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000  # the years 1 to 9999
 
 
@@ -35,14 +39,16 @@ def added(file: Path, folder: Path) -> AddAction:
 
 def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
     """Rows, nulls, and the bounds of the columns whose bounds are exact."""
-    bounds, nulls = _Bounds(), dict[str, int]()
+    bounds, texts, nulls = _Bounds(), _TextBounds(), dict[str, int]()
     for column in _columns(footer):
         name = column.path_in_schema
         if "." in name or column.statistics is None:  # a list's or a struct's, or nothing is known
             continue
         nulls[name] = nulls.get(name, 0) + column.statistics.null_count
         bounds.widen(name, column)
-    return {"numRecords": footer.num_rows, **bounds.written(), "nullCount": nulls}
+        texts.widen(name, column)
+    both = {side: of_numbers | texts.written()[side] for side, of_numbers in bounds.written().items()}
+    return {"numRecords": footer.num_rows, **both, "nullCount": nulls}
 
 
 def _columns(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
@@ -84,3 +90,52 @@ class _Bounds:
             return value
         moment = EPOCH + timedelta(microseconds=value + up_us)
         return f"{moment:%Y-%m-%dT%H:%M:%S}".zfill(19) + f".{moment.microsecond // 1000:03d}Z"
+
+
+class _TextBounds:
+    """Least and greatest texts by their bytes, cut short.
+
+    Told of every text: deltalake's datasets skip a file that has no bounds of one, whatever is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._bounds: dict[str, tuple[bytes, bytes]] = {}
+
+    def widen(self, name: str, column: pq.ColumnChunkMetaData) -> None:
+        known = column.statistics
+        if known.logical_type.type != "STRING":
+            return
+        least, greatest = self._bounds.get(name, (ABOVE_ALL, b""))
+        if known.has_min_max:
+            self._bounds[name] = min(least, known.min_raw), max(greatest, known.max_raw)
+        elif known.null_count < column.num_values:  # too long for the file's own account
+            self._bounds[name] = b"", ABOVE_ALL
+        else:
+            self._bounds[name] = least, greatest
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        bounds = {name: (_text(least), _text(greatest)) for name, (least, greatest) in self._bounds.items()}
+        return {
+            "minValues": {name: "" if least is None else least[:LONGEST_BOUND] for name, (least, _) in bounds.items()},
+            "maxValues": {name: LAST_TEXT if most is None else _above(most) for name, (_, most) in bounds.items()},
+        }
+
+
+def _text(value: bytes) -> str | None:
+    """What bytes say; None where they are no text."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _above(text: str) -> str:
+    """A text that is short and not before another: cut where it is not the last character that is cut off.
+
+    >>> _above("a" * 32), _above("a" * 33) == "a" * 32 + LAST_CHARACTER
+    ('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', True)
+    """
+    for end in range(LONGEST_BOUND, len(text)):
+        if text[end] != LAST_CHARACTER:
+            return text[:end] + LAST_CHARACTER
+    return text
