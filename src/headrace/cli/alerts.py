@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import BadSetting
+from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.alert import Alert
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_us
@@ -19,15 +19,14 @@ ACTIONS = ("ls", "silence", "unsilence")
 @click.argument("action", type=click.Choice(ACTIONS))
 @click.argument("name", required=False)
 @click.argument("duration", required=False)
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one started here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def alerts(app: str, action: str, name: str | None, duration: str | None, **flags: Any) -> None:
     """The alerts of APP: ls, silence NAME DURATION (such as 2h), or unsilence NAME."""
     from headrace.watch.defaults import alerts_of
 
     declared = alerts_of(load_app(app), app)
-    broker = flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
+    broker = log_of(flags)
     if action != "ls":
         _hush(broker, _known(name, declared), _until_us(action, duration))
     rows = [row for row in _rows(broker, declared) if action == "ls" or row["name"] == name]

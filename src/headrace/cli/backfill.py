@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headrace.cli.batch import batch_session
-from headrace.cli.settings import BadSetting, lake_folder
+from headrace.cli.settings import LOG_OPTIONS, BadSetting, lake_folder, log_of, options
 from headrace.declare.app import load_app
 
 
@@ -18,8 +18,7 @@ from headrace.declare.app import load_app
 @click.argument("view")
 @click.option("--lake", metavar="DIR", help="The lake with the history; STATE/lake without it.")
 @click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one `headrace up` starts here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="Say what was done as JSON.")
 def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any) -> None:
@@ -32,7 +31,7 @@ def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any)
     folder = lake_folder(lake, state)
     if folder is None:
         raise BadSetting("--lake off: history is in the lake. Give its folder with --lake DIR.")
-    place = HistoryPlace(folder, flags["broker"] or f"127.0.0.1:{flags['broker_port']}", state)
+    place = HistoryPlace(folder, log_of(flags), state)
     with ExitStack() as until_done:
         session = cache(lambda: until_done.enter_context(batch_session(flags["spark"])))
         done = backfill_view(session, load_app(app).view(view), place, say)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import BadSetting
+from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.app import App, load_app
 from headrace.log.letters import Letter, Letters, Word
 from headrace.tiles.finish import moment
@@ -34,13 +34,12 @@ Wanted = Callable[[Letter], bool]
     "--from", "from_", type=click.Path(exists=True, path_type=Path), help="Replay what this file has, as mended."
 )
 @click.option("--yes", is_flag=True, help="Do not ask whether to discard.")
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one started here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def dead(app: str, action: str, stream: str | None, **flags: Any) -> None:
     """The dead letters of APP: ls by reason, show, replay once the cause is gone or the letter is mended, discard."""
     declared = load_app(app)
-    broker = flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
+    broker = log_of(flags)
     if action == "ls":
         _ls(declared, broker, stream, in_json=flags["in_json"])
         return

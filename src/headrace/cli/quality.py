@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace.cli.retrain import labels_of
+from headrace.cli.settings import LOG_OPTIONS, log_of, options
 from headrace.declare.app import load_app
 
 
@@ -15,8 +16,7 @@ from headrace.declare.app import load_app
 @click.argument("model")
 @click.option("--window", default="1d", show_default=True, metavar="DURATION", help="Of the predictions of so long.")
 @click.option("--version", metavar="VERSION", help="Of this version, in whatever role; else of whoever was champion.")
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one started here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def quality(app: str, model: str, window: str, version: str | None, in_json: bool, **flags: Any) -> None:
     """Every metric of MODEL over a window of its predictions, realised and estimated; — where nothing is known."""
@@ -24,7 +24,7 @@ def quality(app: str, model: str, window: str, version: str | None, in_json: boo
 
     declared = load_app(app).model(model)
     labels_of(declared)
-    broker = flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
+    broker = log_of(flags)
     found = read_quality(broker, declared).every(declared, window, time.time_ns() // 1000, version)
     lines = [f"{name:<60}{'—' if value is None else f'{value:.4g}':>12}" for name, value in found.items()]
     click.echo(json.dumps(found) if in_json else "\n".join(lines))

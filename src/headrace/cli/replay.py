@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headrace.cli.run import stop_on_signals
-from headrace.cli.settings import BadSetting
+from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.cli.up import say
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_text
@@ -83,8 +83,7 @@ class Tally:
 @click.option("--order-by", metavar="COLUMN", help="Without it the stream's arrival= or, where it has none, time=.")
 @click.option("--from", "from_", metavar="TIME", help="Leave out what is earlier, and let recorded time begin there.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one `headrace up` starts here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 def replay(app: str, stream: str, file: Path, **flags: Any) -> None:
     """Send the events of FILE to STREAM of APP, in order and at a chosen speed."""
@@ -105,7 +104,7 @@ def wanted_of(flags: dict[str, Any]) -> Wanted:
     from_us = None if written is None else timestamp_us(written)
     if written is not None and from_us is None:
         raise BadSetting(f"--from {written!r} is not a time. Write ISO 8601, such as 2013-01-01T00:00:00Z.")
-    broker = flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
+    broker = log_of(flags)
     return Wanted(broker, speed_of(flags["speed"]), from_us, flags["limit"], flags["in_json"])
 
 

@@ -172,6 +172,11 @@ OPTIONS = (
 )
 
 
+LOG_OPTIONS = (
+    click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one `headrace up` starts here."),
+    click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
+)
+
 SOURCE_OPTIONS = (
     click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="Where the events are."),
     click.option("--broker", metavar="HOST:PORT", help="Read the events straight from this log instead."),
@@ -185,6 +190,11 @@ SPINE_OPTIONS = (
     click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
     *SOURCE_OPTIONS,
 )
+
+
+def log_of(flags: dict[str, Any]) -> str:
+    """The broker whose log is meant."""
+    return flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
 
 
 def spine_of(flags: dict[str, Any]) -> Path:

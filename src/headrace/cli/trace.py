@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import BadSetting
+from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_us
 from headrace.tiles.finish import moment
@@ -18,14 +18,13 @@ from headrace.tiles.finish import moment
 @click.option(
     "--since", default="1d", show_default=True, metavar="DURATION", help="Look in what came in the last so long."
 )
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one started here.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here.")
+@options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def trace(app: str, event_id: str, since: str, in_json: bool, **flags: Any) -> None:
     """The way of EVENT_ID, or of the record at a place such as payments-0@42, from its arrival to its label."""
     from headrace.watch.trace import Tracer
 
-    broker = flags["broker"] or f"127.0.0.1:{flags['broker_port']}"
+    broker = log_of(flags)
     since_us = time.time_ns() // 1000 - duration_us(since, "--since")
     ways = [*Tracer(load_app(app), broker, since_us).ways(event_id)]
     if not ways:
