@@ -224,7 +224,8 @@ def test_a_dead_letter_is_found_mended_and_counted_once(scored: Scored, tmp_path
     for said in ({"replayed": 1, "already": 0}, {"replayed": 0, "already": 1}):
         words = ["dead", str(scored.running.app), "replay", "orders", "--from", str(letters), "--json"]
         result = CliRunner().invoke(main, [*words, "--broker", scored.running.broker])
-        assert (result.exit_code, json.loads(result.output)) == (0, said)
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert json.loads(result.output) == said
     wait_until(lambda: "mended" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "its score")
     (values,) = scored.running.features("CardOrders", ["mended"])
     assert values["values"]["orders_1h"] == 1
