@@ -23,11 +23,11 @@ from tests.waiting import wait_until
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
 
-WHOLE_APPS, BESIDE_SPARK = "e2e", {"examples", "faults"}
+WHOLE_APPS = {"e2e", "examples", "faults"}
 
 
 class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """Shares tests out file by file, but for the heavy ones, of which each process runs one half in turn."""
+    """Shares tests out file by file, but for the heavy ones: whole apps run one at a time, and so does Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -36,10 +36,11 @@ class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
 
 @cache
 def _heavy(file: Path) -> str | None:
-    """Which half of the heavy ones a file belongs to, most whole apps or Spark and other apps; None if to neither."""
-    if file.parent.name == WHOLE_APPS:
+    """What a file's tests start: a whole app, a Spark session, or neither."""
+    text = file.read_text()
+    if file.parent.name in WHOLE_APPS or "tests.running" in text:
         return "apps"
-    return "spark" if file.parent.name in BESIDE_SPARK or "SparkSession" in file.read_text() else None
+    return "spark" if "SparkSession" in text else None
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HeavyOnesApart:

@@ -39,6 +39,7 @@ def alerts(running: Running, *words: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.faults
 def test_dead_letters_are_alarmed_and_the_alarm_ends_with_them(tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)
     with listening(certificate, answer(200)) as server:

@@ -30,9 +30,10 @@ def new_model(name: str, within: str = "5m", arrival: str | None = None, **label
     payments = hr.Stream(
         f"{name}-payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
     )
+    own_arrival = "" if arrival in {None, "at"} else f", {arrival} timestamp"
     told = hr.Stream(
         f"{name}-told",
-        schema=f"id string, fraud boolean, at timestamp{f', {arrival} timestamp' if arrival else ''}",
+        schema=f"id string, fraud boolean, at timestamp{own_arrival}",
         id="id",
         key="id",
         time="at",

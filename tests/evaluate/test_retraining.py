@@ -61,6 +61,7 @@ def spoke(said: str) -> bool:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.faults
 def test_an_alert_trains_once_and_the_better_takes_over(tmp_path: Path, broker: Broker) -> None:
     versions = hopeless_champion(tmp_path)
     lineup = Lineup.of(app.fraud, tmp_path)
