@@ -128,13 +128,13 @@ def test_each_event_has_the_label_that_was_known_and_outcomes_agree(
 
 
 def test_now_is_when_the_newest_arrived_where_labels_tell_their_own_arrivals(spark: SparkSession) -> None:
-    live, chance = model("last", None), random.Random(1)
+    live, chance = model("last", None, "boolean"), random.Random(1)
     assert live.labels is not None
     told_when = hr.Stream(
         "chargebacks", schema="id string, fraud boolean, at timestamp", id="id", key="id", time="at", arrival="at"
     )
     recorded = hr.Labels(told_when, value="fraud", within="10m")
-    sent, told = events(chance), labels(chance)
+    sent, told = events(chance), labels(chance, "boolean")
     source = {
         name: spark.createDataFrame([(moment(arrival),) for arrival in arrivals], "hr_arrival timestamp")
         for name, arrivals in (("payments", [one[4] for one in sent]), ("chargebacks", [one[3] for one in told]))
