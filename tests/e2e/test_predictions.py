@@ -182,7 +182,7 @@ def features_of(
 @pytest.mark.timeout(400)
 def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
     folder = scored.state / "lake" / "gold" / "fraud_predictions"
-    wait_until(lambda: len(landed(folder)) >= COUNT, 150, "predictions to land", scored.running.said)
+    wait_until(lambda: len(landed(folder)) >= COUNT, 250, "predictions to land", scored.running.said)
     rows = {row["id"]: row for row in landed(folder)}
     for one in scored.predictions:
         row = rows[one.event_id]
