@@ -86,6 +86,7 @@ def backfill(running: Running, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.faults
 def test_a_view_added_to_a_running_app_has_every_event_once_from_its_first_answer_on(tmp_path: Path) -> None:
     app, sent = tmp_path / "app.py", taps(0, 300)
     app.write_text(OLD)

@@ -21,6 +21,7 @@ APP = Path(__file__).with_name("app.py")
 SETTLE_LIMIT_S = 180
 
 
+@pytest.mark.faults
 def test_three_kills_leave_every_value_right(tmp_path: Path) -> None:
     endure(tmp_path, ["spark", "serve", "broker"], seed=3)
 
