@@ -126,7 +126,9 @@ def test_kills_while_lessons_are_written_change_nothing(spark: SparkSession, bro
     cuts = [len(told) * part // kills for part in range(kills + 1)]
     for begin, end in pairwise(cuts):
         send(broker.address, model, told[begin:end])
-        with child("tests.evaluate.child_joins", broker.address, str(tmp_path), name, output=output) as running:
+        with child(
+            "tests.evaluate.child_joins", "stream", broker.address, str(tmp_path), name, output=output
+        ) as running:
             wait_at_random(dice, running, output.read_text, "joined", 4.0)
     with joining(spark, model, broker.address, tmp_path):
         tell_time(broker.address, model, FAR_US)

@@ -20,8 +20,9 @@ from headrace.log.records import Record
 from headrace.serve.backfilled import Histories
 from headrace.serve.contenders import Scoring
 from headrace.serve.history import History
+from headrace.serve.http import Http, Route
 from headrace.serve.ledgers import Ledgers
-from headrace.serve.listen import bind
+from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.noted import PredictionLog
 from headrace.serve.server import Parts, answer_until
 from headrace.store.memory import MemoryStore
@@ -75,6 +76,23 @@ class Asking:
         said = self.features(view, keys, **more)
         assert said.status == 200, said.body
         return list(said.json["rows"])
+
+
+@contextmanager
+def answering(routes: Iterable[Route]) -> Iterator[int]:
+    """A server of some routes alone, until the block ends; its port."""
+    stop, listening = threading.Event(), bind(HOST, free_port())
+    server = StoppableServer(Http(routes, {}), stop).serve(listening)
+    thread = threading.Thread(target=uvloop.run, args=(server,))
+    thread.start()
+    port = listening.getsockname()[1]
+    try:
+        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
+        yield port
+    finally:
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 NOT_LOGGED = Scoring(Path("/nowhere"), PredictionLog())

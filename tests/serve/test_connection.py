@@ -5,20 +5,17 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
-import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.local.ports import HOST, answers, free_port
+from headrace.local.ports import HOST
 from headrace.serve import listen
 from headrace.serve.answers import Answer
-from headrace.serve.http import LARGEST_BODY, Http, Request, get, post
-from headrace.serve.listen import StoppableServer, bind
-from tests.waiting import wait_until
+from headrace.serve.http import LARGEST_BODY, Request, get, post
+from tests.serve.serving import answering
 
 LARGE = b"x" * (8 << 20)
 TAKEN = threading.Event()
@@ -65,25 +62,9 @@ ROUTES = [
 ]
 
 
-@contextmanager
-def server() -> Iterator[int]:
-    stop, listening = threading.Event(), bind(HOST, free_port())
-    answering = StoppableServer(Http(ROUTES, {}), stop).serve(listening)
-    thread = threading.Thread(target=uvloop.run, args=(answering,))
-    thread.start()
-    port = listening.getsockname()[1]
-    try:
-        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
-        yield port
-    finally:
-        stop.set()
-        thread.join(10)
-        assert not thread.is_alive()
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with server() as port:
+    with answering(ROUTES) as port:
         yield port
 
 
@@ -227,7 +208,7 @@ def test_an_idle_connection_ends_after_a_while(port: int, monkeypatch: pytest.Mo
 def test_a_server_that_stops_answers_what_it_has_taken() -> None:
     with socket.socket() as client:
         client.settimeout(10)
-        with server() as port:
+        with answering(ROUTES) as port:
             client.connect((HOST, port))
             client.sendall(asking("/taken", b"x" * 2000))
             assert TAKEN.wait(10)

@@ -2,25 +2,22 @@
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import uvloop
 
-from headrace.local.ports import HOST, answers, free_port
+from headrace.local.ports import HOST
 from headrace.log.progress import ProgressBoard
-from headrace.serve.http import Http, get
-from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.http import get
 from headrace.serve.live import Live
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from tests.browser import Browser
 from tests.log.streams import new_stream, new_view
-from tests.serve.serving import app_of_views, serving
+from tests.serve.serving import Asking, answering, app_of_views, serving
 from tests.waiting import wait_until
 
 HEAD = b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -37,22 +34,6 @@ class Looks:
         if self.count == 2:
             raise ZeroDivisionError
         return json.dumps({"look": self.count}).encode()
-
-
-@contextmanager
-def listened(looks: Looks) -> Iterator[int]:
-    stop, listening = threading.Event(), bind(HOST, free_port())
-    answering = StoppableServer(Http([get("/live", Live(looks))], {}), stop).serve(listening)
-    thread = threading.Thread(target=uvloop.run, args=(answering,))
-    thread.start()
-    port = listening.getsockname()[1]
-    try:
-        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
-        yield port
-    finally:
-        stop.set()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def listener(port: int) -> socket.socket:
@@ -72,7 +53,7 @@ def heard(client: socket.socket, pieces: int) -> bytes:
 
 def test_all_who_listen_are_told_what_was_looked_up_once() -> None:
     looks = Looks()
-    with listened(looks) as port, ExitStack() as stack:
+    with answering([get("/live", Live(looks))]) as port, ExitStack() as stack:
         clients = [stack.enter_context(listener(port)) for _ in range(50)]
         said = [heard(client, 2) for client in clients]
         assert looks.count <= 5
@@ -87,7 +68,7 @@ def test_all_who_listen_are_told_what_was_looked_up_once() -> None:
 
 def test_nobody_looks_while_nobody_listens() -> None:
     looks = Looks()
-    with listened(looks) as port:
+    with answering([get("/live", Live(looks))]) as port:
         with listener(port) as client:
             heard(client, 1)
         wait_until(lambda: _stands_still(looks), 10, "looking to end")
@@ -102,7 +83,7 @@ def _stands_still(looks: Looks) -> bool:
 
 
 def test_a_server_that_stops_lets_go_of_who_listens() -> None:
-    with listened(Looks()) as port:
+    with answering([get("/live", Live(Looks()))]) as port:
         client = listener(port)
         heard(client, 1)
     with client:
@@ -119,8 +100,6 @@ def page(tmp_path: Path) -> Iterator[int]:
 
 
 def test_every_file_of_the_page_is_there_small_and_safe(page: int) -> None:
-    from tests.serve.serving import Asking
-
     ask, size = Asking(page), 0
     for path in ("/", "/dashboard/app.js", "/dashboard/chart.js", "/dashboard/numbers.js", "/dashboard/style.css"):
         said = ask("GET", path)

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from headrace.serve.http import Http, Request, get, post
 from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.overload import Came, Line, TooMany
 from tests.serve.predicting import event, fraud, predicting
+from tests.serve.serving import answering
 from tests.waiting import wait_until
 
 WORK_S = 0.002
@@ -41,19 +40,7 @@ async def look(_request: Request) -> Answer:
     return Answer(200, b"{}")
 
 
-@contextmanager
-def busy_server() -> Iterator[int]:
-    stop, listening = threading.Event(), bind(HOST, free_port())
-    http = Http([post("/work", work), post("/wait", waiting), get("/look", look)], {})
-    thread = threading.Thread(target=uvloop.run, args=(StoppableServer(http, stop).serve(listening),))
-    thread.start()
-    port = listening.getsockname()[1]
-    try:
-        wait_until(lambda: answers(HOST, port), 10, "the server to answer")
-        yield port
-    finally:
-        stop.set()
-        thread.join()
+BUSY = [post("/work", work), post("/wait", waiting), get("/look", look)]
 
 
 def asked(port: int, path: str = "/work", method: str = "POST") -> tuple[int, str | None]:
@@ -73,7 +60,7 @@ def load(port: int, connections: int, seconds: float) -> dict[str, int]:
 
 
 def test_of_ten_times_too_much_a_part_is_refused_and_soon_nothing() -> None:
-    with busy_server() as port:
+    with answering(BUSY) as port:
         assert load(port, 40, 1.0).keys() == {"200"}
         statuses = load(port, 400, 3.0)
         assert statuses.keys() == {"200", "429"}
@@ -82,7 +69,7 @@ def test_of_ten_times_too_much_a_part_is_refused_and_soon_nothing() -> None:
 
 
 def test_many_connect_at_once_and_a_server_that_stopped_listens_no_more() -> None:
-    with busy_server() as port:
+    with answering(BUSY) as port:
         many = [socket.create_connection((HOST, port), timeout=10) for _ in range(100)]
         for one in many:
             one.sendall(b"GET /look HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -102,7 +89,7 @@ def test_a_pause_with_few_in_line_is_no_overload() -> None:
 
 def test_more_than_may_wait_for_a_store_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "MOST_AT_WORK", 2)
-    with busy_server() as port:
+    with answering(BUSY) as port:
         found: list[tuple[int, str | None]] = []
         threads = [threading.Thread(target=lambda: found.append(asked(port, "/wait"))) for _ in range(6)]
         for thread in threads:
@@ -115,7 +102,7 @@ def test_more_than_may_wait_for_a_store_are_told_to_come_back(monkeypatch: pytes
 
 def test_who_looks_is_always_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
-    with busy_server() as port:
+    with answering(BUSY) as port:
         assert asked(port) == (429, "1")
         assert asked(port, "/look", "GET") == (200, None)
 
@@ -134,7 +121,7 @@ def test_predictions_and_features_are_refused_with_a_sentence(tmp_path: Path, mo
 
 def test_who_was_refused_and_goes_away_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
-    with busy_server() as port:
+    with answering(BUSY) as port:
         with socket.create_connection((HOST, port), timeout=10) as client:
             client.sendall(b"POST /work HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
             assert b" 429 " in client.recv(1 << 16)

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from headrace.cli.settings import Settings
@@ -14,12 +13,12 @@ from headrace.declare.app import App
 from headrace.evaluate.attempts import note_tried, tried_us
 from headrace.evaluate.schedule import Schedule
 from headrace.local.child import Child
+from headrace.local.polite import give_way
 from headrace.score.versions import Versions
 
 LOGGER = logging.getLogger("headrace.retrain")
 LOOK_SECONDS = 5.0
 STOP_SECONDS = 10.0
-NICE = 10  # events and requests come first; idle work alone might never end where a machine is busy
 
 Firing = Callable[[], Mapping[str, int]]
 
@@ -54,8 +53,7 @@ def _train(command: list[str], log: Path, stop: threading.Event) -> None:
     own = log.with_suffix(f".{os.getpid()}.log")  # of several who look each has its own, until it has ended
     child = Child(command, folder=Path.cwd(), output=own)
     child.start()
-    with suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, child.pid, NICE)
+    give_way(child.pid)  # events and requests come first
     while child.alive() and not stop.wait(0.5):
         pass
     child.stop(STOP_SECONDS)

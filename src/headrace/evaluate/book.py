@@ -7,7 +7,7 @@ batch 41 ──▶ gold/fraud_outcomes   its changes  ┐ each with the batch's 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -21,7 +21,7 @@ from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.evaluate.teach import Teacher
 from headrace.lake.delta import LakeTable, Position
-from headrace.lake.files import EPOCH
+from headrace.lake.files import day_of
 from headrace.lake.land import written
 from headrace.lake.landing import DAY, GOLD, SECONDS_A_DAY, LakeColumn, Landing
 from headrace.log.produce import Producer
@@ -185,4 +185,4 @@ def _written_tiles(tiles: Tiles, folder: Path) -> list[Path]:
 
 
 def _day(time_us: int) -> str:
-    return (EPOCH + timedelta(microseconds=time_us)).date().isoformat()
+    return day_of(time_us).isoformat()

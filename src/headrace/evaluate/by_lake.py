@@ -9,7 +9,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,7 +21,7 @@ from headrace.evaluate.recall import Clocks, changes, clock_for, newest_arrivals
 from headrace.evaluate.rounds import Reach, Round, RoundLog
 from headrace.evaluate.told import Feed, labels, scored
 from headrace.lake.delta import LakeTable
-from headrace.lake.files import EPOCH
+from headrace.lake.files import day_of
 from headrace.lake.landing import DAY
 from headrace.lake.tables import table_rows
 from headrace.stream.watermark import DRAINING_MARGIN_US
@@ -124,7 +123,7 @@ class LakeJoin(Join):
         rows = table_rows(self._spark, self._place.lake.folder, table.landing)
         if since_us < 0:
             return rows
-        return rows.where(F.col(DAY) >= F.lit((EPOCH + timedelta(microseconds=since_us)).date()))
+        return rows.where(F.col(DAY) >= F.lit(day_of(since_us)))
 
     def _joined(self, last: Round) -> Ends:
         predictions, told = self._tables

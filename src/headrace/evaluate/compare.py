@@ -1,7 +1,6 @@
 """Compares what every model of an app is served with what it was trained on, beside the lake: minute by minute."""
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
 from headrace.evaluate.drift.ranking import importance_of
 from headrace.evaluate.drift.window import Rows
 from headrace.evaluate.errors import Errors, is_followed
+from headrace.evaluate.lasting import Lasting, Together
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
@@ -45,52 +45,25 @@ def compared(app: App) -> list[Model]:
     return [model for model in app.models if model.file is None]
 
 
-class Comparisons:
+class Comparisons(Together):
     """The comparisons of every model that is trained; a declared file has no card, and nothing to compare with."""
 
     def __init__(self, app: App, place: Place) -> None:
-        self._each = [Comparison(model, place) for model in compared(app)]
-        self._caretaker = Caretaker([one.book.folder for one in self._each], Care(place.lake.retention))
-
-    def start(self) -> None:
-        for one in self._each:
-            one.start()
-        self._caretaker.start()
-
-    def stop(self) -> None:
-        self._caretaker.stop()
-        for one in self._each:
-            one.stop()
-
-    def join(self, timeout: float | None = None) -> None:
-        for one in self._each:
-            one.join(timeout)
+        each = [Comparison(model, place) for model in compared(app)]
+        super().__init__(each, Caretaker([one.book.folder for one in each], Care(place.lake.retention)))
 
 
-class Comparison(threading.Thread):
+class Comparison(Lasting):
     """The comparison of one model; one that fails begins again with what its table has."""
 
     def __init__(self, model: Model, place: Place) -> None:
-        super().__init__(name=f"{model.name}.drift", daemon=True)
+        super().__init__(f"{model.name}.drift", place.every_seconds)
         self.model, self._every_s = model, place.every_seconds
         self.book = VectorBook(place.lake.folder, model, place.state, place.lake.broker, place.records_a_step)
         outcomes = place.lake.folder / f"{GOLD}{model.name}_outcomes"
         self._errors = Errors(outcomes, model) if is_followed(model) else None
         self._versions = Versions(place.state, model.name)
         self._producer = Producer(place.lake.broker)
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._run()
-            except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
-                if not self._stopped.is_set():
-                    LOGGER.error("%s has stopped, and is started again: %s", self.name, failure)
-            self._stopped.wait(self._every_s)
-
-    def stop(self) -> None:
-        self._stopped.set()
 
     def _run(self) -> None:
         self.book.open(_clock_us())

@@ -1,10 +1,7 @@
 """What the joins of predictions and labels have in common: where they are kept, how they go on, and what they tell."""
 
 import json
-import logging
-import threading
 import time
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from headrace.evaluate import standing
 from headrace.evaluate.book import Book, Fold
 from headrace.evaluate.clock import Clock, Ends, patience_us
 from headrace.evaluate.folding import quality_fold
+from headrace.evaluate.lasting import Lasting
 from headrace.evaluate.told import Feed
 from headrace.lake.lake import Lake
 from headrace.lake.land import writing_session
@@ -26,7 +24,6 @@ from headrace.log.produce import Producer
 from headrace.log.progress import OutcomesProgress, report
 from headrace.stream.checkpoints import write_whole
 
-LOGGER = logging.getLogger("headrace.evaluate")
 RETRY_SECONDS = 5.0
 TERMS = "terms"
 
@@ -73,32 +70,19 @@ class OtherTerms(HeadraceError):
         )
 
 
-class Join(threading.Thread):
+class Join(Lasting):
     """The join of one model; one that fails is started again, and goes on where it was."""
 
     def __init__(self, spark: SparkSession, feed: Feed, place: Place) -> None:
-        super().__init__(name=f"{feed.model.name}.outcomes", daemon=True)
+        super().__init__(f"{feed.model.name}.outcomes", RETRY_SECONDS)
         self._spark, self._feed, self._place = writing_session(spark), feed, place
         self._terms = terms_of(feed.declared)
         self._teller = Producer(feed.broker)
         self._offsets = Offsets(feed.broker)
         self._clock = Clock(feed.model, feed.labels, self._offsets, place.gate(feed.labels.name))
         self._clock_us, self._looked = 0, 0.0
-        self._stopped = threading.Event()
         self.model, self.broker = feed.model, feed.broker
         self.book = Book(place.lake.folder, feed.model, folds_of(feed.model), Producer(feed.broker))
-
-    def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._run()
-            except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
-                if not self._stopped.is_set():
-                    LOGGER.error("%s has stopped, and is started again: %s", self.name, failure)
-            self._stopped.wait(RETRY_SECONDS)
-
-    def stop(self) -> None:
-        self._stopped.set()
 
     def _open(self, checkpoint: Path) -> None:
         """Take up what is kept, if it was made by the same rules."""
@@ -107,10 +91,6 @@ class Join(threading.Thread):
             raise OtherTerms(self.model, checkpoint)
         self.book.open(checkpoint)
         write_whole(known, terms)
-
-    @abstractmethod
-    def _run(self) -> None:
-        """Join until stopped."""
 
     def _known_until(self, joined: Ends) -> int | None:
         """Up to when all is known, looked up now and then; None where that is no news."""

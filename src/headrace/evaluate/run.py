@@ -6,32 +6,19 @@ from headrace.declare.app import App
 from headrace.evaluate.by_lake import RECORDS_A_ROUND, LakeJoin
 from headrace.evaluate.by_stream import StreamJoin
 from headrace.evaluate.join import Join, Place
+from headrace.evaluate.lasting import Together
 from headrace.evaluate.told import Feed
 from headrace.lake.care import Care, Caretaker
 
 
-class Outcomes:
+class Outcomes(Together):
     """The joins of every model that has labels."""
 
     def __init__(self, spark: SparkSession, app: App, place: Place) -> None:
         judged = [model for model in app.models if model.labels is not None]
-        self._joins = [join_of(spark, Feed(model, place.lake.broker), place) for model in judged]
-        folders = [folder for join in self._joins for folder in join.book.folders]
-        self._caretaker = Caretaker(folders, Care(place.lake.retention))
-
-    def start(self) -> None:
-        for join in self._joins:
-            join.start()
-        self._caretaker.start()
-
-    def stop(self) -> None:
-        self._caretaker.stop()
-        for join in self._joins:
-            join.stop()
-
-    def join(self, timeout: float | None = None) -> None:
-        for join in self._joins:
-            join.join(timeout)
+        joins = [join_of(spark, Feed(model, place.lake.broker), place) for model in judged]
+        folders = [folder for join in joins for folder in join.book.folders]
+        super().__init__(joins, Caretaker(folders, Care(place.lake.retention)))
 
 
 def join_of(spark: SparkSession, feed: Feed, place: Place) -> Join:

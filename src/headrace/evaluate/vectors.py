@@ -10,7 +10,6 @@ parts, so a late vector costs no more than others, and memory holds a step and t
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -31,7 +30,7 @@ from headrace.evaluate.drift.tile import BrokenTile, Tile, TileKey, decode, deco
 from headrace.evaluate.drift.window import Rows, Window, hop_of
 from headrace.evaluate.repeats import Repeats
 from headrace.lake.delta import LakeTable, Position
-from headrace.lake.files import EPOCH, FIRST_US
+from headrace.lake.files import FIRST_US, day_of
 from headrace.lake.landing import DAY, GOLD, LakeColumn, Landing
 from headrace.lake.spans import Span, cut, waiting
 from headrace.log.between import records_between
@@ -121,7 +120,7 @@ class VectorBook:
 
     def now_us(self, clock_us: int) -> int:
         """When the window ends: now, or where a stream tells its own arrivals, with the newest that was counted."""
-        return clock_us if self.model.stream.arrival is None else self.newest_us
+        return _now_us(self.model, clock_us, self.newest_us)
 
     def step(self, clock_us: int) -> int:
         """Count what has come, as much of it as a step takes; how many records are left."""
@@ -138,7 +137,7 @@ class VectorBook:
         return sum(map(len, spans.values())) - sum(map(len, taken.values()))
 
     def _after_us(self, now_us: int) -> int:
-        return now_us - self.model.drift.window_us - hop_of(self.model.drift.window_us)
+        return _before_window(now_us, self.model.drift.window_us)
 
     def forget(self, now_us: int) -> None:
         """Let go of what is before the window, and of versions that have nothing in it."""
@@ -226,7 +225,7 @@ def parts_from(layout: Layout, model: Model, version: str, vectors: Sequence[Vec
 
 def written(parts: Sequence[Part], folder: Path, arrived_us: int) -> Path:
     """A file of parts, by the day their last record came: no event of theirs is later, and any may be earlier."""
-    file = folder / f"{DAY}={_day(arrived_us).isoformat()}" / f"{uuid4().hex}.parquet"
+    file = folder / f"{DAY}={day_of(arrived_us).isoformat()}" / f"{uuid4().hex}.parquet"
     file.parent.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts]), file, compression="zstd")
     return file
@@ -235,7 +234,7 @@ def written(parts: Sequence[Part], folder: Path, arrived_us: int) -> Path:
 def parts_of(table: DeltaTable, after_us: int, to_us: int) -> Iterator[Part]:
     """The parts of all minutes that begin after one time and no later than another."""
     is_inside = (pc.field("minute_us") > after_us) & (pc.field("minute_us") <= to_us)
-    is_inside &= pc.field(DAY) >= _day(max(after_us, FIRST_US))  # nothing was counted before it was
+    is_inside &= pc.field(DAY) >= day_of(max(after_us, FIRST_US))  # nothing was counted before it was
     for batch in table.to_pyarrow_dataset().to_batches(columns=list(Part._fields), filter=is_inside):
         yield from (Part(**row) for row in batch.to_pylist())
 
@@ -253,12 +252,21 @@ def read_window(folder: Path, model: Model, cards: Cards, sought: Sought, clock_
     if layout is None:
         return {}
     window = Window(layout, sought.window_us)
-    now_us = clock_us if model.stream.arrival is None else newest_minute(table)
-    for part in parts_of(table, now_us - sought.window_us - hop_of(sought.window_us), now_us):
+    now_us = _now_us(model, clock_us, newest_minute(table))
+    for part in parts_of(table, _before_window(now_us, sought.window_us), now_us):
         found = tile_of(part, cards)
         if found is not None and found[1].version == sought.version:
             window.add(found[1].segment, found[1].minute_us, found[2])
     return window.at(now_us)
+
+
+def _now_us(model: Model, clock_us: int, newest_us: int) -> int:
+    return clock_us if model.stream.arrival is None else newest_us
+
+
+def _before_window(now_us: int, window_us: int) -> int:
+    """Hops that begin by then have nothing in a window that ends now."""
+    return now_us - window_us - hop_of(window_us)
 
 
 def _opened(folder: Path) -> DeltaTable:
@@ -288,7 +296,3 @@ def newest_minute(table: DeltaTable) -> int:
     if "max.minute_us" not in files.column_names:
         return 0
     return max((newest for newest in files["max.minute_us"].to_pylist() if newest is not None), default=0)
-
-
-def _day(time_us: int) -> date:
-    return (EPOCH + timedelta(microseconds=time_us)).date()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,15 @@ LAST_CHARACTER = "\U0010ffff"
 LAST_TEXT = 8 * LAST_CHARACTER
 ABOVE_ALL = LAST_TEXT.encode()
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000  # the years 1 to 9999
+
+
+def day_of(time_us: int) -> date:
+    """The day a time is of.
+
+    >>> day_of(-1).isoformat()
+    '1969-12-31'
+    """
+    return (EPOCH + timedelta(microseconds=time_us)).date()
 
 
 def spark_path(path: Path) -> str:

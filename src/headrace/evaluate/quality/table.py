@@ -74,19 +74,22 @@ class QualityTable:
 
     def read(self, metric: Metric, now_us: int, version: str | None = None) -> Reading:
         """A metric of the model at a time: of whoever was champion, or of one version in whatever role."""
-        role = "champion" if version is None else None
-        window = self.window(now_us, metric.window_us, metric.segment, role=role, version=version)
+        window = self._judged(now_us, metric.window_us, metric.segment, version)
         settled = self.settled(now_us, metric.segment, version) if metric.name.startswith(ESTIMATED) else window
         return measure(metric, self.model, window, settled)
 
     def settled(self, now_us: int, segment: Segment = (), version: str | None = None) -> QualityTile:
         """The last week whose labels had all their time to come: before it, early labels are not like the rest."""
-        role = "champion" if version is None else None
-        return self.window(self._settled_us(now_us), CALIBRATED_BY_US, segment, role=role, version=version)
+        return self._judged(self._settled_us(now_us), CALIBRATED_BY_US, segment, version)
 
     def due(self, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
         """The champion's latest predictions whose labels had all their time to come."""
         return self.window(self._settled_us(self.now_us(now_us)), window_us, version=version)
+
+    def _judged(self, now_us: int, window_us: int, segment: Segment, version: str | None) -> QualityTile:
+        """The predictions of whoever was champion, or of one version in whatever role."""
+        role = "champion" if version is None else None
+        return self.window(now_us, window_us, segment, role=role, version=version)
 
     def _settled_us(self, now_us: int) -> int:
         labels = self.model.labels
