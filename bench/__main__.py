@@ -10,7 +10,22 @@ from pathlib import Path
 
 import click
 
-from bench import anchor, drain, drift, drift_peers, growth, lake, latency, overload, predictions, serve, training
+from bench import (
+    anchor,
+    drain,
+    drift,
+    drift_peers,
+    growth,
+    lake,
+    latency,
+    overload,
+    predictions,
+    scrape,
+    serve,
+    sql,
+    training,
+    watched,
+)
 from bench.chart import draw
 from bench.errors import Skipped
 from bench.machine import Machine
@@ -29,9 +44,12 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "lake": lake.measure,
     "serve": serve.measure,
     "overload": overload.measure,
+    "watched": watched.measure,
+    "scrape": scrape.measure,
     "growth": growth.measure,
     "anchor": anchor.measure,
     "training": training.measure,
+    "sql": sql.measure,
     "drift": drift.measure,
     "drift-peers": drift_peers.measure,
 }

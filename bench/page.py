@@ -16,8 +16,10 @@ TITLES = {
     "lake": "The lake beside the gate",
     "serve": "Questions",
     "overload": "Ten times too much",
+    "scrape": "Metrics of 200 topics",
     "anchor": "Beside Feast",
     "growth": "Growth",
+    "sql": "Queries",
     "drift": "Drift",
     "drift-peers": "Drift beside River and Evidently",
 }

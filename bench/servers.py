@@ -25,10 +25,16 @@ from bench.app import CardSpend, payments
 from bench.entities import Cards
 from headrace.declare.app import App
 from headrace.local.ports import HOST
+from headrace.log.progress import ProgressBoard
 from headrace.log.records import Record
+from headrace.serve.contenders import Scoring
 from headrace.serve.features import Features
+from headrace.serve.history import History
 from headrace.serve.http import Http, post
+from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.noted import PredictionLog
+from headrace.serve.server import Parts, answer_until
 from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
 from headrace.store.online import MemoryOnline, Online, apply_politely
 from headrace.store.online_redis import RedisOnline
@@ -95,6 +101,23 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
     store = MemoryStore([CardSpend])
     filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
     _serve(Http([predicting(MemoryOnline(store, None), folder)], {}), filled)
+
+
+@main.command()
+@click.option("--cards", type=int, required=True)
+@click.option("--visits", type=int, required=True)
+@click.option("--now", "now_us", type=int, required=True)
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+def whole(cards: int, visits: int, now_us: int, folder: Path) -> None:
+    """All that a server answers, its page and its numbers included, on the store in its memory."""
+    apply_politely()
+    store = MemoryStore([CardSpend])
+    filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
+    app, ledgers = App("bench", (payments,), (CardSpend,)), Ledgers(NO_BROKER, ())
+    scoring, history = Scoring(folder, PredictionLog()), History(folder / "history.db")
+    parts = Parts(app, MemoryOnline(store, None), ProgressBoard(), ledgers, scoring, history=history)
+    stop, (listening,) = _listening(filled, 1)
+    uvloop.run(answer_until(stop, listening, parts))
 
 
 @main.command()

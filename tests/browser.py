@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--window-size=1400,1500")
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--window-size=1400,1100")
 
 
 def chromium() -> str:
@@ -68,7 +68,8 @@ class Browser:
         return answer["result"].get("value")
 
     def picture(self) -> bytes:
-        return base64.b64decode(self.do("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+        """What the window shows."""
+        return base64.b64decode(self.do("Page.captureScreenshot")["data"])
 
     def do(self, method: str, **parameters: Any) -> Any:
         """A command to the page, and its answer."""

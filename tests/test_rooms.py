@@ -29,6 +29,10 @@ def test_an_app_without_tables_never_loads_arrow():
     assert modules_loaded("headrace.serve.server", "pyarrow") == 0
 
 
+def test_a_server_leaves_duckdb_to_its_process_of_queries():
+    assert modules_loaded("headrace.serve.server", "duckdb") == 0
+
+
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow", "confluent_kafka"])
 def test_reading_quality_loads_neither_spark_nor_arrow_nor_the_kafka_client(package):
     assert modules_loaded("headrace.evaluate.quality.table", package) == 0

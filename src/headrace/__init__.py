@@ -36,6 +36,7 @@ from headrace.declare.drift import Drift
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
 from headrace.declare.stream import Late, Stream
@@ -56,6 +57,7 @@ __all__ = [
     "Late",
     "Model",
     "Objective",
+    "Query",
     "Retrain",
     "Stream",
     "Table",

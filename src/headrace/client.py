@@ -1,11 +1,14 @@
 """Asking a running Headrace from Python: `hr.Client("http://127.0.0.1:8080").features(CardSpend, ["c1"])`."""
 
 import json
+import os
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +22,10 @@ EXACT = {"count", "distinct"}
 
 class BadUrl(HeadraceError):
     """What should be a server's address is not."""
+
+
+class BadToken(HeadraceError):
+    """What should be a token is not."""
 
 
 class UnfitValue(HeadraceError):
@@ -58,6 +65,16 @@ class FeatureRow:
 
 
 @dataclass(frozen=True)
+class SqlAnswer:
+    """The answer to a query: name and type of each column, the rows, and whether there were more of them."""
+
+    columns: list[dict[str, str]]
+    rows: list[list[Any]]
+    took_ms: float
+    cut: bool
+
+
+@dataclass(frozen=True)
 class Scored:
     """A score as it was answered, what it was made of, and what was lacking: nothing, where `degraded` is empty."""
 
@@ -71,16 +88,25 @@ class Scored:
 
 
 class Client:
-    """A client of one server, which keeps its connection; threads may share it and take turns."""
+    """A client of one server, which keeps its connection; threads may share it and take turns.
 
-    def __init__(self, url: str, timeout_s: float = 10.0) -> None:
+    Without `token=`, the one in HEADRACE_TOKEN is sent, if there is one; `ca=` is a PEM file of certificates to trust.
+    """
+
+    def __init__(
+        self, url: str, timeout_s: float = 10.0, *, token: str | None = None, ca: str | Path | None = None
+    ) -> None:
         self._url = url.rstrip("/")
         place = urlsplit(self._url)
         if place.scheme not in {"http", "https"} or not place.hostname:
             raise BadUrl(f"Client: {url!r} is not an address. Write it as http://127.0.0.1:8080.")
-        kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
-        self._connection = kind(place.hostname, place.port, timeout=timeout_s)
-        self._path = place.path
+        if place.scheme == "https":
+            self._connection: HTTPConnection = HTTPSConnection(
+                place.hostname, place.port, timeout=timeout_s, context=_trusting(ca)
+            )
+        else:
+            self._connection = HTTPConnection(place.hostname, place.port, timeout=timeout_s)
+        self._path, self._headers = place.path, _headers(token or os.environ.get("HEADRACE_TOKEN"))
         self._turn = threading.Lock()
 
     def features(
@@ -104,20 +130,33 @@ class Client:
         answer = self._post(f"/predict/{quote(name)}{'?include=true' if include else ''}", event)
         return Scored(**{**answer, "degraded": tuple(answer["degraded"])})
 
+    def hot(self) -> dict[str, Any]:
+        """The heaviest keys of each stream and view, and how evenly partitions are used, as `GET /hot` tells them."""
+        found: dict[str, Any] = self._answer("/hot", None)
+        return found
+
+    def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
+        """The answer to a query over the live tables and the lake; values are as JSON has them."""
+        answer = self._post("/sql", {"sql": query} if limit is None else {"sql": query, "limit": limit})
+        return SqlAnswer(**answer)
+
     def close(self) -> None:
         """Close the connection; the next question opens one again."""
         with self._turn:
             self._connection.close()
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        sent = json.dumps(body, default=_written).encode()
+        return self._answer(path, json.dumps(body, default=_written).encode())
+
+    def _answer(self, path: str, body: bytes | None) -> Any:
+        """What is answered to a body or, where there is none, to whoever looks."""
         with self._turn:
-            status, answered = self._ask(self._path + path, sent)
+            status, answered = self._ask(self._path + path, body)
         if status != 200:
             raise ServerRefused(status, _sentence(status, answered))
         return json.loads(answered)
 
-    def _ask(self, path: str, body: bytes) -> tuple[int, bytes]:
+    def _ask(self, path: str, body: bytes | None) -> tuple[int, bytes]:
         """Ask; a kept connection may have been closed meanwhile, so one that fails is opened anew, once."""
         is_kept = self._connection.sock is not None
         try:
@@ -128,10 +167,24 @@ class Client:
                 raise ServerUnreachable(self._url, failure) from failure
         return self._ask(path, body)
 
-    def _ask_once(self, path: str, body: bytes) -> tuple[int, bytes]:
-        self._connection.request("POST", path, body, {"Content-Type": "application/json"})
+    def _ask_once(self, path: str, body: bytes | None) -> tuple[int, bytes]:
+        self._connection.request("GET" if body is None else "POST", path, body, self._headers)
         answer = self._connection.getresponse()
         return answer.status, answer.read()
+
+
+def _trusting(ca: str | Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except (OSError, ssl.SSLError) as unreadable:
+        raise BadUrl(f"ca={str(ca)!r} cannot be read: {unreadable}. Give a PEM file of certificates.") from unreadable
+
+
+def _headers(token: str | None) -> dict[str, str]:
+    """What is sent with each question; what cannot stand in a header is no token, and is not repeated."""
+    if token and not (token.isascii() and token.isprintable()):
+        raise BadToken("token= has characters that no token has. Give what `headrace token create` printed.")
+    return {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
 
 def _row(view: View, row: Mapping[str, Any]) -> FeatureRow:

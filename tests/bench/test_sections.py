@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from bench import anchor, drain, growth, lake, latency, overload, predictions, serve, training
+from bench import anchor, drain, growth, lake, latency, overload, predictions, scrape, serve, sql, training, watched
 from bench.__main__ import main
 from bench.app import CardSpend
 from bench.batch import Batch
@@ -50,6 +50,16 @@ def drain_found() -> Result:
         Drained(15.0, 20.0, 250_000, 294_000, {"payments.gate": "draining"}),
         Batch(10.0, 5.0, 250_000, 294_000),
     )
+
+
+def test_only_queries_over_all_rows_have_to_meet_their_goal() -> None:
+    quick, slow = (sql.Asked(2 * p50, Spread(50, p50, p50, p50), 3.0) for p50 in (90.0, 500.0))
+    found = {name: quick if name in sql.OVER_ALL else slow for name in sql.QUERIES}
+    result = sql.result(1_000_000, 900.0, found, quick=False)
+    assert [goal.met for goal in result.goals] == [True, True]
+    assert result.table.rows[1] == ["by merchant", "180 ms", "90 ms", "90 ms", "3 ms"]
+    late = sql.result(1_000_000, 900.0, found | {"top cards": slow}, quick=False)
+    assert [goal.met for goal in late.goals] == [False, False]
 
 
 def test_the_lake_is_compared_with_the_gate() -> None:
@@ -137,6 +147,25 @@ def test_an_overload_is_held_against_the_best_of_calm_loads(
     assert found.figures["peak"] == 6_400
     assert [goal.met for goal in found.goals] == met
     assert found.table.rows[-1][2] == share
+
+
+@pytest.mark.parametrize(("rate", "p99", "met"), [(960.0, 1.09, [True, True]), (940.0, 1.2, [False, False])])
+def test_looking_is_held_against_nobody_looking_in_the_same_round(rate: float, p99: float, met: list[bool]) -> None:
+    slow, quick = Answered(100.0, 1.0, 10.0), Answered(1000.0, 0.1, 1.0)
+    rounds = [
+        {watched.NOBODY: slow, watched.ONE: slow, watched.MANY: slow},
+        *([{watched.NOBODY: quick, watched.ONE: Answered(rate, 0.1, 1.0), watched.MANY: Answered(rate, 0.1, p99)}] * 2),
+    ]
+    found = watched.result(rounds)
+    assert [goal.met for goal in found.goals] == met
+    assert found.figures[watched.ONE]["rate"] == rate / 1000
+
+
+@pytest.mark.parametrize(("p99", "met"), [(49.9, True), (50.0, False)])
+def test_a_scrape_has_to_be_quicker_than_50_ms(p99: float, met: bool) -> None:
+    found = scrape.result(scrape.Scraped(204, 408, 900, Spread(200, 10.0, 20.0, p99)))
+    assert [goal.met for goal in found.goals] == [met]
+    assert found.table.rows == [["`/metrics`", "204", "408", "900", "10.0 ms", f"{p99:.1f} ms"]]
 
 
 def test_every_section_has_a_panel_that_follows_the_page() -> None:

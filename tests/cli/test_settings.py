@@ -13,6 +13,7 @@ from headrace.cli.settings import BadSetting, Settings, file_defaults, lake_fold
 from headrace.cli.up import PATIENCE_SECONDS, Readiness, command_of, parts_of
 from headrace.declare.app import load_app
 from headrace.local.ports import HOST, free_port
+from headrace.serve.door import Door
 
 APP = "examples/fraud/app.py"
 
@@ -64,7 +65,7 @@ def test_a_lake_is_a_process_of_its_own_where_there_is_one() -> None:
 
 def test_who_no_answer_needs_is_started_once_the_app_is_ready_or_does_not_become_so() -> None:
     started: list[float] = []
-    readiness = Readiness(f"http://{HOST}:{free_port()}", lambda: started.append(0.0))
+    readiness = Readiness(Door(f"http://{HOST}:{free_port()}"), lambda: started.append(0.0))
     for _ in range(10):
         readiness()
     assert not started

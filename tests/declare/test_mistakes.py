@@ -191,3 +191,19 @@ def test_a_derived_feature_has_a_name_of_its_own() -> None:
     body = {"n": count, "n_1h": count["1h"] * 2}
     with pytest.raises(hr.DeclarationError, match="two outputs are named 'n_1h'"):
         hr.features(stream(), by="card")(type("CardSpend", (), body))
+
+
+QUERY_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
+    ("no name", lambda: hr.Query("", "select 1"), ["Query ''", "100 printable characters"]),
+    ("a name that is none", lambda: hr.Query(None, "select 1"), ["Query None", "100 printable"]),  # type: ignore[arg-type]
+    ("a name of two lines", lambda: hr.Query("a\nb", "select 1"), ["100 printable characters"]),
+    ("no SQL", lambda: hr.Query("top", " "), ["Query 'top'", "' ' is no SQL", "from live.CardSpend"]),
+    ("SQL that is a list", lambda: hr.Query("top", ["select"]), ["['select'] is no SQL"]),  # type: ignore[arg-type]
+    ("no duration", lambda: hr.Query("top", "select 1", every="often"), ["Query 'top': every", "'often'", '"10s"']),
+    ("a duration too short", lambda: hr.Query("top", "select 1", every="100ms"), ["every='100ms'", '"1s" or more']),
+]
+
+
+@pytest.mark.parametrize(("declare", "said"), [m[1:] for m in QUERY_MISTAKES], ids=[m[0] for m in QUERY_MISTAKES])
+def test_a_query_with(declare: Callable[[], Any], said: list[str]) -> None:
+    assert_refused(declare, said)

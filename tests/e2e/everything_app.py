@@ -1,6 +1,7 @@
 """Every aggregate × window × late policy, as one app."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -20,6 +21,6 @@ refunds = hr.Stream(
 
 CorrectingByCard = every_aggregate("CorrectingByCard", correcting, "card")
 CorrectingByPair = every_aggregate("CorrectingByPair", correcting, ["card", "region"])
-SidingByCard = every_aggregate("SidingByCard", siding, "card")
+SidingByCard = replace(every_aggregate("SidingByCard", siding, "card"), salt=3)
 DroppingByShop = every_aggregate("DroppingByShop", dropping, "shop")
-SeveralByCard = of_streams("SeveralByCard", [correcting, refunds], "card")
+SeveralByCard = replace(of_streams("SeveralByCard", [correcting, refunds], "card"), salt=4)

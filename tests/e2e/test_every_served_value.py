@@ -5,7 +5,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from headrace.declare.app import App, load_app
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
 from headrace.lake.check import check_served
+from tests.beside import beside
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.oracle import brute
 from tests.oracle.several import refund
@@ -44,7 +45,7 @@ def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     with Running(APP, tmp_path_factory.mktemp("everything"), "--lake", "off") as running, ExitStack() as stack:
         running.wait_until_ready()
         for view in CHECKED:
-            stack.enter_context(asking(running, view, ["hot", "c1", "é", ""]))
+            stack.enter_context(beside(partial(ask_on, running, view, ["hot", "c1", "é", ""])))
         sent = {name: sent_now(seed, COUNT, span_us) for seed, (name, span_us) in enumerate(SPANS_US.items())}
         sent["refunds"] = [back for one in sent["correcting"][::4] if (back := refund(one))]
         for name, records in sent.items():
@@ -54,24 +55,12 @@ def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         yield running, log
 
 
-@contextmanager
-def asking(running: Running, view: str, keys: list[str]) -> Iterator[None]:
-    """Somebody who asks all the while, so that answers are given with events in flight."""
-    stop = threading.Event()
-
-    def ask_on() -> None:
-        for key in itertools.cycle(keys):
-            running.features(view, [key])
-            if stop.wait(0.05):
-                return
-
-    thread = threading.Thread(target=ask_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def ask_on(running: Running, view: str, keys: list[str], stop: threading.Event) -> None:
+    """Ask all the while until told to stop, so that answers are given with events in flight."""
+    for key in itertools.cycle(keys):
+        running.features(view, [key])
+        if stop.wait(0.05):
+            return
 
 
 @pytest.mark.timeout(900)

@@ -5,10 +5,15 @@ import os
 import random
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +37,7 @@ from headrace.score.champions import load_champion
 from headrace.score.prediction import Prediction, decode
 from headrace.tiles.events import Event, read_event
 from headrace.watch.trace import Step, Tracer
+from tests.beside import beside
 from tests.browser import Browser
 from tests.running import Running
 from tests.score.networks import weighing
@@ -41,6 +47,11 @@ from tests.waiting import wait_until
 APP = Path(__file__).with_name("scored_app.py")
 COUNT, EVERY_S = 1_000, 0.01
 CALM, CALM_EVERY_S = 30, 0.1
+HEALTHS = "[...document.querySelectorAll('[data-node]')].map((node) => node.dataset.health)"
+EVENTS_IN = "document.getElementById('golden-in').dataset.value"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+HOT = "<b>hot</b>"
+HOT_ROWS = "[...document.querySelectorAll('#heavy tr:has([data-health=bad])')].map((row) => row.textContent).join()"
 SHOPS = [None, *(f"s{number}" for number in range(30))]
 
 
@@ -180,26 +191,15 @@ def features_of(
 
 
 @pytest.mark.timeout(400)
-def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
-    folder = scored.state / "lake" / "gold" / "fraud_predictions"
-    wait_until(lambda: len(landed(folder)) >= COUNT, 250, "predictions to land", scored.running.said)
-    rows = {row["id"]: row for row in landed(folder)}
-    for one in scored.predictions:
-        row = rows[one.event_id]
-        assert (row["score"], row["decision"], row["version"]) == (one.score, one.decision, one.version)
-        assert json.loads(row["features"]) == one.features
-    labels = f'model="fraud",role="champion",version="{scored.predictions[0].version}"'
-    wait_until(lambda: counted(scored.running, labels) >= COUNT, 20, "the metric")
-
-
-@pytest.mark.timeout(400)
 def test_the_way_of_an_event_is_told_from_its_id(scored: Scored) -> None:
     event = {"id": "traced", "card": "traced", "shop": "traced", "amount": 2.5, "points": 1}
     for _ in range(2):
-        send_order(scored.running, {**event, "at": time.time_ns() // 1_000_000})
+        send_order(scored.running, {**event, "at": time.time_ns() // 1_000_000}, [("traceparent", TRACE)])
     wait_until(lambda: "traced" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "its score")
     wait_until(lambda: len(ways(scored, "traced")[0]) == 6, 20, "its whole way")
     first, again = ways(scored, "traced")
+    traced = {step.what for step in first if step.said.get("traceparent") == TRACE}
+    assert traced == {"arrived", "clean", "scored"}
     assert [step.what for step in first] == ["arrived", "clean", "folded", "folded", "folded", "scored"]
     assert [step.at_us for step in first] == sorted(step.at_us for step in first)
     folded = [step.said for step in first if step.what == "folded"]
@@ -234,22 +234,116 @@ def test_a_dead_letter_is_found_mended_and_counted_once(scored: Scored, tmp_path
 @pytest.mark.timeout(400)
 def test_a_browser_shows_what_metrics_say(scored: Scored, tmp_path: Path) -> None:
     """With HEADRACE_PICTURES=FOLDER the pictures of the docs are taken on the way."""
-    running = scored.running
     with Browser(tmp_path) as browser:
         for theme in ("light", "dark"):
-            browser.open(f"http://{HOST}:{running.http_port}/?theme={theme}")
-            wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
+            opened(browser, scored, page="streams", theme=theme)
             event = {"id": f"{theme} page", "card": "page", "shop": None, "amount": 1, "points": 1}
-            send_order(running, {**event, "at": time.time_ns() // 1_000_000})
-            wait_until(lambda: shown_of_orders(browser) == running.events("orders"), 20, "the page to say the same")
-            healths = browser.value("[...document.querySelectorAll('[data-node]')].map((node) => node.dataset.health)")
-            assert healths == ["ok"] * 4
-            pictured = os.environ.get("HEADRACE_PICTURES")
-            if pictured:
-                time.sleep(30)  # for lines to grow
-                (Path(pictured) / f"dashboard-{theme}.png").write_bytes(browser.picture())
+            send_order(scored.running, {**event, "at": time.time_ns() // 1_000_000})
+            wait_until(
+                lambda: shown_of_orders(browser) == scored.running.events("orders"), 20, "the page to say the same"
+            )
+            opened(browser, scored, theme=theme)
+            wait_until(lambda: browser.value(HEALTHS) == ["ok"] * 4, 20, "all to be well")
+            with beside(partial(send_on, scored.running.broker)):
+                wait_until(lambda: float(browser.value(EVENTS_IN) or 0) > 0, 20, "numbers to move")
+                pictured(browser, f"dashboard-{theme}", wait_s=30)  # for lines to grow
         assert float(browser.value("document.getElementById('golden-dead').dataset.value")) > 0
         assert browser.console == []
+
+
+@pytest.mark.timeout(400)
+def test_a_dead_letter_is_mended_on_the_page_and_traced_there(scored: Scored, tmp_path: Path) -> None:
+    event = {"id": "on the page", "card": "on the page", "shop": None, "points": 1, "at": time.time_ns() // 1_000_000}
+    send_order(scored.running, {**event, "amount": -1, "shop": "<img src=x onerror=alert(1)>"})
+    wait_until(lambda: len(ways(scored, "on the page")[0]) == 2, 20, "the gate")
+    place = ways(scored, "on the page")[0][0].place
+    letter = f"document.querySelector('[data-letter=\"{place}\"]')"
+    with Browser(tmp_path) as browser:
+        opened(browser, scored, page="streams")
+        settled(browser, "dead")
+        browser.value("document.querySelector('#dead button').click()")
+        settled(browser, "letters")
+        assert "failed-check: amount >= 0" in browser.value(f"{letter}.textContent")
+        browser.value(f"{letter}.querySelector('textarea').value = {json.dumps(json.dumps({**event, 'amount': 1}))}")
+        browser.value(f"[...{letter}.querySelectorAll('button')][1].click()")
+        wait_until(lambda: "replayed: 1" in browser.value("letters.textContent"), 20, "the page to say so")
+        wait_until(lambda: "on the page" in {one.event_id for one in predicted(scored.running, scored.model)}, 60, "it")
+        opened(browser, scored, page="trace", id="on the page")
+        settled(browser, "way")
+        steps = browser.value("[...document.querySelectorAll('#way li')].map((step) => step.dataset.step)")
+        assert steps == ["arrived", "dead", "arrived", "clean", "folded", "folded", "scored"]
+        pictured(browser, "dashboard-trace")
+        assert browser.console == []
+
+
+@pytest.mark.timeout(400)
+def test_the_other_pages_are_there_without_a_complaint(scored: Scored, tmp_path: Path) -> None:
+    (values,) = scored.running.features("CardOrders", ["c1"])
+    with Browser(tmp_path) as browser:
+        opened(browser, scored, page="features", view="CardOrders", key="c1")
+        settled(browser, "values")
+        features = "[...document.querySelectorAll('#values tbody th')].map((cell) => cell.textContent)"
+        assert browser.value(features) == [*values["values"]]
+        pictured(browser, "dashboard-features")
+        opened(browser, scored, page="models")
+        for panel in ("quality", "versions"):
+            settled(browser, panel)
+        assert browser.value("document.querySelector('#versions th[scope=row]').textContent") == "fraud"
+        pictured(browser, "dashboard-models")
+        opened(browser, scored, page="alerts")
+        settled(browser, "alerts")
+        assert browser.value("document.querySelectorAll('#alerts tbody tr').length") > 3
+        browser.value("document.querySelector('#alerts button').click()")
+        silenced = "document.querySelector('#alerts').textContent.includes('silenced until')"
+        wait_until(lambda: browser.value(silenced), 20, "it to be silenced")
+        pictured(browser, "dashboard-alerts")
+        assert browser.console == []
+
+
+@pytest.mark.timeout(400)
+def test_a_hot_key_is_named_on_the_page(scored: Scored, tmp_path: Path) -> None:
+    with Producer(scored.running.broker) as producer:
+        for number in range(2 * COUNT):
+            event = {"id": f"hot{number}", "card": HOT, "shop": None, "amount": 1, "points": 1}
+            producer.send("orders", {**event, "at": time.time_ns() // 1_000_000}, key=HOT)
+    with Browser(tmp_path) as browser:
+        opened(browser, scored, page="streams")
+        wait_until(lambda: HOT in browser.value(HOT_ROWS), 60, "the page to name it")
+        assert f"{HOT} is " in browser.value("document.querySelector('#heavy strong').textContent")
+        assert browser.console == []
+
+
+def send_on(broker: str, stop: threading.Event) -> None:
+    """Some events a second, until told to stop."""
+    with Producer(broker) as producer:
+        for number in count():
+            event = {"id": f"flow{uuid4()}", "card": f"c{number % 40}", "shop": SHOPS[number % 30], "points": 1}
+            event |= {"amount": number % 100, "at": time.time_ns() // 1_000_000}
+            producer.send("orders", event, key=str(event["card"]))
+            if stop.wait(EVERY_S):
+                return
+
+
+def opened(browser: Browser, scored: Scored, **asked: str) -> None:
+    """Open a page and wait until it is live."""
+    browser.open(f"http://{HOST}:{scored.running.http_port}/?{urlencode(asked)}")
+    wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
+
+
+def settled(browser: Browser, panel: str) -> None:
+    """Wait until a panel has what it asked for."""
+    state = f"document.getElementById('{panel}').dataset.panel"
+    text = f"document.getElementById('{panel}').textContent"
+    wait_until(lambda: browser.value(state) in {"there", "error"}, 60, f"the panel {panel}")
+    assert browser.value(state) == "there", browser.value(text)
+
+
+def pictured(browser: Browser, name: str, wait_s: float = 0) -> None:
+    """Take a picture for the docs, where one is wanted."""
+    folder = os.environ.get("HEADRACE_PICTURES")
+    if folder:
+        time.sleep(wait_s)
+        (Path(folder) / f"{name}.png").write_bytes(browser.picture())
 
 
 def shown_of_orders(browser: Browser) -> dict[str, int]:
@@ -261,14 +355,27 @@ def shown_of_orders(browser: Browser) -> dict[str, int]:
     return {"in": cells["arrived"], **{fate: cells[fate] for fate in ("clean", "late", "dead", "dropped")}}
 
 
-def send_order(running: Running, event: dict[str, Any]) -> None:
+def send_order(running: Running, event: dict[str, Any], headers: Sequence[tuple[str, str]] = ()) -> None:
     with Producer(running.broker) as producer:
-        producer.send("orders", event, key=str(event["card"]))
+        producer.send("orders", event, key=str(event["card"]), headers=headers)
 
 
 def ways(scored: Scored, event_id: str) -> list[list[Step]]:
     app = load_app(str(scored.running.app))
     return [*Tracer(app, scored.running.broker, time.time_ns() // 1000 - 3_600_000_000).ways(event_id)]
+
+
+@pytest.mark.timeout(400)
+def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
+    folder = scored.state / "lake" / "gold" / "fraud_predictions"
+    wait_until(lambda: len(landed(folder)) >= COUNT, 250, "predictions to land", scored.running.said)
+    rows = {row["id"]: row for row in landed(folder)}
+    for one in scored.predictions:
+        row = rows[one.event_id]
+        assert (row["score"], row["decision"], row["version"]) == (one.score, one.decision, one.version)
+        assert json.loads(row["features"]) == one.features
+    labels = f'model="fraud",role="champion",version="{scored.predictions[0].version}"'
+    wait_until(lambda: counted(scored.running, labels) >= COUNT, 20, "the metric")
 
 
 def test_the_lake_gives_way_to_queries_and_scores(scored: Scored) -> None:

@@ -28,3 +28,14 @@ def test_every_thread_of_a_process_gives_way_and_nobody_else() -> None:
         assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {NICE}
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == os.getpriority(os.PRIO_PROCESS, 0) != NICE
         other.kill()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="no cores that are shared out to sessions")
+@pytest.mark.parametrize("has_its_own", [True, False])
+def test_a_session_gives_way_where_it_is_the_process_s_own(has_its_own: bool) -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, start_new_session=has_its_own) as other:
+        group = Path(f"/proc/{other.pid}/autogroup")
+        before = group.read_text()
+        give_way(other.pid)
+        assert group.read_text() == (before.replace("nice 0", f"nice {NICE}") if has_its_own else before)
+        other.kill()

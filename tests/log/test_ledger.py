@@ -1,13 +1,11 @@
 """The ledger balances whatever is replayed, reordered or deleted."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.local.broker import Broker
-from headrace.log.ledger import Account, Ledger, LedgerFollower, Waiting
+from headrace.log.ledger import Account, Ledger, LedgerFollower
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
@@ -103,26 +101,14 @@ def test_a_ledger_follows_the_gates_topics(broker: Broker) -> None:
             producer.send(topic, b"{}", partition=0, headers=[("headrace.offset", str(offset))])
         producer.send(stream.name, b"not yet seen by the gate", partition=1)
         producer.flush()
-        wait_until(lambda: ledger.account().late == 5 and ledger.account().clean == 5, 20, "all fates to be read")
-        account = ledger.account()
-        assert replace(account, waited_seconds=0.0) == Account(11, 5, 5, 0, 0, 1, {})
-        wait_until(lambda: ledger.account().waited_seconds > account.waited_seconds, 10, "it to wait longer")
+        ledger.ledger.raw_ends({0: 10, 1: 1})
+        account = Account(11, 5, 5, 0, 0, 1, {})
+        wait_until(lambda: ledger.ledger.account() == account, 20, "all fates to be read")
+        assert ledger.ledger.reached() == {0: 10, 1: 0, **{n: 0 for n in ledger.ledger.reached() if n > 1}}
 
 
-def test_the_oldest_that_waits_came_no_later_than_the_look_that_first_counted_it() -> None:
-    looks = [(10, 0), (20, 5), (30, 15), (40, 15), (40, 0)]
-    waiting = Waiting()
-    waited = [waiting.add(arrived, pending, float(second)) for second, (arrived, pending) in enumerate(looks)]
-    assert waited == [0, 0, 1, 1, 0]
-    assert waiting.add(5, 5, 9.0) == 0  # a ledger that begins anew
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40))
-def test_nothing_that_has_been_dealt_with_is_said_to_wait(steps: list[tuple[int, int]]) -> None:
-    """Brute force: of each record the second it arrived in, in their order."""
-    waiting, arrivals, done = Waiting(), list[int](), 0
-    for second, (came, went) in enumerate(steps):
-        arrivals += [second] * came
-        done = min(len(arrivals), done + went)
-        left = arrivals[done:]
-        assert waiting.add(len(arrivals), len(left), float(second)) == (second - left[0] if left else 0)
+def test_the_gate_has_come_as_far_as_the_last_fate_of_a_partition() -> None:
+    ledger = Ledger(STREAM, {0: 3, 1: 7})
+    assert ledger.reached() == {0: 3, 1: 7}
+    ledger.enter([fate("clean", 5), fate("dead", 8), fate("late", 6), fate("clean", 2)])
+    assert ledger.reached() == {0: 9, 1: 7}

@@ -1,6 +1,7 @@
 """A server in this process, and what is needed to ask it."""
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from headrace.log.progress import ProgressBoard, QueryProgress
 from headrace.log.records import Record
 from headrace.serve.backfilled import Histories
 from headrace.serve.contenders import Scoring
+from headrace.serve.guard import Guard
 from headrace.serve.history import History
 from headrace.serve.http import Http, Route
 from headrace.serve.ledgers import Ledgers
@@ -79,10 +81,10 @@ class Asking:
 
 
 @contextmanager
-def answering(routes: Iterable[Route]) -> Iterator[int]:
+def answering(routes: Iterable[Route], guard: Guard | None = None, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A server of some routes alone, until the block ends; its port."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    server = StoppableServer(Http(routes, {}), stop).serve(listening)
+    server = StoppableServer(Http(routes, {}, guard), stop, tls).serve(listening)
     thread = threading.Thread(target=uvloop.run, args=(server,))
     thread.start()
     port = listening.getsockname()[1]
@@ -106,11 +108,16 @@ def serving(
     histories: Histories | None = None,
     scoring: Scoring = NOT_LOGGED,
     history: History | None = None,
+    *,
+    guard: Guard | None = None,
+    tls: ssl.SSLContext | None = None,
+    lake: Path | None = None,
 ) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
-    parts = Parts(app, online, board, Ledgers("127.0.0.1:1", ()), scoring, histories=histories, history=history)
-    answering = answer_until(stop, listening, parts)
+    ledgers = Ledgers("127.0.0.1:1", ())
+    parts = Parts(app, online, board, ledgers, scoring, histories=histories, history=history, guard=guard, lake=lake)
+    answering = answer_until(stop, listening, parts, tls)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()
     port = listening.getsockname()[1]

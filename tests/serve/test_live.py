@@ -5,14 +5,16 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from headrace.local.ports import HOST
 from headrace.log.progress import ProgressBoard
+from headrace.serve.families import tell
 from headrace.serve.http import get
-from headrace.serve.live import Live
+from headrace.serve.live import Live, snapshot
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from tests.browser import Browser
@@ -64,6 +66,16 @@ def test_all_who_listen_are_told_what_was_looked_up_once() -> None:
         assert b"connection: close" in head
         assert b": none\n\n" in body or b'"look": 1' not in body  # a look that failed is passed over
         assert b'"look": 3' in body
+
+
+def test_who_does_not_catch_up_and_what_holds_it_back_is_said_in_json() -> None:
+    told = json.loads(snapshot([tell("catch_up_seconds", [(["q"], inf), (["r"], 1.5)])], {"q": "no events yet"}))
+    assert told["samples"] == [
+        ["headrace_catch_up_seconds", {"query": "q"}, "Infinity"],
+        ["headrace_catch_up_seconds", {"query": "r"}, 1.5],
+    ]
+    assert told["held"] == {"q": "no events yet"}
+    assert "held" not in json.loads(snapshot([]))
 
 
 def test_nobody_looks_while_nobody_listens() -> None:
@@ -119,5 +131,5 @@ def test_a_browser_shows_the_page_without_a_complaint_in_both_themes(page: int, 
             browser.open(f"http://{HOST}:{page}/?theme={theme}")
             wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
             assert browser.value("document.documentElement.dataset.theme") == theme
-            assert browser.value("document.querySelectorAll('#golden article').length") == 13
+            assert browser.value("document.querySelectorAll('#golden article').length") == 14
         assert browser.console == []

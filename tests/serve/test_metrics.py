@@ -4,9 +4,11 @@ import json
 import time
 from dataclasses import asdict
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import headrace as hr
+from headrace.declare.catalogue import BASE_UNITS, CATALOGUE, TOTAL
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, LandingProgress, ProgressBoard, QueryProgress
@@ -14,6 +16,7 @@ from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
+from headrace.watch.export import TYPES
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, serving, serving_store, tiles_of
 from tests.serve.test_server import send_tiles, served
@@ -40,6 +43,21 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
 def payments(view: hr.View, count: int) -> list[dict[str, object]]:
     now_ms = time.time_ns() // 1_000_000
     return [{"id": str(n), "card": f"c{n % 3}", "amount": 1.0, "at": now_ms - n * 1000} for n in range(count)]
+
+
+def test_a_server_tells_what_is_in_the_catalogue_and_nothing_else() -> None:
+    view = new_view(new_stream())
+    with serving_store(MemoryStore([view]), view) as ask:
+        said = ask("GET", "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+        plain = {family.name: family for family in text_string_to_metric_families(ask("GET", "/metrics").body.decode())}
+    assert said.headers["content-type"].startswith("application/openmetrics-text")
+    told = {family.name: family for family in openmetrics(said.body.decode())}
+    expected = {one.name.removesuffix(TOTAL): one for one in CATALOGUE.values() if one.is_told}
+    assert told.keys() == plain.keys() == expected.keys()
+    for name, family in expected.items():
+        assert told[name].documentation == plain[name].documentation == family.help
+        assert told[name].type == TYPES[family.sort]
+        assert told[name].unit == (family.unit if family.unit in BASE_UNITS else "")
 
 
 def test_requests_are_counted_by_path_and_status() -> None:
@@ -90,7 +108,7 @@ def test_queries_tell_how_they_fare() -> None:
     assert value(seen, "state_rows", query="tiles") == 7
     assert value(seen, "state_bytes", query="tiles") == 4096
     assert value(seen, "dropped_by_watermark_total", query="tiles") == 2
-    assert value(seen, "checkpoint_ms", query="tiles") == 31
+    assert value(seen, "checkpoint_seconds", query="tiles") == 0.031
 
 
 def test_the_lake_tells_how_far_it_is_behind() -> None:

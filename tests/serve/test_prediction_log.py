@@ -70,6 +70,22 @@ def test_each_prediction_is_in_the_log_once_the_server_has_stopped(broker: Broke
     assert (vector_alone.score, vector_alone.features["amount"], vector_alone.known) == (5.5, 2.5, {})
 
 
+def test_a_prediction_is_part_of_the_trace_that_asked_for_it(broker: Broker, topic: str, tmp_path: Path) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with (
+        PredictionLog(Producer(broker.address)) as log,
+        predicting(fraud(tmp_path), scoring=Scoring(tmp_path, log)) as ask,
+    ):
+        for number, header in enumerate((trace, f"{trace}<script>")):
+            said = ask("POST", PATH, event(0, id=f"traced{number}"), {"traceparent": header})
+            assert said.status == 200
+    found: list[Record] = []
+    with Follower(broker.address, [topic], found.extend) as follower:
+        assert follower.wait_until_caught_up(30)
+    headers = {record.key: record.headers for record in found if (record.key or b"").startswith(b"traced")}
+    assert headers == {b"traced0": [("traceparent", trace.encode())], b"traced1": None}
+
+
 def test_challengers_score_the_same_vectors_for_the_log_alone(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,8 @@
 """Serving from Redis: as from memory, ready once it is filled, and quick to say that it is gone."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
@@ -13,6 +12,7 @@ from headrace.local.ports import HOST, free_port
 from headrace.log.topics import ensure_topics
 from headrace.store.apply import apply_until
 from headrace.store.online_redis import RedisOnline
+from tests.beside import beside
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.serve.test_server import payments_of, ready, send_tiles, served, tell
@@ -22,16 +22,8 @@ from tests.waiting import wait_until
 NOWHERE = "127.0.0.1:1"
 
 
-@contextmanager
-def applying(app: App, broker: str, url: str) -> Iterator[None]:
-    stop = threading.Event()
-    worker = threading.Thread(target=apply_until, args=(app, broker, url, stop))
-    worker.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        worker.join()
+def applying(app: App, broker: str, url: str) -> AbstractContextManager[None]:
+    return beside(partial(apply_until, app, broker, url))
 
 
 def test_redis_is_served_as_memory_is(redis_url: str) -> None:

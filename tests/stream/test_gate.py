@@ -97,14 +97,20 @@ HOSTILE: list[bytes | None] = [
 ]
 
 
-def judged(spark: SparkSession, declared: Stream, values: Sequence[bytes | None]) -> list[Row]:
+NO_HEADERS = "cast(null as array<struct<key: string, value: binary>>)"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def judged(
+    spark: SparkSession, declared: Stream, values: Sequence[bytes | None], headers: str = NO_HEADERS
+) -> list[Row]:
     rows = [
         (b"k", bytearray(value) if value is not None else None, "taps", number % 2, number)
         for number, value in enumerate(values)
     ]
     raw = spark.createDataFrame(rows, "key binary, value binary, topic string, partition int, offset bigint")
-    stamped = raw.withColumn("timestamp", F.timestamp_micros(F.lit(ARRIVAL_US)))
-    return sorted(gate(stamped, declared).collect(), key=lambda row: int(header(row, "offset")))
+    given = raw.withColumn("timestamp", F.timestamp_micros(F.lit(ARRIVAL_US))).withColumn("headers", F.expr(headers))
+    return sorted(gate(given, declared).collect(), key=lambda row: int(header(row, "offset")))
 
 
 def header(row: Row, name: str) -> str:
@@ -178,6 +184,22 @@ def test_with_an_arrival_of_its_own_a_record_has_the_fate_plain_python_gives_it(
         "too-far-ahead: column at",
         "too-far-ahead: column seen",
     } <= reasons
+
+
+def sent(name: str, value: str) -> str:
+    return f"struct('{name}' as key, cast('{value}' as binary) as value)"
+
+
+def test_the_trace_a_record_is_part_of_goes_with_it_and_no_other_header_does(spark: SparkSession) -> None:
+    other, short = sent("other", "1"), sent("traceparent", TRACE[:-1])
+    several = f"array({other}, {sent('traceparent', TRACE)}, {sent('traceparent', TRACE.upper())})"
+    headers = f"case offset when 0 then {several} when 1 then array({other}) when 2 then array({short}) end"
+    for values in ([written()] * 4, [b"no JSON"] * 4):
+        rows = judged(spark, stream(hr.Late("2m")), values, headers)
+        names = [[entry.key for entry in row.headers if not entry.key.startswith("headrace.")] for row in rows]
+        assert names == [["traceparent"], [], [], []]
+        assert [bytes(entry.value).decode() for entry in rows[0].headers if entry.key == "traceparent"] == [TRACE]
+        assert all([entry.key for entry in row.headers[:2]] == ["headrace.offset", "headrace.arrival"] for row in rows)
 
 
 def test_outputs_keep_bytes_key_and_place_and_dropped_ones_only_their_place(spark: SparkSession) -> None:

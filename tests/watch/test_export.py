@@ -12,10 +12,11 @@ import headrace as hr
 from headrace.cli import main
 from headrace.declare.alert import Alert
 from headrace.declare.app import load_app
-from headrace.declare.series import CATALOGUE, Series, Sort
+from headrace.declare.catalogue import CATALOGUE, Sort
+from headrace.declare.series import Series
 from headrace.watch.defaults import alerts_of
 from headrace.watch.export import dashboard, rules
-from headrace.watch.promql import BOUNDS, UNTOLD, firing
+from headrace.watch.promql import firing
 
 APP = "examples/fraud/app.py"
 DEAD, ARRIVED = (hr.metric("headrace_events_total", stream='a"b\\', fate=fate) for fate in ("dead", "in"))
@@ -26,8 +27,8 @@ SCORED = hr.metric("headrace_score_seconds", model="fraud")
 def told() -> set[str]:
     """Every name /metrics may have."""
     suffixes = {Sort.LEVEL: ("",), Sort.COUNT: ("",), Sort.DELAYS: ("_count", "_bucket", "_sum")}
-    names = (f"{name}{suffix}" for name, (sort, _) in CATALOGUE.items() for suffix in suffixes[sort])
-    return {*names} - UNTOLD
+    families = [family for family in CATALOGUE.values() if family.is_told]
+    return {f"{family.name}{suffix}" for family in families for suffix in suffixes[family.sort]}
 
 
 def questions() -> Iterator[str]:
@@ -91,10 +92,6 @@ def test_objectives_need_both_windows_and_names_are_escaped() -> None:
     assert r'stream="a\"b\\"' in escaped
     for one in (question, escaped):
         promql_parser.parse(one)
-
-
-def test_bounds_of_buckets_are_those_that_are_told() -> None:
-    assert BOUNDS.keys() == {name for name, (sort, _) in CATALOGUE.items() if sort is Sort.DELAYS}
 
 
 def test_panels_do_not_lie_on_one_another() -> None:

@@ -24,9 +24,12 @@ COMMANDS = (
     "alerts",
     "dead",
     "trace",
+    "hot",
+    "sql",
     "export",
     "lateness",
     "replay",
+    "token",
     "doctor",
 )
 

@@ -13,6 +13,7 @@ import click
 from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.app import App, load_app
 from headrace.log.letters import Letter, Letters, Word
+from headrace.log.records import printable
 from headrace.tiles.finish import moment
 
 ACTIONS = ("ls", "show", "replay", "discard")
@@ -118,9 +119,7 @@ def _text(row: dict[str, Any]) -> str:
     if isinstance(value, dict):
         value = base64.b64decode(value["base64"])[:SHOWN_BYTES].hex(" ")
     value = "" if value is None else value[:SHOWN_BYTES]
-    # A terminal obeys what it is sent: letters are shown, not obeyed.
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in value)
-    return f"{row['place']}  {row['arrived']}  {row['state']}\n  {row['reason']}\n  {shown}"
+    return f"{row['place']}  {row['arrived']}  {row['state']}\n  {row['reason']}\n  {printable(value)}"
 
 
 def _write(out: Path, rows: Iterator[dict[str, Any]]) -> int:

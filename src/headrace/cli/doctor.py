@@ -18,9 +18,11 @@ from headrace.local.doctor import Finding, Place, examine
 @click.option("--broker-port", default=9092, show_default=True, help="The port of the embedded broker.")
 @click.option("--store", default="memory", show_default=True, metavar="memory|redis://…", help="The online store.")
 @click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data would live.")
-def doctor(as_json: bool, http: str, broker: str | None, broker_port: int, store: str, state: str) -> None:
+@click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
+def doctor(as_json: bool, http: str, broker: str | None, broker_port: int, tls_cert: str | None, **more: str) -> None:
     """Check Java, jars, disk, broker, store and ports, and say how to mend what is wrong."""
-    findings = examine(Place(http, broker, broker_port, store, Path(state)))
+    certificate = None if tls_cert is None else Path(tls_cert)
+    findings = examine(Place(http, broker, broker_port, more["store"], Path(more["state"]), certificate))
     seen = _print_json(findings) if as_json else _print_lines(findings)
     sys.exit(0 if all(finding.ok for finding in seen) else 1)
 

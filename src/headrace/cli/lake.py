@@ -3,19 +3,24 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.run import broker_of
 from headrace.cli.settings import Settings
 from headrace.declare.app import App
 from headrace.lake.lake import Lake
-from headrace.lake.landing import landings_of
+from headrace.lake.landing import Landing, landings_of
 from headrace.local.polite import give_way
 
+if TYPE_CHECKING:
+    from headrace.evaluate.lasting import Together
+
 LOGGER = logging.getLogger("headrace.lake")
+PATIENCE_SECONDS = 180.0  # with what does not begin: it may wait for events
 
 
 def lake_of(app: App, settings: Settings) -> Lake | None:
@@ -34,8 +39,17 @@ def missing_outcomes(app: App, settings: Settings) -> list[str]:
     ]
 
 
+def tables_of(app: App) -> list[Landing]:
+    """Every table that the lake of an app will have, those of outcomes and drift among them."""
+    from headrace.evaluate.book import outcomes_table, quality_table
+    from headrace.evaluate.vectors import drift_table
+
+    judged = [table(model) for model in app.models if model.labels for table in (outcomes_table, quality_table)]
+    return [*landings_of(app), *judged, *map(drift_table, app.models)]
+
+
 class Politeness:
-    """Gives way to the other processes for as long as the lake keeps up.
+    """Gives way to the other processes once what works beside the lake has begun, for as long as the lake keeps up.
 
     A process cannot take that back. One that falls far behind ends, and whoever started it starts it again: then with
     a backlog, which it lands before it gives way.
@@ -43,10 +57,11 @@ class Politeness:
 
     def __init__(self, stop: threading.Event) -> None:
         self.spark: int | None = None
-        self._stop, self._gives_way = stop, False
+        self.beside: Sequence[Together] = ()
+        self._stop, self._gives_way, self._until = stop, False, time.monotonic() + PATIENCE_SECONDS
 
     def kept_up(self) -> None:
-        if not self._gives_way:
+        if not self._gives_way and (all(one.have_begun for one in self.beside) or time.monotonic() > self._until):
             self._gives_way = True
             give_way(os.getpid(), *([] if self.spark is None else [self.spark]))
 
@@ -56,7 +71,7 @@ class Politeness:
             self._stop.set()
 
 
-def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], Any]]:
+def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], "Together"]]:
     """What joins predictions with labels, given a Spark session; nothing where no model has labels."""
     from headrace.evaluate.join import Place
     from headrace.evaluate.run import Outcomes
@@ -66,7 +81,7 @@ def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], Any]]:
     return [partial(Outcomes, app=app, place=Place(lake, state))]
 
 
-def comparisons(app: App, lake: Lake, state: Path) -> list[Any]:
+def comparisons(app: App, lake: Lake, state: Path) -> list["Together"]:
     """What counts served vectors and compares them with what models were trained on; nothing where none was."""
     from headrace.evaluate.compare import Comparisons, Place, compared
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.declare.app import load_app
+from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
 from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
@@ -23,9 +23,10 @@ def plan(app: str, state: str, in_json: bool) -> None:
     declared = load_app(app)
     planned = plan_app(declared, Path(state))
     models = [_planned(model, Path(state)) for model in declared.models]
-    text = "\n\n".join([as_text(planned), *map(_text, models)])
-    click.echo(json.dumps([*as_json(planned), *models], indent=2) if in_json else text)
-    if any(stream.refused for stream in planned) or any(model["refused"] for model in models):
+    queries = _saved(declared)
+    text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries)])
+    click.echo(json.dumps([*as_json(planned), *models, *queries], indent=2) if in_json else text)
+    if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries]):
         raise SystemExit(1)
 
 
@@ -62,6 +63,23 @@ def _text(model: dict[str, Any]) -> str:
     said += f"\n  outcomes: {model['outcomes']}" if model["outcomes"] else ""
     said += f"\n  learns {model['learns']}" if model["learns"] else ""
     return f"{model['model']} (model)\n{said}"
+
+
+def _saved(app: App) -> list[dict[str, Any]]:
+    """The saved queries, each tried against the tables there will be."""
+    from headrace.cli.lake import tables_of
+    from headrace.sql.planned import refusals
+
+    refused = refusals(app, tables_of(app)) if app.queries else {}
+    return [
+        {"query": one.name, "sql": one.sql, "every": duration_text(one.every_us), "refused": refused[one.name]}
+        for one in app.queries
+    ]
+
+
+def _query_text(query: dict[str, Any]) -> str:
+    said = f"REFUSED: {query['refused']}" if query["refused"] else f"every {query['every']}: {query['sql'].strip()}"
+    return f"{query['query']} (query)\n  {said}"
 
 
 def outcomes_text(labels: Labels) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
@@ -49,6 +50,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
+    from headrace.evaluate.lasting import Together
     from headrace.evaluate.reach import require_kept
     from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
@@ -67,7 +69,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
         politeness.spark = process_of(spark)
         writer = LakeWriter(spark, lake, lake.tables, politeness)
         judges = [judge(spark) for judge in outcomes(app, lake, settings.state)]
-        parts = [writer, *judges, *comparisons(app, lake, settings.state)]
+        politeness.beside = [*judges, *comparisons(app, lake, settings.state)]
+        parts: list[LakeWriter | Together] = [writer, *politeness.beside]
         for part in parts:
             part.start()
         stop.wait()
@@ -77,16 +80,26 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
             part.join(timeout=STEP_SECONDS)
 
 
-def run_serve(app: App, settings: Settings, stop: threading.Event) -> None:
+def run_serve(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.cli.asked import asked_of
     from headrace.cli.workers import serve_by_workers, worker_of
     from headrace.serve.server import ServePlace, serve
 
+    require_guarded(settings)
     if settings.workers > 1 and settings.worker is None:
         serve_by_workers(settings, stop)
         return
     address = (settings.host, settings.port)
-    place = ServePlace(broker_of(settings), settings.store, address, settings.state, worker_of(settings))
-    serve(app, place, stop)
+    place = ServePlace(
+        broker_of(settings),
+        settings.store,
+        address,
+        settings.state,
+        worker_of(settings),
+        settings.lake,
+        settings.access,
+    )
+    serve(app, place, stop, asked_of(started_as, app, settings))
 
 
 def run_apply(app: App, settings: Settings, stop: threading.Event) -> None:
@@ -117,7 +130,7 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
     from headrace.watch.run import WatchPlace, watch_until
 
     place = WatchPlace(
-        settings.url,
+        door_of(settings),
         broker_of(settings),
         started_as,
         settings.webhook,
@@ -152,6 +165,15 @@ def require_learners(app: App) -> None:
             learner_of(model)
 
 
+def require_answerable(app: App) -> None:
+    """Refuse a saved query that could not be answered before anything starts."""
+    from headrace.cli.lake import tables_of
+    from headrace.sql import planned
+
+    if app.queries:
+        planned.require_answerable(app, tables_of(app))
+
+
 def require_tellable(settings: Settings) -> None:
     """Refuse a webhook that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
@@ -178,12 +200,12 @@ def require_known_reasons(file: str, app: App) -> None:
 RUNS: Mapping[str, Run] = {
     "stream": run_stream,
     "lake": run_lake,
-    "serve": run_serve,
     "apply": run_apply,
     "check": run_check,
     "score": run_score,
 }
-NAMED_RUNS = {"watch": run_watch, "retrain": run_retrain}  # what they start or name has to name the app as it was
+# What these start or name has to name the app as it was.
+NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 
 
 @click.command()

@@ -11,9 +11,11 @@ import click
 
 from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
+from headrace.serve.access import UNTOLD, USUAL_RATE, Access
 
 FILE = Path("headrace.toml")
 MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publish")
+TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -46,6 +48,7 @@ class Settings:
     webhook: str | None = field(default=None, repr=False)
     webhook_allow: tuple[str, ...] = ()
     webhook_ca: Path | None = None
+    access: Access = UNTOLD
 
     @property
     def host(self) -> str:
@@ -57,13 +60,14 @@ class Settings:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.access.tls_cert is None else 'https'}://{host}:{self.port}"
 
     def _http_parts(self) -> tuple[str, int]:
         host, _, port = self.http.rpartition(":")
         if not host or not port.isdigit():
             raise BadSetting(f"--http {self.http!r} is not HOST:PORT. Write it as 127.0.0.1:8080.")
-        return host, int(port)
+        return host.strip("[]"), int(port)
 
 
 def settings_of(flags: dict[str, Any]) -> Settings:
@@ -88,8 +92,19 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         alerts_every_s=duration_us(flags["alerts_every"], "--alerts-every") / 1_000_000,
         webhook=flags["webhook"],
         webhook_allow=tuple(flags["webhook_allow"]),
-        webhook_ca=None if flags["webhook_ca"] is None else Path(flags["webhook_ca"]),
+        webhook_ca=_file(flags["webhook_ca"]),
+        access=Access(
+            _file(flags["tls_cert"]),
+            _file(flags["tls_key"]),
+            flags["behind_proxy"],
+            tuple(flags["allow_host"]),
+            flags["rate"],
+        ),
     )
+
+
+def _file(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
 def _checkpoint_seconds(text: str) -> int:
@@ -169,6 +184,17 @@ OPTIONS = (
         help="An address or network that is not public, and may be told.",
     ),
     click.option("--webhook-ca", metavar="FILE", help="Certificates to trust for the webhook, in PEM."),
+    click.option("--tls-cert", metavar="FILE", help="The server's certificate, in PEM: it then speaks HTTPS."),
+    click.option("--tls-key", metavar="FILE", help="The private key of that certificate, in PEM."),
+    click.option("--behind-proxy", is_flag=True, help="A proxy does TLS, and says in X-Forwarded-For who asks."),
+    click.option("--allow-host", multiple=True, metavar="NAME", help="A name that the server is asked by, as in Host."),
+    click.option(
+        "--rate",
+        type=click.FloatRange(1),
+        default=USUAL_RATE,
+        show_default=True,
+        help="How many requests a second one token may make, of each worker.",
+    ),
 )
 
 
@@ -236,4 +262,5 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
     if "rebuild" in written:
         raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    return dict.fromkeys(commands, flat) | {"models": dict.fromkeys(MODELS_COMMANDS, flat)}
+    groups = {"models": MODELS_COMMANDS, "token": TOKEN_COMMANDS}
+    return dict.fromkeys(commands, flat) | {group: dict.fromkeys(inner, flat) for group, inner in groups.items()}

@@ -5,15 +5,22 @@ import os
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
+from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.lake import lake_of, missing_outcomes
-from headrace.cli.run import broker_of, require_known_reasons, require_learners, require_tellable, stop_on_signals
+from headrace.cli.run import (
+    broker_of,
+    require_answerable,
+    require_known_reasons,
+    require_learners,
+    require_tellable,
+    stop_on_signals,
+)
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
@@ -25,6 +32,8 @@ from headrace.local.java import find_java
 from headrace.local.ports import require_free
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
+from headrace.serve.access import USUAL_RATE, Access
+from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.stream.generations import possible_plans, remember
 
 ASK_SECONDS = 1.0
@@ -40,9 +49,11 @@ def up(app: str, **flags: Any) -> None:
     declared = load_app(app)
     stop = stop_on_signals()
     supervisor = Supervisor(say)
+    require_guarded(settings)
     require_tellable(settings)
     require_known_reasons(app, declared)
     require_learners(declared)
+    require_answerable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
     jar_paths("spark", say)
@@ -54,7 +65,7 @@ def up(app: str, **flags: Any) -> None:
         needed, others = parts_of(settings, declared)
         start = partial(_start, supervisor, app, settings)
         start(needed)
-        supervisor.watch(stop, settings.limit_s, Readiness(settings.url, partial(start, others)))
+        supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
     finally:
         supervisor.stop()
     say("stopped; started again, it goes on from here")
@@ -93,6 +104,7 @@ def _tell_parts(settings: Settings) -> None:
     """What the processes of parts find in their environment."""
     os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
+    os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
     os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
 
 
@@ -131,8 +143,23 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         **({"--spark": settings.spark} if settings.spark else {}),
         **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
     }
-    pairs = [*flags.items(), *(("--webhook-allow", address) for address in settings.webhook_allow)]
+    pairs: list[tuple[str, ...]] = [
+        *flags.items(),
+        *(("--webhook-allow", address) for address in settings.webhook_allow),
+    ]
+    pairs += access_flags(settings.access)
     return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
+
+
+def access_flags(access: Access) -> list[tuple[str, ...]]:
+    """How a part is told who may ask: where secrets are, never what they are."""
+    files = {"--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
+    return [
+        *((flag, str(file)) for flag, file in files.items() if file is not None),
+        *([("--behind-proxy",)] if access.is_behind_proxy else []),
+        *(("--allow-host", name) for name in access.names),
+        *([("--rate", f"{access.rate:g}")] if access.rate != USUAL_RATE else []),
+    ]
 
 
 class Readiness:
@@ -142,8 +169,8 @@ class Readiness:
     it is the watch that tells of an app that does not become ready.
     """
 
-    def __init__(self, url: str, start_others: Callable[[], None]) -> None:
-        self._url, self._start_others = url, start_others
+    def __init__(self, door: Door, start_others: Callable[[], None]) -> None:
+        self._door, self._start_others = door, start_others
         self._said, self._looks, self._began = "", 0, time.monotonic()
         self._is_ready = self._has_started_others = False
 
@@ -157,22 +184,22 @@ class Readiness:
             self._start_others()
 
     def _ask(self) -> None:
-        missing = missing_at(self._url)
+        missing = missing_at(self._door)
         if missing is None:
             return
-        line = f"waiting: {'; '.join(missing)}" if missing else f"ready at {self._url}"
+        line = f"waiting: {'; '.join(missing)}" if missing else f"ready at {self._door.url}"
         if line != self._said:
             say(line)
             self._said = line
         self._is_ready = not missing
 
 
-def missing_at(url: str) -> list[str] | None:
+def missing_at(door: Door) -> list[str] | None:
     """What a server says it is missing; empty once it is ready, None where nobody answers yet."""
     try:
-        with urllib.request.urlopen(f"{url}/v2/health/ready", timeout=ASK_SECONDS):  # noqa: S310  # our own server
+        with door.open("/v2/health/ready", ASK_SECONDS):
             return []
     except urllib.error.HTTPError as answer:
-        return list(json.loads(answer.read()).get("missing", []))
+        return list(json.loads(answer.read()).get("missing", ["it does not say what"]))
     except OSError:
         return None

@@ -1,9 +1,11 @@
 """`headrace run APP serve --workers N`: so many processes on one port, each started again if it ends."""
 
 import logging
+import os
 import shutil
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.cli.settings import Settings
@@ -11,6 +13,7 @@ from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.serve.colleagues import Worker
 from headrace.serve.listen import bind
 
+SECRET = {"--store", "--webhook"}
 LOGGER = logging.getLogger("headrace.serve")
 
 
@@ -38,9 +41,20 @@ def worker_of(settings: Settings) -> Worker | None:
 
 
 def _part(number: int, settings: Settings) -> ProcessPart:
-    """A worker is this very command, told which it is."""
-    command = [sys.executable, "-m", "headrace", *sys.argv[1:], "--worker", str(number)]
+    """A worker is this very command, told which it is, and in its environment what nobody else may read."""
+    os.environ |= {"HEADRACE_STORE": settings.store, "HEADRACE_WEBHOOK": settings.webhook or ""}
+    command = [sys.executable, "-m", "headrace", *without_secrets(sys.argv[1:]), "--worker", str(number)]
     return ProcessPart(command, settings.state / "logs" / f"serve-{number}.log")
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """A command line without the flags that may hold a password.
+
+    >>> without_secrets(["serve", "--store", "redis://:word@there", "--workers", "2", "--webhook=https://there/word"])
+    ['serve', '--workers', '2']
+    """
+    pairs = zip(["", *words], words, strict=False)
+    return [word for before, word in pairs if before not in SECRET and word.partition("=")[0] not in SECRET]
 
 
 def _folder(settings: Settings) -> Path:

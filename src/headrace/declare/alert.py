@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headrace.declare.catalogue import Sort
 from headrace.declare.durations import duration_us
-from headrace.declare.series import Objective, Series, Share, Sort
+from headrace.declare.series import Objective, Series, Share
 from headrace.errors import DeclarationError
 
 SEVERITIES = ("page", "ticket")

@@ -1,4 +1,4 @@
-"""An app is a module: its streams, its feature views, its models and its alerts."""
+"""An app is a module: its streams, its feature views, its models, its alerts and its saved queries."""
 
 import importlib
 import importlib.util
@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from headrace.declare.alert import Alert
 from headrace.declare.model import Model
+from headrace.declare.query import Query
 from headrace.declare.series import Objective, Series, Share
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
+
+Wanted = TypeVar("Wanted")
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class App:
     views: tuple[View, ...]
     models: tuple[Model, ...] = ()
     alerts: tuple[Alert, ...] = ()
+    queries: tuple[Query, ...] = ()
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -59,7 +64,7 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """The streams, views, models and alerts among a module's names; alerts may also stand in lists."""
+    """The streams, views, models, alerts and queries among a module's names; alerts and queries also in lists."""
     values = list(vars(module).values())
     models = tuple(dict.fromkeys(value for value in values if isinstance(value, Model)))
     declared_views = [value for value in values if isinstance(value, View)]
@@ -72,18 +77,21 @@ def app_of(module: ModuleType) -> App:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
     _require_own_names([*(view.name for view in views), *(model.name for model in models)], module.__name__)
-    alerts = tuple(dict.fromkeys(_alerts_among(values)))
+    alerts = tuple(dict.fromkeys(_among(values, Alert)))
     _require_own_names([alert.name for alert in alerts], module.__name__)
-    app = App(module.__name__, streams, views, models, alerts)
+    queries = tuple(dict.fromkeys(_among(values, Query)))
+    _require_own_names([query.name for query in queries], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts, queries)
     for alert in alerts:
         _require_watchable(alert, app)
     return app
 
 
-def _alerts_among(values: Iterable[object]) -> Iterator[Alert]:
+def _among(values: Iterable[object], kind: type[Wanted]) -> Iterator[Wanted]:
+    """Those of a kind, in lists as well."""
     for value in values:
         for one in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(one, Alert):
+            if isinstance(one, kind):
                 yield one
 
 

@@ -2,73 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from headrace.declare.catalogue import CATALOGUE, Sort
 from headrace.declare.durations import duration_text, duration_us
 from headrace.errors import DeclarationError
 
 LEAST = 20
-
-
-class Sort(Enum):
-    """How a number behaves: a level that goes up and down, a count that only grows, or delays counted by size."""
-
-    LEVEL = "level"
-    COUNT = "count"
-    DELAYS = "delays"
-
-
-# Every number an alert may watch, and the labels that tell its samples apart.
-CATALOGUE: dict[str, tuple[Sort, tuple[str, ...]]] = {
-    # of the server's /metrics
-    "headrace_events_total": (Sort.COUNT, ("stream", "fate")),
-    "headrace_dead_total": (Sort.COUNT, ("stream", "reason")),
-    "headrace_lag": (Sort.LEVEL, ("stream",)),
-    "headrace_lag_seconds": (Sort.LEVEL, ("stream",)),
-    "headrace_duplicates_total": (Sort.COUNT, ("stream",)),
-    "headrace_entities": (Sort.LEVEL, ("view",)),
-    "headrace_tiles": (Sort.LEVEL, ("view",)),
-    "headrace_store_bytes": (Sort.LEVEL, ("view",)),
-    "headrace_refused_tiles_total": (Sort.COUNT, ("view",)),
-    "headrace_apply_seconds": (Sort.DELAYS, ("view",)),
-    "headrace_requests_total": (Sort.COUNT, ("path", "status")),
-    "headrace_request_seconds": (Sort.DELAYS, ("path",)),
-    "headrace_http_predictions_total": (Sort.COUNT, ("model",)),
-    "headrace_http_predictions_degraded_total": (Sort.COUNT, ("model", "reason")),
-    "headrace_predictions_lost_total": (Sort.COUNT, ("model",)),
-    "headrace_checked_values_total": (Sort.COUNT, ("view", "outcome")),
-    "headrace_checked_answers_total": (Sort.COUNT, ("view",)),
-    "headrace_lake_lag": (Sort.LEVEL, ("table",)),
-    "headrace_lake_step_seconds": (Sort.LEVEL, ("table",)),
-    "headrace_lake_step_at_seconds": (Sort.LEVEL, ("table",)),
-    "headrace_predictions_total": (Sort.COUNT, ("model", "version", "role")),
-    "headrace_degraded_total": (Sort.COUNT, ("model", "reason")),
-    "headrace_score_lag": (Sort.LEVEL, ("model",)),
-    "headrace_score_seconds": (Sort.DELAYS, ("model",)),
-    "headrace_query_running": (Sort.LEVEL, ("query", "lane")),
-    "headrace_watermark_seconds": (Sort.LEVEL, ("query",)),
-    "headrace_state_rows": (Sort.LEVEL, ("query",)),
-    "headrace_state_bytes": (Sort.LEVEL, ("query",)),
-    "headrace_dropped_by_watermark_total": (Sort.COUNT, ("query",)),
-    "headrace_checkpoint_ms": (Sort.LEVEL, ("query",)),
-    "headrace_alerts_firing": (Sort.LEVEL, ()),
-    "headrace_notifications_total": (Sort.COUNT, ("sink", "outcome")),
-    "headrace_watch_at_seconds": (Sort.LEVEL, ()),
-    # of whoever watches: whether the server answers
-    "headrace_server_up": (Sort.LEVEL, ()),
-    # of the evaluation of models: the largest drift as a multiple of its critical value, what quality has lost against
-    # the card as a share of it, and the share of due predictions whose label came
-    "headrace_drift": (Sort.LEVEL, ("model",)),
-    "headrace_drift_column": (Sort.LEVEL, ("model", "column")),
-    "headrace_drift_statistic": (Sort.LEVEL, ("model", "column", "test")),
-    "headrace_drift_rows": (Sort.LEVEL, ("model",)),
-    "headrace_drift_lag": (Sort.LEVEL, ("model",)),
-    "headrace_drift_records_total": (Sort.COUNT, ("model", "fate")),
-    "headrace_error_share": (Sort.LEVEL, ("model",)),
-    "headrace_error_changes_total": (Sort.COUNT, ("model", "by")),
-    "headrace_quality_lost": (Sort.LEVEL, ("model",)),
-    "headrace_label_coverage": (Sort.LEVEL, ("model",)),
-}
+OPTIONAL = {"lane", "topic", "partition"}  # of a level: without them it is the highest
 
 
 @dataclass(frozen=True)
@@ -86,7 +26,7 @@ class Series:
 
     @property
     def sort(self) -> Sort:
-        return CATALOGUE[self.name][0]
+        return CATALOGUE[self.name].sort
 
     @property
     def series(self) -> tuple["Series", ...]:
@@ -190,14 +130,14 @@ def metric(name: str, *, over: str | None = None, slower: str | None = None, **l
     if name not in CATALOGUE:
         near = [known for known in CATALOGUE if known.removesuffix("_total") == str(name).removesuffix("_total")]
         raise DeclarationError(f"{where}: there is none. Write {_one_of(near or list(CATALOGUE))}.")
-    sort, known = CATALOGUE[name]
+    sort, known = CATALOGUE[name].sort, CATALOGUE[name].labels
     told: Mapping[str, object] = labels
     for label, value in told.items():
         if label not in known:
             raise DeclarationError(f"{where} has no label {label!r}. It has {', '.join(known) or 'none'}.")
         if not isinstance(value, str) or not value:
             raise DeclarationError(f'{where}: {label}={value!r}. Write its text: {label}="payments".')
-    missing = [label for label in known if label not in labels and label != "lane"]
+    missing = [label for label in known if label not in labels and label not in OPTIONAL]
     if sort is Sort.LEVEL and missing:
         raise DeclarationError(f'{where} is a level of each {missing[0]}. Say which: {missing[0]}="…".')
     if sort is Sort.LEVEL and over is not None:

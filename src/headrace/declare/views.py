@@ -17,6 +17,8 @@ from headrace.declare.union import require_in_all, schema_of, streams_of
 from headrace.declare.windows import Window
 from headrace.errors import DeclarationError
 
+MOST_SALT = 64
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -39,6 +41,7 @@ class View:
     derived: tuple[Derived, ...] = ()
     requested: tuple[Column, ...] = ()
     joined: tuple[Joined, ...] = ()
+    salt: int = 1
 
     @cached_property
     def schema(self) -> Schema:
@@ -89,9 +92,12 @@ def view_of(declared: View | type) -> View:
 
 
 def features(
-    stream: Stream | Sequence[Stream], *, by: str | Sequence[str], freshness: str | None = None
+    stream: Stream | Sequence[Stream], *, by: str | Sequence[str], freshness: str | None = None, salt: int = 1
 ) -> Callable[[type], View]:
-    """Declare a feature view of a stream, or of a list of them: the decorated class's attributes are its aggregates."""
+    """Declare a feature view of a stream, or of a list of them: the decorated class's attributes are its aggregates.
+
+    With salt, the events of one entity are shared out among so many tasks, and their tiles merged when they are read.
+    """
 
     def declare(body: type) -> View:
         name = body.__name__
@@ -113,9 +119,16 @@ def features(
             derived=_derived(computed, kept, known, name),
             requested=requested,
             joined=distinct_joins(computed.values()),
+            salt=_salt(salt, name),
         )
 
     return declare
+
+
+def _salt(salt: object, name: str) -> int:
+    if type(salt) is not int or not 1 <= salt <= MOST_SALT:
+        raise DeclarationError(f"{name}: salt={salt!r}. Write a whole number from 1, which is none, to {MOST_SALT}.")
+    return salt
 
 
 def _entity(by: object, streams: Sequence[Stream], name: str) -> tuple[str, ...]:

@@ -73,8 +73,9 @@ class Buckets(StatefulProcessor):
     def _stepped(self, news: Iterable[tuple[str, list[Scored | Label]]], timers: TimerValues) -> Iterator[Row]:
         clock_us = max(0, timers.getCurrentWatermarkInMs()) * 1000
         later: dict[int, list[str]] = {}
+        knows_any = self._cases.exists()  # each question costs a round trip: of a first batch there is nothing to ask
         for event_id, records in news:
-            known = self._cases.getValue((event_id,))
+            known = self._cases.getValue((event_id,)) if knows_any else None
             if known is None and not records:  # forgotten since it was noted as due
                 continue
             case = Case() if known is None else unpacked(known[0])

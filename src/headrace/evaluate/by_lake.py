@@ -55,6 +55,7 @@ class LakeJoin(Join):
         while not self._stopped.wait(0 if self._is_behind else max(self._place.pace.round_seconds, SHARE * took_s)):
             began = time.monotonic()
             self.go_on()
+            self.has_begun = True
             took_s = time.monotonic() - began
 
     def open(self) -> None:

@@ -54,6 +54,7 @@ class StreamJoin(Join):
                 return
             last = json.loads(query.lastProgress.json) if query.lastProgress is not None else {}
             joined = _joined(last)
+            self.has_begun = bool(joined)
             if self._feed.tells_its_own_time:
                 self._clock_us = watermark_us(last) or 0
             else:

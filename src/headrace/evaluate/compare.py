@@ -75,6 +75,7 @@ class Comparison(Lasting):
                 looked = time.monotonic()
                 self._follow_errors()
                 report(self._producer, self.look(_clock_us(), left))
+                self.has_begun = True
 
     def _follow_errors(self) -> None:
         while self._errors is not None and self._errors.look() and not self._stopped.is_set():

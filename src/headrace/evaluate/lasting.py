@@ -17,6 +17,7 @@ class Lasting(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._pause_s = pause_seconds
         self._stopped = threading.Event()
+        self.has_begun = False  # its first look, which costs far more than another, is behind it
 
     def run(self) -> None:
         while not self._stopped.is_set():
@@ -40,6 +41,10 @@ class Together:
 
     def __init__(self, each: Sequence[Lasting], caretaker: Caretaker) -> None:
         self._each, self._caretaker = each, caretaker
+
+    @property
+    def have_begun(self) -> bool:
+        return all(one.has_begun for one in self._each)
 
     def start(self) -> None:
         for one in self._each:

@@ -11,9 +11,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.declare.catalogue import LABEL_SECONDS
 from headrace.evaluate.book import STANDING, Tile, Tiles
 from headrace.evaluate.outcomes import MATCHED
-from headrace.store.delays import LABEL_SECONDS, Delays
+from headrace.store.delays import Delays
 
 COUNTED = ("version", "role", "state_before", "state_after", "label_delay_us")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from headrace.lake.landing import DAY
@@ -31,6 +32,11 @@ def day_of(time_us: int) -> date:
 def spark_path(path: Path) -> str:
     """A local path as Spark takes it: with its scheme, and no character written in another way."""
     return f"file://{path}"
+
+
+def paths_of(table: DeltaTable, folder: Path) -> list[Path]:
+    """The files of a table's newest version."""
+    return [folder / path for path in table.get_add_actions()["path"].to_pylist()]
 
 
 def added(file: Path, folder: Path) -> AddAction:

@@ -42,10 +42,11 @@ def writing_session(spark: SparkSession) -> SparkSession:
 
 
 class Step(NamedTuple):
-    """How many records a step has taken, and how many it has left for the next."""
+    """How many records a step has taken, how many it has left for the next, and which offsets that begins at."""
 
     taken: int
     left: int
+    reached: Mapping[int, int]
 
 
 class Lander:
@@ -61,7 +62,9 @@ class Lander:
         taken = cut(spans, self._most)
         if taken:
             self._land({number: positions[number] for number in taken}, taken)
-        return Step(_records(taken), _records(spans) - _records(taken))
+        reached = {number: position.read + 1 for number, position in positions.items()}
+        reached |= {number: span.stop for number, span in taken.items()}
+        return Step(_records(taken), _records(spans) - _records(taken), reached)
 
     def _land(self, positions: Mapping[int, Position], spans: Mapping[int, Span]) -> None:
         landing = self.table.landing

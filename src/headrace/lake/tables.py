@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
-from headrace.lake.files import spark_path
+from headrace.lake.files import paths_of, spark_path
 from headrace.lake.landing import Landing, silver
 from headrace.lake.rows import records, rows
 
@@ -48,7 +47,7 @@ def table_rows(spark: SparkSession, lake_dir: Path, landing: Landing) -> DataFra
 def files_of(folder: Path) -> list[str]:
     """The files of a table's newest version."""
     try:
-        files = pa.table(DeltaTable(folder).get_add_actions())
+        table = DeltaTable(folder)
     except TableNotFoundError:
         raise LakeTableMissing(folder) from None
-    return [spark_path(folder / path) for path in files["path"].to_pylist()]
+    return [spark_path(path) for path in paths_of(table, folder)]

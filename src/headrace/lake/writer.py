@@ -148,8 +148,10 @@ class Rounds(threading.Thread):
         return step.left
 
     def _report(self, lander: Lander, step: Step, seconds: float) -> None:
-        table = lander.table.landing.table
-        report(self._producer, LandingProgress(table, time.time_ns() // 1000, step.taken, step.left, seconds))
+        landing, at_us = lander.table.landing, time.time_ns() // 1000
+        reached = {str(number): offset for number, offset in step.reached.items()}
+        said = LandingProgress(landing.table, at_us, step.taken, step.left, seconds, landing.topic, reached)
+        report(self._producer, said)
 
     def stop(self) -> None:
         self._stopped.set()

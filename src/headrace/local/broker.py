@@ -155,7 +155,7 @@ class Broker:
     def _choose_ports(self) -> Listeners:
         self.port = self.port or free_port()
         require_free(self.port, setting="--broker-port")
-        return Listeners(HOST, self.port, free_port())
+        return Listeners(HOST, self.port, free_port(beside=self.port))
 
     def _launch(self, java: Java, jars: list[Path]) -> None:
         if self.log.exists():

@@ -1,12 +1,12 @@
 """What an app needs from this machine, checked one by one, each with the command that mends it."""
 
 import json
+import re
 import shutil
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from headrace.local.broker import recorded_broker
 from headrace.local.jars import JarSet, cache_dir, faulty_jars, locked_jars
 from headrace.local.java import find_java, install_command
 from headrace.local.ports import HOST, answers, holder_of, is_free, parse_address
+from headrace.serve.door import Door
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_BYTES = 2 << 30
@@ -33,6 +34,7 @@ class Place:
     broker_port: int
     store: str
     state: Path
+    certificate: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def examine(place: Place) -> Iterator[Finding]:
     yield _disk(place.state)
     yield _given_broker(brokers) if brokers else _embedded_broker(place)
     yield _store(place.store)
-    yield _http(host, port)
+    yield _http(host, port, place)
 
 
 def _python() -> Finding:
@@ -111,8 +113,13 @@ def _embedded_broker(place: Place) -> Finding:
 def _store(store: str) -> Finding:
     if store == "memory":
         return Finding("store", "the server's own memory")
-    parts = urlsplit(store)
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # never the password
+    # Never the password, not even a part of one that is not written as it should be.
+    place = re.split("[/?]", store.partition("://")[2].rpartition("@")[2])[0]
+    shown = f"{store.partition(':')[0]}://{place}"
+    try:
+        _ = urlsplit(store).port
+    except ValueError:
+        return Finding("store", "--store is no URL", "write redis://USER:PASSWORD@HOST:PORT, with %2F for a / in them")
     try:
         with redis.Redis.from_url(store, socket_timeout=_ANSWER_LIMIT_S) as client:
             client.ping()
@@ -122,10 +129,11 @@ def _store(store: str) -> Finding:
     return Finding("store", f"{shown} answers")
 
 
-def _http(host: str, port: int) -> Finding:
+def _http(host: str, port: int, place: Place) -> Finding:
     if is_free(port, host):
         return Finding("http", f"port {port} on {host} is free")
-    if _is_headrace(f"http://{host}:{port}"):
+    scheme, written = "http" if place.certificate is None else "https", f"[{host}]" if ":" in host else host
+    if _is_headrace(Door(f"{scheme}://{written}:{port}", place.state, place.certificate)):
         return Finding("http", f"a Headrace server answers on port {port} of {host}")
     return _taken("http", host, port, "--http")
 
@@ -135,10 +143,10 @@ def _taken(check: str, host: str, port: int, setting: str) -> Finding:
     return Finding(check, f"port {port} on {host} is taken by {holder}", f"stop it, or choose another with {setting}")
 
 
-def _is_headrace(url: str) -> bool:
+def _is_headrace(door: Door) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/v2", timeout=_ANSWER_LIMIT_S) as response:  # noqa: S310 - loopback HTTP
+        with door.open("/v2", _ANSWER_LIMIT_S) as response:
             described = json.loads(response.read(10_000))
-    except (OSError, ValueError, urllib.error.URLError):
+    except (OSError, ValueError, HTTPException):
         return False
     return isinstance(described, dict) and described.get("name") == "headrace"

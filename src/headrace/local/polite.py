@@ -1,11 +1,12 @@
 """Work that gives way: a process that gets little of a core that others want, but never nothing."""
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-NICE = 10  # a tenth of what another gets; idle work, of which Linux has a word, might never end where others are busy
+NICE = 5  # a third of what another gets; idle work, of which Linux has a word, might never end where others are busy
 
 
 def give_way(*pids: int) -> None:
@@ -16,9 +17,20 @@ def give_way(*pids: int) -> None:
             with suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, thread, NICE)
         polite |= news
+    _let_sessions_give_way(pids)
 
 
 def _threads(pid: int) -> set[int]:
     """Linux has a priority for each thread; elsewhere the process has one."""
     tasks = Path(f"/proc/{pid}/task")
     return {int(task.name) for task in tasks.iterdir()} if tasks.exists() else {pid}
+
+
+def _let_sessions_give_way(pids: Iterable[int]) -> None:
+    """Where Linux shares cores out to sessions first (autogroups), a thread is nice only to others of its own.
+
+    A session that others are in as well is left as it is.
+    """
+    for session in {os.getsid(pid) for pid in pids} & {*pids}:
+        with suppress(OSError):  # not every Linux has them
+            Path(f"/proc/{session}/autogroup").write_text(str(NICE))

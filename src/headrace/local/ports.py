@@ -1,6 +1,7 @@
 """Loopback ports: which are free, and who holds the others."""
 
 import errno
+import random
 import socket
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from headrace.errors import HeadraceError
 
 HOST = "127.0.0.1"
 _LISTENING = "0A"
+_CHOICE = range(20_000, 32_000)  # below those that Linux, macOS and Windows lend to clients
 
 
 class PortTaken(HeadraceError):
@@ -46,12 +48,12 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def free_port(host: str = HOST) -> int:
-    """A port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(host: str = HOST, *, beside: int | None = None) -> int:
+    """A port that is free at this moment, another than `beside`; never one the system lends to a client meanwhile."""
+    for port in random.sample(_CHOICE, len(_CHOICE)):
+        if port != beside and is_free(port, host):
+            return port
+    raise PortTaken(f"No port of {host} from {_CHOICE[0]} to {_CHOICE[-1]} is free. Stop some of what listens there.")
 
 
 def answers(host: str, port: int, timeout_s: float = 2.0) -> bool:

@@ -9,16 +9,16 @@ longer than the raw topic, so the fate of each raw record from there on can stil
 later stays counted. A raw topic written in transactions has markers between its records; they stay pending.
 """
 
-import time
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Self
 
 from headrace.declare.stream import Stream
-from headrace.log.connect import BrokerUnreachable
 from headrace.log.follow import ASK_SECONDS, Follower
+from headrace.log.heavy import StreamKeys
+from headrace.log.marks import Marks
 from headrace.log.offsets import Offsets
 from headrace.log.records import Record
 from headrace.log.topics import fates_of
@@ -26,15 +26,12 @@ from headrace.log.topics import fates_of
 OFFSET = "headrace.offset"
 ARRIVAL = "headrace.arrival"
 REASON = "headrace.reason"
-MOST_LOOKS = 10_000
+SAMPLED = 64
 
 
 @dataclass(frozen=True)
 class Account:
-    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason.
-
-    `waited_seconds` is for how long the oldest that is pending has waited, at least.
-    """
+    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason."""
 
     arrived: int
     clean: int
@@ -43,7 +40,6 @@ class Account:
     dropped: int
     pending: int
     reasons: Mapping[str, int]
-    waited_seconds: float = 0.0
 
 
 class Ledger:
@@ -51,19 +47,22 @@ class Ledger:
 
     def __init__(self, stream: Stream, begins: Mapping[int, int]) -> None:
         self._fates = {stream.clean: "clean", stream.late_topic: "late", stream.dead: "dead", stream.dropped: "dropped"}
+        self._clean, self._marks = stream.clean, dict[int, Marks]()
         self._begins = dict(begins)
         self._ends: dict[int, int] = {}
         self._last_seen: dict[tuple[str, int], int] = {}
+        self._heard_us: dict[int, int] = {}
         self._counts: Counter[str] = Counter()
         self._told: Counter[int] = Counter()
         self._reasons: Counter[str] = Counter()
         self._whole = Lock()
 
-    def enter(self, records: Iterable[Record]) -> None:
-        """Count records of the gate's topics."""
+    def enter(self, records: Sequence[Record]) -> list[Record]:
+        """Count records of the gate's topics; gives those that were counted."""
         with self._whole:
-            for record in records:
-                self._enter(record)
+            for record in _sampled(records):
+                self._hear(record)
+            return [record for record in records if self._enter(record)]
 
     def raw_ends(self, ends: Mapping[int, int]) -> None:
         """Where the partitions of the raw topic end now."""
@@ -78,12 +77,38 @@ class Ledger:
             told = {fate: self._counts[fate] for fate in self._fates.values()}
             return Account(self._counts.total() + pending, **told, pending=pending, reasons=dict(self._reasons))
 
-    def _enter(self, record: Record) -> None:
+    def reached(self) -> dict[int, int]:
+        """The next raw offset of each partition that the gate has to judge."""
+        with self._whole:
+            reached = dict(self._begins)
+            for (_, partition), offset in self._last_seen.items():
+                reached[partition] = max(offset + 1, reached.get(partition, 0))
+            return reached
+
+    def heard_us(self) -> dict[int, int]:
+        """When the last record of each partition was judged, by the log's own time; 0 where none ever was."""
+        with self._whole:
+            return dict.fromkeys(self._begins, 0) | self._heard_us
+
+    def arrived(self, until_us: int) -> dict[int, int]:
+        """The offset of each clean partition before which everything had arrived by a time, as far as that is known."""
+        with self._whole:
+            return {partition: marks.reached(until_us) for partition, marks in self._marks.items()}
+
+    def _enter(self, record: Record) -> bool:
         raw_offset = record.header(OFFSET)
         if raw_offset is None:  # not written by the gate, so not the fate of anything that arrived
-            return
-        if self._is_news(record, int(raw_offset)):
+            return False
+        is_news = self._is_news(record, int(raw_offset))
+        if is_news:
             self._count(record)
+        return is_news
+
+    def _hear(self, record: Record) -> None:
+        """Note when a record was judged, and of a clean one when it had arrived."""
+        self._heard_us[record.partition] = max(record.appended_us, self._heard_us.get(record.partition, 0))
+        if record.topic == self._clean and (arrival := record.header(ARRIVAL)) is not None:
+            self._marks.setdefault(record.partition, Marks()).add(int(arrival), record.offset + 1)
 
     def _is_news(self, record: Record, raw_offset: int) -> bool:
         """Whether this raw offset is above all others of its topic and partition; a lower one is a replay."""
@@ -110,35 +135,15 @@ class Ledger:
         return max(0, self._ends[partition] - self._begins.get(partition, 0) - self._told[partition])
 
 
-class Waiting:
-    """When the records arrived that are still waiting: of each look, how many had arrived by then.
-
-    arrived    10 ──── 20 ──── 30 ──── 40 now        25 are done: the oldest that waits came before the third look
-    """
-
-    def __init__(self) -> None:
-        self._looks: deque[tuple[float, int]] = deque(maxlen=MOST_LOOKS)
-
-    def add(self, arrived: int, waiting: int, now_s: float) -> float:
-        """What is so at a look; for how long the oldest one has waited, at least."""
-        if self._looks and arrived < self._looks[-1][1]:
-            self._looks.clear()
-        self._looks.append((now_s, arrived))
-        while self._looks and self._looks[0][1] <= arrived - waiting:
-            self._looks.popleft()
-        return now_s - self._looks[0][0] if self._looks else 0.0
-
-
 class LedgerFollower:
-    """Keeps a stream's ledger from a broker."""
+    """Keeps a stream's ledger from a broker; `keys` are those of its clean records, each counted once."""
 
-    def __init__(self, broker: str, stream: Stream) -> None:
-        self._raw = stream.name
+    def __init__(self, broker: str, stream: Stream, keys: StreamKeys | None = None) -> None:
+        self._clean, self._keys = stream.clean, keys or StreamKeys(stream)
         self._offsets = Offsets(broker, ASK_SECONDS)
         begins = self._offsets.begin([stream.name])
         self.ledger = Ledger(stream, {partition.number: begin for partition, begin in begins.items()})
-        self.follower = Follower(broker, fates_of(stream), self.ledger.enter, patient=True)
-        self._waiting, self._looking = Waiting(), Lock()
+        self.follower = Follower(broker, fates_of(stream), self._take, patient=True)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -154,17 +159,17 @@ class LedgerFollower:
     def stop(self) -> None:
         self.follower.stop()
 
-    def account(self) -> Account:
-        """The account now, which asks the broker and may wait; where it does not answer, as last known."""
-        try:
-            ends = self._offsets.end([self._raw])
-        except BrokerUnreachable:
-            return self.ledger.account()
-        self.ledger.raw_ends({partition.number: end for partition, end in ends.items()})
-        with self._looking:
-            account = self.ledger.account()
-            waited_seconds = self._waiting.add(account.arrived, account.pending, time.monotonic())
-        return replace(account, waited_seconds=waited_seconds)
+    def _take(self, records: list[Record]) -> None:
+        counted = self.ledger.enter(records)
+        self._keys.take([record for record in counted if record.topic == self._clean])
+
+
+def _sampled(records: Sequence[Record]) -> list[Record]:
+    """Few in their order, all of few, and the last of each partition: times are wanted to some milliseconds."""
+    return [
+        *records[:: max(1, len(records) // SAMPLED)],
+        *{(record.topic, record.partition): record for record in records}.values(),
+    ]
 
 
 def reason_of(record: Record) -> str:

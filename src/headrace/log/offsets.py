@@ -75,6 +75,12 @@ class Offsets:
         ends = self.end_of(found)
         return [ends[partition] if offset < 0 else offset for partition, offset in sorted(found.items())]
 
+    def added(self, topics: Iterable[str], at_us: int) -> dict[Partition, int]:
+        """How many records each partition of topics that exist has taken since a time."""
+        firsts = self._ask(self.partitions(topics), OffsetSpec.for_timestamp(at_us // 1000))
+        ends = self.end_of(firsts)
+        return {partition: 0 if first < 0 else ends[partition] - first for partition, first in firsts.items()}
+
     def begin_of(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The offset of the oldest record that is still there, of partitions already known."""
         return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]

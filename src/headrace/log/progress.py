@@ -32,6 +32,7 @@ class QueryProgress:
     state_bytes: int = 0
     dropped_by_watermark: int = 0
     checkpoint_ms: int | None = None
+    reached: dict[str, int] = field(default_factory=dict)  # the next offset of each partition, at the last checkpoint
 
     @property
     def key(self) -> str:
@@ -61,6 +62,8 @@ class LandingProgress:
     taken: int
     left: int
     seconds: float
+    topic: str = ""
+    reached: dict[str, int] = field(default_factory=dict)  # the next offset of each of its partitions
 
     @property
     def key(self) -> str:

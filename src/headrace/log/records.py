@@ -53,3 +53,12 @@ def record_of(message: Message) -> Record:
         message.value(),
         message.headers(),  # type: ignore[arg-type]  # the client gives pairs; the dict form is for producing
     )
+
+
+def printable(text: str) -> str:
+    r"""Text that is shown and not obeyed, whatever a terminal would make of it.
+
+    >>> print(printable("café\x1b[2J"))
+    café\x1b[2J
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

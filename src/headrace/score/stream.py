@@ -10,13 +10,14 @@ arrival ├──── applied? ────┤ due        budget ┤      what
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.declare.model import Model
 from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
 from headrace.log.records import Partition, Record
+from headrace.log.traceparent import TRACEPARENT, passed_on, traceparent_of
 from headrace.score.decide import Arrived, predictions
 from headrace.score.lineup import Lineup
 from headrace.score.prediction import LATE, STALE, encode
@@ -121,12 +122,13 @@ class StreamScorer:
         # Where events say themselves when they arrived, that may be long ago; the log took them when it did.
         logged_us = arrival_us if stream.arrival is None else record.appended_us
         entities = {name: entity(event) for name, entity in self._fed}
+        event_id = key_text(event[stream.id])
         unheard = {
-            name: Sought(entity, stream.name, event[stream.time], arrival_us)
+            name: Sought(entity, stream.name, event[stream.time], arrival_us, event_id)
             for name, entity in entities.items()
             if None not in entity
         }
-        return Case(record, event, key_text(event[stream.id]), arrival_us, logged_us + self._patience_us, unheard)
+        return Case(record, event, event_id, arrival_us, logged_us + self._patience_us, unheard)
 
     async def _decided(self) -> list[Record]:
         """The records of those cases that could be decided; a store that is gone is waited for."""
@@ -139,7 +141,7 @@ class StreamScorer:
             self._news = None
             return []
         self._say("")
-        self._send(read)
+        self._send(read, {case.event_id: traceparent_of(case.record.header(TRACEPARENT)) for case in ready})
         self._waiting = waiting
         return [case.record for case in ready]
 
@@ -190,12 +192,13 @@ class StreamScorer:
         arrived = [_arrived(case, time_us, degraded) for case, time_us in zip(cases, at_us, strict=True)]
         return list(zip(arrived, found, strict=True))
 
-    def _send(self, read: Sequence[tuple[Arrived, Vector]]) -> None:
+    def _send(self, read: Sequence[tuple[Arrived, Vector]], traces: Mapping[str, bytes | None]) -> None:
         if not read:
             return
         for prediction in predictions(self._model, self._bench.lineup.standing, self._vectors, read):
             event_id = key_text(prediction.event_id)
-            self._bench.producer.send(self._model.predictions, encode(prediction), key=event_id)
+            headers = passed_on(traces[event_id])
+            self._bench.producer.send(self._model.predictions, encode(prediction), key=event_id, headers=headers)
             self.tally.count(prediction)
 
     def _say(self, trouble: str) -> None:

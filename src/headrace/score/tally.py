@@ -2,10 +2,9 @@
 
 from collections import Counter
 
+from headrace.declare.catalogue import DECIDE_SECONDS
 from headrace.score.prediction import Prediction
 from headrace.store.delays import Delays
-
-DECIDE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 
 
 class ScoreTally:

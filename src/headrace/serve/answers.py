@@ -3,6 +3,8 @@
 HeadraceError
 └── Refused
     ├── BadRequest        400   the request cannot be understood
+    ├── Unauthorized      401   nobody is let in without a token, and there is none
+    ├── Forbidden         403   whoever asks may not
     ├── NotFound          404   there is no such path or view
     ├── WrongMethod       405   the path is asked another way
     ├── TooLarge          413   more bytes, keys or events than one request may have
@@ -53,6 +55,18 @@ class BadRequest(Refused):
     status = 400
 
 
+class Unauthorized(Refused):
+    """Nobody is let in without a token."""
+
+    status = 401
+
+
+class Forbidden(Refused):
+    """Whoever asks may not."""
+
+    status = 403
+
+
 class NotFound(Refused):
     """There is no such path or view."""
 
@@ -85,6 +99,14 @@ class Unavailable(Refused):
     """The server, or its store, cannot answer now."""
 
     status = 503
+
+
+def json_of(body: bytes, instead: str) -> Any:
+    """What a body says in JSON; one that says nothing is told what to write instead."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        raise BadRequest(f"The body is not JSON: {problem}. Write {instead}.") from problem
 
 
 def json_answer(content: Any, status: int = 200) -> Answer:

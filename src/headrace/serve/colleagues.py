@@ -32,6 +32,10 @@ class Worker:
     of: int
     folder: Path
 
+    @property
+    def is_first(self) -> bool:
+        return self.number == 1
+
 
 class Colleagues:
     """What all workers have counted, and what any of them misses; one alone asks nobody."""

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import aclosing
 from http import HTTPStatus
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ import httptools
 
 from headrace.serve.answers import Answer, BadRequest, Header
 from headrace.serve.http import LARGEST_BODY, Http, Request, too_large
-from headrace.serve.overload import RETRY_SECONDS
+from headrace.serve.overload import RETRY_SECONDS, Came
 
 LARGEST_HEAD = 1 << 16
 STATUS_LINES = {one.value: f"HTTP/1.1 {one.value} {one.phrase}\r\n".encode() for one in HTTPStatus}
@@ -37,10 +38,12 @@ class Desk(Protocol):
 
     http: Http
     date: bytes
-    connections: "set[Connection]"
 
-    def refusal(self) -> Answer | None:
-        """What the newest connection is told where there are too many."""
+    def enter(self, connection: "Connection", address: str) -> Answer | None:
+        """A new connection; what it is told where there are too many."""
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection has ended."""
 
 
 class Asked(NamedTuple):
@@ -73,13 +76,15 @@ class Connection(asyncio.Protocol):
         self._is_in_head, self._head_bytes, self._body_bytes, self._unanswered = True, 0, 0, 0
         self.busy_since: float | None = self._loop.time()
         self.idle_since = 0.0
+        self._address = ""
 
     # Told by the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream's
         self._transport = transport
-        self._desk.connections.add(self)
-        self._refusal = self._desk.refusal()
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else ""
+        self._refusal = self._desk.enter(self, self._address)
 
     def data_received(self, data: bytes) -> None:
         if self.busy_since is None:
@@ -110,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def connection_lost(self, _cause: Exception | None) -> None:
-        self._desk.connections.discard(self)
+        self._desk.leave(self)
         self._line.leave(self._unanswered)
         self._unanswered = 0
         self._asked.clear()
@@ -156,13 +161,16 @@ class Connection(asyncio.Protocol):
             self._refuse_bytes("Invalid HTTP request received.")
 
     def _look_ahead(self) -> None:
-        """Of a body that is not all here: refuse one that will be too large, and ask for one that waits for that."""
+        """Of a body that is not all here: refuse one that may not come or is too large, ask for one that waits."""
         if self._is_discarding or self._has_looked_ahead:
             return
         self._has_looked_ahead = True
         named = {name.lower(): value for name, value in self._headers}
         size = int(named.get(b"content-length", b"0"))
-        if size > LARGEST_BODY:
+        refusal = self._http.refusal(self._request(Came(perf_counter(), 0)))
+        if refusal is not None:
+            self._discard(refusal)
+        elif size > LARGEST_BODY:
             self._discard(too_large(size).answer)
         elif named.get(b"expect", b"").lower() == b"100-continue" and not self._unanswered:
             self._transport.write(CONTINUE)
@@ -179,7 +187,7 @@ class Connection(asyncio.Protocol):
         keeps = self._keeps()
         self._is_ending = not keeps
         self._unanswered += 1
-        asked = Asked(self._request(), keeps, answer)
+        asked = Asked(self._request(self._line.enter()), keeps, answer)
         if self._is_at_work or self._asked or self._has_answered or self._is_full:
             self._asked.append(asked)
         else:
@@ -190,7 +198,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         return parser.should_keep_alive() and parser.get_http_version() != "1.0" and not parser.should_upgrade()
 
-    def _request(self) -> Request:
+    def _request(self, came: Came) -> Request:
         path, _, query = self._path_and_query().partition(b"?")
         text = path.decode(errors="replace")
         return Request(
@@ -199,7 +207,8 @@ class Connection(asyncio.Protocol):
             query,
             self._headers,
             self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces),
-            self._line.enter(),
+            came,
+            self._address,
         )
 
     def _path_and_query(self) -> bytes:
@@ -267,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._written(answer, not is_last, asked.request.method == "HEAD"))
         if is_last:
             self._transport.close()
-        elif answer.status == TOO_MANY:
+        elif answer.status == TOO_MANY and self._http.holds_back:
             self._hold()
         self._rest()
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from headrace.declare.catalogue import APPLY_SECONDS
 from headrace.serve.tallies import PredictionTally, Tally
 from headrace.store.delays import Delays
-from headrace.store.memory import APPLY_SECONDS, Table
+from headrace.store.memory import Table
 
 
 @dataclass

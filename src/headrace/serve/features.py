@@ -5,11 +5,9 @@ from math import isfinite
 from time import monotonic
 from typing import Any, NamedTuple
 
-import orjson
-
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
-from headrace.serve.answers import Answer, BadRequest, encode_json, not_finite
+from headrace.serve.answers import Answer, BadRequest, encode_json, json_of, not_finite
 from headrace.serve.clock import Clock
 from headrace.serve.http import Request
 from headrace.serve.keys import KeyReader, shown, time_us
@@ -22,6 +20,7 @@ from headrace.tiles.frequent import key_text
 from headrace.tiles.tile import Entity
 
 FIELDS = {"keys", "at", "request"}
+AN_OBJECT = 'an object: {"keys": ["c1"]}'
 
 
 class Asked(NamedTuple):
@@ -89,11 +88,11 @@ class Features:
 
 def read_request(body: bytes) -> Asked:
     """The request a body holds."""
-    asked = _parsed(body)
+    asked = json_of(body, AN_OBJECT)
     if type(asked) is dict and len(asked) == 1 and "keys" in asked:
         return Asked(asked["keys"], time.time_ns() // 1000, {})
     if not isinstance(asked, dict):
-        raise BadRequest(f'The body is {shown(asked)}. Write an object: {{"keys": ["c1"]}}.')
+        raise BadRequest(f"The body is {shown(asked)}. Write {AN_OBJECT}.")
     if not asked.keys() <= FIELDS:
         raise BadRequest(
             f"The body has a field {shown(min(asked.keys() - FIELDS))}. "
@@ -102,13 +101,6 @@ def read_request(body: bytes) -> Asked:
     if not isinstance(asked.get("request", {}), dict):
         raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
     return Asked(asked.get("keys"), _at_us(asked.get("at")), asked.get("request", {}))
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        raise BadRequest(f'The body is not JSON: {problem}. Write an object: {{"keys": ["c1"]}}.') from problem
 
 
 def _at_us(written: Any) -> int:

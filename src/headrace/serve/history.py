@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 
 from prometheus_client.metrics_core import Metric
 
+from headrace.declare.catalogue import CATALOGUE, TOTAL
 from headrace.serve.answers import Answer, BadRequest
 from headrace.serve.http import Request
 from headrace.serve.live import NOT_KEPT, snapshot
@@ -24,19 +25,8 @@ EVERY_SECONDS = 15.0
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 AT_MOST = 300
 BUSY_SECONDS = 5.0
-# What the page draws over time; everything else it shows as it is now.
-KEPT = {
-    "headrace_events",
-    "headrace_lag",
-    "headrace_lag_seconds",
-    "headrace_apply_seconds",
-    "headrace_score_seconds",
-    "headrace_checkpoint_ms",
-    "headrace_state_bytes",
-    "headrace_watermark_seconds",
-    "headrace_checked_values",
-    "headrace_alerts_firing",
-}
+# Families by the name the client library has for them.
+KEPT = {family.name.removesuffix(TOTAL) for family in CATALOGUE.values() if family.is_kept}
 LOGGER = logging.getLogger("headrace.serve")
 
 

@@ -7,7 +7,9 @@ from time import perf_counter
 from typing import NamedTuple
 
 from headrace.serve.answers import Answer, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
+from headrace.serve.guard import Guard
 from headrace.serve.overload import Came, Line
+from headrace.serve.scopes import Scope
 from headrace.serve.tallies import Tally
 from headrace.store.reads import StoreUnavailable
 
@@ -16,7 +18,7 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class Request(NamedTuple):
-    """What was asked, and when it came: if it came in pieces, the last of them."""
+    """What was asked, when it came (if it came in pieces, the last of them), and from where."""
 
     method: str
     path: str
@@ -24,6 +26,7 @@ class Request(NamedTuple):
     headers: Iterable[Header]
     body: bytes
     came: Came
+    address: str = ""
 
     def header(self, wanted: bytes) -> bytes | None:
         return next((value for name, value in self.headers if name.lower() == wanted), None)
@@ -41,9 +44,10 @@ FAULT = Fault("The server failed on this request; its log says why. Please repor
 
 @dataclass(frozen=True)
 class Route:
-    """A path, how it is asked, and who answers; work is refused where there is too much of it, looking is not.
+    """A path, how it is asked, who answers, and what whoever asks has to be allowed: everything, unless told otherwise.
 
-    Who is at hand rarely has to wait for anybody, and is begun before there is a task for it.
+    Work is refused where there is too much of it, looking is not. Who is at hand rarely has to wait for anybody, and is
+    begun before there is a task for it.
     """
 
     path: str
@@ -51,25 +55,31 @@ class Route:
     handle: Handle
     is_work: bool = False
     is_at_hand: bool = False
+    scope: Scope = Scope.ADMIN
 
 
-def get(path: str, handle: Handle) -> Route:
-    return Route(path, ("GET", "HEAD"), handle)
+def get(path: str, handle: Handle, scope: Scope = Scope.ADMIN) -> Route:
+    return Route(path, ("GET", "HEAD"), handle, scope=scope)
 
 
-def post(path: str, handle: Handle, is_at_hand: bool = False) -> Route:
-    return Route(path, ("POST",), handle, is_work=True, is_at_hand=is_at_hand)
+def post(path: str, handle: Handle, is_at_hand: bool = False, scope: Scope = Scope.ADMIN) -> Route:
+    return Route(path, ("POST",), handle, is_work=True, is_at_hand=is_at_hand, scope=scope)
 
 
 class Http:
-    """Answers every request with what its route says, or with one sentence that says why not."""
+    """Answers every request with what its route says, or with one sentence that says why not.
 
-    def __init__(self, routes: Iterable[Route], tallies: dict[str, Tally]) -> None:
-        self._routes = {route.path: route for route in routes}
+    Without a guard, whoever reaches it is answered.
+    """
+
+    def __init__(self, routes: Iterable[Route], tallies: dict[str, Tally], guard: Guard | None = None) -> None:
+        self._routes, self._guard = {route.path: route for route in routes}, guard
         self._tallies = {path: tallies.setdefault(path, Tally()) for path in self._routes}
         self._elsewhere = tallies.setdefault("elsewhere", Tally())
         self.at_hand = frozenset(path for path, route in self._routes.items() if route.is_at_hand)
         self.line = Line()
+        # A proxy's connection is that of many: it is read on, whoever of them was refused.
+        self.holds_back = guard is None or not guard.is_behind_proxy
 
     async def answer(self, request: Request) -> Answer:
         """The answer to a request, which may be a refusal."""
@@ -85,15 +95,32 @@ class Http:
         self.count(request, answer)
         return answer
 
+    def refusal(self, request: Request) -> Answer | None:
+        """What is said to a request whose body has not come yet and need not, because it may not be answered."""
+        scope = _scope_of(self._routes.get(request.path))
+        if self._guard is None or self._guard.allows(request, scope):
+            return None
+        try:
+            self._guard.require(request, scope)
+        except Refused as refused:
+            return refused.answer
+        return None
+
     def count(self, request: Request, answer: Answer) -> None:
         """Count an answer, and how long it took."""
         tally = self._tallies.get(request.path, self._elsewhere)
         tally.add(answer.status, perf_counter() - request.came.at)
 
     async def _answered(self, request: Request) -> Answer:
-        route, line = self._route_of(request.path, request.method), self.line
+        route, line = self._routes.get(request.path), self.line
+        if self._guard is not None:
+            self._guard.require(request, _scope_of(route))
+        if route is None:
+            raise self._not_found(request.path)
+        if request.method not in route.methods:
+            raise WrongMethod(request.method, request.path, ", ".join(route.methods))
         if not route.is_work:
-            return await route.handle(request)
+            return self._guarded(request, route, await route.handle(request))
         line.require_room(request.came, perf_counter())
         line.at_work += 1
         try:
@@ -101,18 +128,21 @@ class Http:
         finally:
             line.at_work -= 1
 
-    def _route_of(self, path: str, method: str) -> Route:
-        route = self._routes.get(path)
-        if route is None:
-            raise self._not_found(path)
-        if method not in route.methods:
-            raise WrongMethod(method, path, ", ".join(route.methods))
-        return route
+    def _guarded(self, request: Request, route: Route, answer: Answer) -> Answer:
+        """What flows goes on only as long as whoever listens may."""
+        if self._guard is None or answer.flows is None:
+            return answer
+        return answer._replace(flows=self._guard.while_allowed(request, route.scope, answer.flows))
 
     def _not_found(self, path: str) -> NotFound:
         beginning = path[: path.find("/", 1) + 1]
         nearby = [known for known in self._routes if len(beginning) > 1 and known.startswith(beginning)]
         return NotFound(f"There is no {path[:200]}. There is {', '.join(nearby or self._routes)}.")
+
+
+def _scope_of(route: Route | None) -> Scope:
+    """What a route asks for; where there is none, the answer tells those there are."""
+    return Scope.READ if route is None else route.scope
 
 
 def too_large(size: int | None = None) -> TooLarge:

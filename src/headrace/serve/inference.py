@@ -8,7 +8,7 @@ import orjson
 from headrace.declare.schema import Kind
 from headrace.serve.answers import Answer, BadRequest, Unavailable, json_answer
 from headrace.serve.http import Request
-from headrace.serve.predictor import Predictor, Scored
+from headrace.serve.predictor import Asked, Predictor, Scored
 from headrace.serve.tables import TableScorer
 from headrace.serve.tensors import TEXT, packed, read_inputs
 
@@ -59,7 +59,7 @@ class Inference:
         if not isinstance(parameters, dict) or type(parameters.get("include", False)) is not bool:
             raise BadRequest('"parameters" has an include that is neither true nor false.')
         wanted = _wanted(asked.content, bool(parameters.get("binary_data_output")))
-        scored = await self._table.scored(asked.columns, request.came.at, parameters.get("include", False))
+        scored = await self._table.scored(asked.columns, Asked.by(request), parameters.get("include", False))
         return self._answer(scored, asked.content, wanted)
 
     def _answer(self, scored: Scored, asked: dict[str, Any], wanted: dict[str, bool]) -> Answer:

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-import orjson
-
-from headrace.serve.answers import Answer, BadRequest, WrongType, encode_json
+from headrace.serve.answers import Answer, BadRequest, WrongType, encode_json, json_of
 from headrace.serve.http import Request
 from headrace.serve.keys import shown
-from headrace.serve.predictor import Predictor
+from headrace.serve.predictor import Asked, Predictor
 from headrace.serve.tables import Columns, TableScorer
 
 VERSION = version("headrace").encode()
@@ -39,7 +37,7 @@ class Invocations:
         _require_json(request.header(b"content-type"))
         asked = _parsed(request.body)
         include = _include(asked.get("params") or {})
-        scored = await self._table.scored(columns_of(asked), request.came.at, include)
+        scored = await self._table.scored(columns_of(asked), Asked.by(request), include)
         predictions = [
             {"score": score, "decision": decision, "version": version}
             for score, decision, version in zip(scored.scores, scored.decisions, scored.versions, strict=True)
@@ -58,10 +56,7 @@ def _require_json(content_type: bytes | None) -> None:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        asked = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        raise BadRequest(f"The body is not JSON: {problem}. Write {EXAMPLE}.") from problem
+    asked = json_of(body, EXAMPLE)
     if not isinstance(asked, dict) or sum(way in asked for way in WAYS) != 1 or asked.keys() - {*WAYS, "params"}:
         raise BadRequest(f"The body has to have one of {', '.join(WAYS)}, and may have params. Write {EXAMPLE}.")
     return asked

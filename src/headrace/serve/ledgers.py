@@ -1,12 +1,15 @@
-"""The ledger of each stream, opened as soon as the broker answers."""
+"""The ledger of each stream, and its heaviest keys, opened as soon as the broker answers."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from headrace.declare.stream import Stream
+from headrace.declare.views import View
 from headrace.log.connect import BrokerUnreachable
-from headrace.log.ledger import Account, LedgerFollower
+from headrace.log.heavy import StreamKeys
+from headrace.log.ledger import Account, Ledger, LedgerFollower
+from headrace.log.records import Partition
 
 RETRY_SECONDS = 0.5
 
@@ -14,9 +17,13 @@ RETRY_SECONDS = 0.5
 class Ledgers:
     """Follows what becomes of every stream's records; a broker that is not there yet is waited for."""
 
-    def __init__(self, broker: str, streams: Sequence[Stream]) -> None:
-        self._broker, self._streams = broker, streams
+    def __init__(self, broker: str, streams: Sequence[Stream], views: Sequence[View] = ()) -> None:
+        self.broker, self._streams = broker, streams
+        self.keys = {
+            stream.name: StreamKeys(stream, [view.by for view in views if stream in view.streams]) for stream in streams
+        }
         self._open: dict[str, LedgerFollower] = {}
+        self._ended: set[str] = set()
         self._stopping = threading.Event()
         self._opening = threading.Thread(target=self._open_all, name="open ledgers", daemon=True)
 
@@ -31,11 +38,28 @@ class Ledgers:
             ledger.stop()
 
     def accounts(self) -> dict[str, Account]:
-        """The account of each stream, which asks the broker and may wait; none before the past has been read.
+        """The account of each stream as of the last look at where it ends; none before that, and the past, is read.
 
         Counts that have yet to catch up would look like events that come now.
         """
-        return {name: ledger.account() for name, ledger in list(self._open.items()) if ledger.follower.caught_up}
+        return {name: ledger.account() for name, ledger in self.read.items() if name in self._ended}
+
+    def raw_ends(self, ends: Mapping[Partition, int]) -> None:
+        """Where the partitions of raw topics end now; others are passed over."""
+        read = self.read
+        for partition, end in ends.items():
+            if partition.topic in read:
+                read[partition.topic].raw_ends({partition.number: end})
+                self._ended.add(partition.topic)
+
+    def unread(self, stream: str) -> Mapping[Partition, int]:
+        """The next record of each partition of the gate's topics that a stream's ledger has to read."""
+        return self._open[stream].follower.positions.next
+
+    @property
+    def read(self) -> dict[str, Ledger]:
+        """The ledgers of those streams whose past has been read."""
+        return {name: one.ledger for name, one in list(self._open.items()) if one.follower.caught_up}
 
     def _open_all(self) -> None:
         for stream in self._streams:
@@ -44,6 +68,6 @@ class Ledgers:
 
     def _try_to_open(self, stream: Stream) -> None:
         try:
-            self._open[stream.name] = LedgerFollower(self._broker, stream).start()
+            self._open[stream.name] = LedgerFollower(self.broker, stream, self.keys[stream.name]).start()
         except BrokerUnreachable:
             self._stopping.wait(RETRY_SECONDS)

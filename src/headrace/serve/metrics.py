@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headrace.declare.app import App
+from headrace.declare.catalogue import DECIDE_SECONDS, LABEL_SECONDS
 from headrace.declare.stream import Stream
+from headrace.log.lag import Behind
 from headrace.log.ledger import Account
 from headrace.log.progress import (
     SILENT_AFTER_US,
@@ -26,16 +28,18 @@ from headrace.log.progress import (
     ScorerProgress,
     WatchProgress,
 )
-from headrace.score.tally import DECIDE_SECONDS
 from headrace.serve.answers import Answer
 from headrace.serve.counted import Counted, TableCount
+from headrace.serve.families import tell
+from headrace.serve.hot import LEAST_EVENTS, HotKey, Report
 from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.tallies import Tally
-from headrace.store.delays import LABEL_SECONDS, Delays
+from headrace.store.delays import Delays
 from headrace.store.memory import Table
 
 Sample = tuple[list[str], float]
+RANKS = 3
 STALE_AFTER_US = 300_000_000  # of what is looked at once a minute: older words are of a time that is over
 
 
@@ -51,6 +55,8 @@ class Sources:
     ledgers: Ledgers
     tables: Mapping[str, Table]
     counted: Callable[[], Counted]
+    hot: Callable[[], Report] = Report
+    behind: Callable[[], Behind] = Behind
 
 
 class Metrics(Collector):
@@ -61,15 +67,17 @@ class Metrics(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    async def __call__(self, _request: Request) -> Answer:
-        # In a thread: the ledgers ask the broker where the log ends.
-        text = await asyncio.to_thread(generate_latest, self._registry)
-        return Answer(200, text, CONTENT_TYPE_LATEST.encode())
+    async def __call__(self, request: Request) -> Answer:
+        # OpenMetrics, which has a word for units, for who asks for it.
+        encode, content_type = choose_encoder((request.header(b"accept") or b"").decode("latin-1"))
+        # In a thread: others are answered meanwhile.
+        return Answer(200, await asyncio.to_thread(encode, self._registry), content_type.encode())
 
     def collect(self) -> Iterator[Metric]:
         sources = self._sources
         accounts = sources.ledgers.accounts()
         yield from events(accounts)
+        yield from lags(sources.behind(), accounts)
         yield duplicates(sources.app, accounts, sources.tables)
         counted = sources.counted()
         yield from tables(sources.tables)
@@ -84,6 +92,7 @@ class Metrics(Collector):
         yield from outcomes(sources.board.outcomes.copy().values())
         yield from drifts(sources.board.drifts.copy().values())
         yield from qualities(sources.board.qualities.copy().values())
+        yield from heavy(sources.hot())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
@@ -101,11 +110,20 @@ def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:
     ]
     reasons = [([stream, reason], n) for stream, told in accounts.items() for reason, n in told.reasons.items()]
     lags = [([stream], told.pending) for stream, told in accounts.items()]
-    yield counter("events", "Records of a stream, and what the gate made of them", ["stream", "fate"], fates)
-    yield counter("dead", "Dead letters by the code of their reason", ["stream", "reason"], reasons)
-    yield gauge("lag", "Records the gate has not come to yet", ["stream"], lags)
-    waited = [([stream], told.waited_seconds) for stream, told in accounts.items()]
-    yield gauge("lag_seconds", "For how long the oldest of them has waited, at least", ["stream"], waited)
+    yield tell("events_total", fates)
+    yield tell("dead_total", reasons)
+    yield tell("lag", lags)
+
+
+def lags(behind: Behind, streams: Iterable[str]) -> Iterator[Metric]:
+    """How far whoever reads the log is behind, and how long it takes to catch up."""
+    waited = [([stream], behind.seconds_of(f"{stream}.gate") or 0.0) for stream in streams]
+    yield tell("lag_seconds", waited)
+    told = [([lag.query, lag.place.topic, str(lag.place.number)], lag) for lag in behind.told]
+    yield tell("query_lag", [(labels, lag.records) for labels, lag in told])
+    yield tell("query_lag_seconds", [(labels, lag.seconds) for labels, lag in told])
+    left = behind.left_s(time.monotonic())
+    yield tell("catch_up_seconds", [([query], seconds) for query, seconds in left.items()])
 
 
 def duplicates(app: App, accounts: Mapping[str, Account], held: Mapping[str, Table]) -> Metric:
@@ -116,7 +134,7 @@ def duplicates(app: App, accounts: Mapping[str, Account], held: Mapping[str, Tab
         for stream, folded in counted
         if folded is not None
     ]
-    return counter("duplicates", "Clean events dropped because their id had been seen", ["stream"], samples)
+    return tell("duplicates_total", samples)
 
 
 def _folded(app: App, stream: Stream, held: Mapping[str, Table]) -> int | None:
@@ -128,56 +146,56 @@ def _folded(app: App, stream: Stream, held: Mapping[str, Table]) -> int | None:
 def tables(held: Mapping[str, Table]) -> Iterator[Metric]:
     """How large the store in this process is."""
     each = list(held.items())
-    yield gauge("entities", "Entities in the store", ["view"], [([name], len(table)) for name, table in each])
-    yield gauge("tiles", "Tiles in the store", ["view"], [([name], table.tiles) for name, table in each])
-    yield gauge("store_bytes", "Memory of the store, estimated", ["view"], [([name], t.bytes) for name, t in each])
+    yield tell("entities", [([name], len(table)) for name, table in each])
+    yield tell("tiles", [([name], table.tiles) for name, table in each])
+    yield tell("store_bytes", [([name], t.bytes) for name, t in each])
 
 
 def applied(counted: Mapping[str, TableCount]) -> Iterator[Metric]:
     """What became of the records of changelogs, and how soon the store knew."""
     refused = [([name], table.refused) for name, table in counted.items()]
-    yield counter("refused_tiles", "Records of a changelog that were no tiles", ["view"], refused)
+    yield tell("refused_tiles_total", refused)
     delays = [([name], table.delays) for name, table in counted.items()]
-    yield histogram("apply_seconds", "From the log's append to the store", ["view"], delays)
+    yield tell("apply_seconds", delays)
 
 
 def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     """What was asked, how it ended and how long it took."""
     ends = [([path, str(status)], n) for path, tally in tallies.items() for status, n in tally.statuses.copy().items()]
-    yield counter("requests", "Requests by path and status", ["path", "status"], ends)
+    yield tell("requests_total", ends)
     delays = [([path], tally.delays) for path, tally in tallies.items()]
-    yield histogram("request_seconds", "From a request's head to its answer's end", ["path"], delays)
+    yield tell("request_seconds", delays)
 
 
 def predictions(counted: Counted) -> Iterator[Metric]:
     """What was scored over HTTP, what of it was degraded, and what of it is in no log."""
     made = counted.predictions
     scored = [([model], tally.scored) for model, tally in made.items()]
-    yield counter("http_predictions", "Events scored over HTTP", ["model"], scored)
+    yield tell("http_predictions_total", scored)
     lacking = [([model, why], n) for model, one in made.items() for why, n in one.degraded.copy().items()]
-    yield counter("http_predictions_degraded", "Of them those that lacked something", ["model", "reason"], lacking)
+    yield tell("http_predictions_degraded_total", lacking)
     missing = [([model], counted.lost[model]) for model in made]
-    yield counter("predictions_lost", "Predictions that are in no log: should be 0", ["model"], missing)
+    yield tell("predictions_lost_total", missing)
 
 
 def checks(latest: Iterable[CheckProgress]) -> Iterator[Metric]:
     """What the check that never stops has found of what was served."""
     said = list(latest)
     outcomes = [([one.checked, name], float(count)) for one in said for name, count in one.outcomes.items()]
-    yield counter("checked_values", "Served values compared, by outcome", ["view", "outcome"], outcomes)
+    yield tell("checked_values_total", outcomes)
     answers = [([one.checked], float(one.answers)) for one in said]
-    yield counter("checked_answers", "Answers compared with what their events say", ["view"], answers)
+    yield tell("checked_answers_total", answers)
 
 
 def landings(latest: Iterable[LandingProgress]) -> Iterator[Metric]:
     """How far the lake is behind the log."""
     said = list(latest)
     behind = [([one.landed], one.left) for one in said]
-    yield gauge("lake_lag", "Records a table's last step left in the log", ["table"], behind)
+    yield tell("lake_lag", behind)
     took = [([one.landed], one.seconds) for one in said]
-    yield gauge("lake_step_seconds", "How long a table's last step took", ["table"], took)
+    yield tell("lake_step_seconds", took)
     looked = [([one.landed], one.at_us / 1e6) for one in said]
-    yield gauge("lake_step_at_seconds", "When a table's last step ended, in epoch seconds", ["table"], looked)
+    yield tell("lake_step_at_seconds", looked)
 
 
 def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
@@ -192,85 +210,99 @@ def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
         degraded.update({(one.scored, reason): count for reason, count in one.degraded.items()})
         lags[one.scored] += one.lag if one.at_us > silent_before_us else 0
         delays.setdefault(one.scored, Delays(DECIDE_SECONDS)).add_all(one.delays, one.delay_seconds)
-    yield counter("predictions", "Predictions of streams", ["model", "version", "role"], _samples(made))
-    yield counter("degraded", "Predictions that are less than they should be", ["model", "reason"], _samples(degraded))
-    yield gauge(
-        "score_lag", "Clean events a model has not scored", ["model"], [([name], n) for name, n in lags.items()]
-    )
+    yield tell("predictions_total", _samples(made))
+    yield tell("degraded_total", _samples(degraded))
+    yield tell("score_lag", [([name], n) for name, n in lags.items()])
     spent = [([name], of_model) for name, of_model in delays.items()]
-    yield histogram("score_seconds", "From an event's arrival to its score", ["model"], spent)
+    yield tell("score_seconds", spent)
 
 
 def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:
     """What the one who watches last said."""
     said = list(latest)
-    yield gauge("alerts_firing", "Alerts that fire", [], [([], one.firing) for one in said])
-    yield gauge(
-        "watch_at_seconds", "When alerts were last looked at, in epoch s", [], [([], w.at_us / 1e6) for w in said]
-    )
+    yield tell("alerts_firing", [([], one.firing) for one in said])
+    yield tell("watch_at_seconds", [([], w.at_us / 1e6) for w in said])
     told: list[Sample] = [
         ([sink, outcome], n)
         for one in said
         for sink, outcomes in one.notifications.items()
         for outcome, n in outcomes.items()
     ]
-    yield counter("notifications", "Notifications by sink and what became of them", ["sink", "outcome"], told)
+    yield tell("notifications_total", told)
 
 
 def outcomes(latest: Iterable[OutcomesProgress]) -> Iterator[Metric]:
     """What came of predictions: all states of a model together are all that were seen."""
     said = list(latest)
     states = [([one.judged, *of], float(count)) for one in said for *of, count in one.counts]
-    yield gauge("outcomes", "Predictions by what came of them", ["model", "version", "role", "state"], states)
-    yield histogram(
-        "label_delay_seconds",
-        "From an event to its first label",
-        ["model"],
-        [([one.judged], _delays(one)) for one in said],
-    )
+    yield tell("outcomes", states)
+    yield tell("label_delay_seconds", [([one.judged], _delays(one)) for one in said])
     clocks = [([one.judged], one.clock_us / 1e6) for one in said if one.clock_us]
-    yield gauge("outcomes_clock_seconds", "Up to when labels are known to be complete", ["model"], clocks)
-    yield gauge("outcomes_lag", "Predictions and labels not joined yet", ["model"], [([o.judged], o.lag) for o in said])
+    yield tell("outcomes_clock_seconds", clocks)
+    yield tell("outcomes_lag", [([o.judged], o.lag) for o in said])
     rows = [([one.judged], float(one.state_rows)) for one in said]
-    yield gauge("outcomes_state_rows", "Rows of the state of outcomes", ["model"], rows)
+    yield tell("outcomes_state_rows", rows)
     held = [([one.judged], float(one.state_bytes)) for one in said]
-    yield gauge("outcomes_state_bytes", "Bytes of the state of outcomes", ["model"], held)
+    yield tell("outcomes_state_bytes", held)
     silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
     running = [([one.judged], float(one.running and one.at_us > silent_before_us)) for one in said]
-    yield gauge("outcomes_running", "Whether outcomes are joined", ["model"], running)
+    yield tell("outcomes_running", running)
 
 
 def drifts(latest: Iterable[DriftProgress]) -> Iterator[Metric]:
     """How far what models are served is from what they were trained on; what was told long ago is not told again."""
     said = [one for one in latest if one.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
     most = [([one.compared], one.multiple) for one in said if one.multiple is not None]
-    yield gauge("drift", "The farthest column as a multiple of what is drift", ["model"], most)
+    yield tell("drift", most)
     each = [([one.compared, name], value) for one in said for name, value in one.columns.items()]
-    yield gauge("drift_column", "Each column as a multiple of what is drift", ["model", "column"], each)
+    yield tell("drift_column", each)
     figures = [
         ([one.compared, name, test], value)
         for one in said
         for name, of_column in one.statistics.items()
         for test, value in of_column.items()
     ]
-    yield gauge("drift_statistic", "Statistics of the whole window", ["model", "column", "test"], figures)
-    yield gauge("drift_rows", "Vectors in the window", ["model"], [([one.compared], one.rows) for one in said])
-    yield gauge("drift_lag", "Predictions not counted yet", ["model"], [([one.compared], one.lag) for one in said])
+    yield tell("drift_statistic", figures)
+    yield tell("drift_rows", [([one.compared], one.rows) for one in said])
+    yield tell("drift_lag", [([one.compared], one.lag) for one in said])
     fates = [([one.compared, fate], float(count)) for one in said for fate, count in one.fates.items()]
-    yield counter("drift_records", "Predictions by what was made of them", ["model", "fate"], fates)
+    yield tell("drift_records_total", fates)
     wrong = [([one.compared], one.error_share) for one in said if one.error_share is not None]
-    yield gauge("error_share", "Share of outcomes that were wrong lately", ["model"], wrong)
+    yield tell("error_share", wrong)
     more = [([one.compared, by], float(count)) for one in said for by, count in one.error_changes.items()]
-    yield counter("error_changes", "How often errors became more, suspected and confirmed", ["model", "by"], more)
+    yield tell("error_changes_total", more)
 
 
 def qualities(latest: Iterable[QualityProgress]) -> Iterator[Metric]:
     """How good models are by the outcomes that are due."""
     said = [one for one in latest if one.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
     lost = [([one.measured], one.lost) for one in said if one.lost is not None]
-    yield gauge("quality_lost", "Share of the card's quality lost beyond doubt", ["model"], lost)
+    yield tell("quality_lost", lost)
     covered = [([one.measured], one.coverage) for one in said if one.coverage is not None]
-    yield gauge("label_coverage", "Share of due predictions whose label came", ["model"], covered)
+    yield tell("label_coverage", covered)
+
+
+def heavy(report: Report) -> Iterator[Metric]:
+    """How much the heaviest keys have, by rank and never by name, and how evenly partitions are used."""
+    of_streams = [key for key in report.keys if key.view is None]
+    yield tell("hot_keys", _hot(of_streams))
+    yield tell("hot_key_share", _shares(of_streams))
+    of_views = [key for key in report.keys if key.view is not None]
+    yield tell("hot_entities", _hot(of_views))
+    yield tell("hot_entity_share", _shares(of_views))
+    skews = [([one.topic], one.skew) for one in report.topics if one.records >= LEAST_EVENTS]
+    yield tell("partition_skew", skews)
+
+
+def _hot(keys: Iterable[HotKey]) -> list[Sample]:
+    hot: Counter[tuple[str, ...]] = Counter()
+    for key in keys:
+        hot[key.of,] += key.is_hot
+    return _samples(hot)
+
+
+def _shares(keys: Iterable[HotKey]) -> list[Sample]:
+    return [([key.of, str(key.rank)], key.at_least) for key in keys if key.rank <= RANKS]
 
 
 def _delays(said: OutcomesProgress) -> Delays:
@@ -288,34 +320,12 @@ def queries(latest: Iterable[QueryProgress]) -> Iterator[Metric]:
     said = list(latest)
     silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
     running = [([one.query, one.lane], float(one.running and one.at_us > silent_before_us)) for one in said]
-    yield gauge("query_running", "Whether a query runs", ["query", "lane"], running)
+    yield tell("query_running", running)
     marks = [([one.query], one.watermark_us / 1e6) for one in said if one.watermark_us is not None]
-    yield gauge("watermark_seconds", "The watermark of a query's state, in epoch seconds", ["query"], marks)
-    yield gauge("state_rows", "Rows of a query's state", ["query"], [([one.query], one.state_rows) for one in said])
-    yield gauge("state_bytes", "Bytes of a query's state", ["query"], [([one.query], one.state_bytes) for one in said])
+    yield tell("watermark_seconds", marks)
+    yield tell("state_rows", [([one.query], one.state_rows) for one in said])
+    yield tell("state_bytes", [([one.query], one.state_bytes) for one in said])
     dropped = [([one.query], one.dropped_by_watermark) for one in said]
-    yield counter("dropped_by_watermark", "Rows the watermark dropped: should be 0", ["query"], dropped)
-    checkpoints = [([one.query], one.checkpoint_ms) for one in said if one.checkpoint_ms is not None]
-    yield gauge("checkpoint_ms", "How long the last checkpoint took", ["query"], checkpoints)
-
-
-def counter(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
-    family = CounterMetricFamily(f"headrace_{name}", text, labels=labels)
-    for values, count in samples:
-        family.add_metric(values, count)
-    return family
-
-
-def gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
-    family = GaugeMetricFamily(f"headrace_{name}", text, labels=labels)
-    for values, level in samples:
-        family.add_metric(values, level)
-    return family
-
-
-def histogram(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], Delays]]) -> Metric:
-    family = HistogramMetricFamily(f"headrace_{name}", text, labels=labels)
-    for values, delays in samples:
-        buckets = [("+Inf" if bound == float("inf") else str(float(bound)), float(n)) for bound, n in delays.at_most()]
-        family.add_metric(values, buckets, delays.total_seconds)
-    return family
+    yield tell("dropped_by_watermark_total", dropped)
+    checkpoints = [([one.query], one.checkpoint_ms / 1000) for one in said if one.checkpoint_ms is not None]
+    yield tell("checkpoint_seconds", checkpoints)

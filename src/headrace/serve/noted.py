@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 from headrace.declare.model import Model
 from headrace.log.produce import NotDelivered, Producer
+from headrace.log.traceparent import passed_on
 from headrace.score.champions import Loaded
 from headrace.score.prediction import Prediction, Role, encode
 from headrace.score.vectors import Vector, Vectors
@@ -43,6 +44,7 @@ class Noted(NamedTuple):
     at_us: Sequence[int]
     degraded: Sequence[tuple[str, ...]]
     decided_at_us: int
+    trace: bytes | None = None
 
 
 class PredictionLog:
@@ -113,7 +115,8 @@ class PredictionLog:
         named = [self._named(event_id) for event_id in ids]
         for place, scored in _scores(noted):
             prediction = _prediction(noted, place, named[place], scored)
-            self._producer.send(noted.model.predictions, encode(prediction), key=str(prediction.event_id))
+            key, headers = str(prediction.event_id), passed_on(noted.trace)
+            self._producer.send(noted.model.predictions, encode(prediction), key=key, headers=headers)
 
     def _named(self, event_id: object) -> object:
         return f"{self._prefix}-{next(self._requests)}" if event_id is None else event_id

@@ -6,11 +6,13 @@ from importlib.resources import files
 import orjson
 
 from headrace.declare.app import App
+from headrace.declare.catalogue import CATALOGUE
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.serve.answers import Answer, Header
 from headrace.serve.http import Request, Route, get
+from headrace.serve.scopes import Scope
 
 FOLDER = "dashboard"
 TYPES = {
@@ -55,10 +57,10 @@ def page_of(app: App) -> list[Route]:
     sections = "\n".join([*map(_section, app.views), *map(_model, app.models)])
     page = page.replace("{name}", escape(app.name)).replace("{sections}", sections)
     return [
-        get("/", Fixed(page.encode(), TYPES["html"])),
-        get(f"/{FOLDER}/app.json", Fixed(orjson.dumps(described(app)), b"application/json")),
+        get("/", Fixed(page.encode(), TYPES["html"]), Scope.READ),
+        get(f"/{FOLDER}/app.json", Fixed(orjson.dumps(described(app)), b"application/json"), Scope.READ),
         *(
-            get(f"/{FOLDER}/{file.name}", Fixed(file.read_bytes(), TYPES[file.name.rpartition(".")[2]]))
+            get(f"/{FOLDER}/{file.name}", Fixed(file.read_bytes(), TYPES[file.name.rpartition(".")[2]]), Scope.READ)
             for file in folder.iterdir()
             if file.name != "index.html" and file.name.rpartition(".")[2] in TYPES
         ),
@@ -70,6 +72,7 @@ def described(app: App) -> dict[str, object]:
     millis = UNITS_US["ms"]
     return {
         "name": app.name,
+        "metrics": {one.name: {"unit": one.unit, "help": one.help} for one in CATALOGUE.values()},
         "streams": [{"name": stream.name, "late": stream.late.then} for stream in app.streams],
         "views": [
             {

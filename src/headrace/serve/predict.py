@@ -7,7 +7,7 @@ from headrace.declare.schema import Kind
 from headrace.score.vectors import Vector
 from headrace.serve.answers import Answer, BadRequest, encode_json, not_finite
 from headrace.serve.http import Request
-from headrace.serve.predictor import Predictor, Scored
+from headrace.serve.predictor import Asked, Predictor, Scored
 
 INCLUDE = {b"": False, b"include=false": False, b"include=true": True}
 
@@ -24,7 +24,7 @@ class Predict:
         """The answer to one request: an object for an event, a list for a list."""
         include = included(request.query)
         events, are_listed = self._predictor.events.read(request.body, include)
-        scored = await self._predictor.score_events(events, request.came.at, include)
+        scored = await self._predictor.score_events(events, Asked.by(request), include)
         rows = [self._row(scored, place) for place in range(len(events))]
         return Answer(200, encode_json(rows if are_listed else rows[0]), headers=(scored.timing.header,))
 

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Collection, Sequence
 from itertools import chain
 from math import isfinite, nan
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
+from headrace.log.traceparent import traceparent_of
 from headrace.score.champions import Loaded
 from headrace.score.lineup import Standing
 from headrace.score.network import first_line
@@ -22,6 +23,7 @@ from headrace.score.vectors import Vector, Vectors
 from headrace.serve.answers import BadRequest, Header, Unavailable
 from headrace.serve.contenders import Contenders
 from headrace.serve.events import EventReader, now_us
+from headrace.serve.http import Request
 from headrace.serve.noted import Noted, PredictionLog
 from headrace.serve.tallies import PredictionTally
 from headrace.store.online import Online
@@ -31,6 +33,17 @@ from headrace.tiles.events import Event
 # What is left of a budget once the store was waited for: merging, scoring and sending take less.
 STORE_SHARE = 0.8
 LEAST_S = 0.005  # a model is given, however late it is
+
+
+class Asked(NamedTuple):
+    """When a request came, and which trace it is part of."""
+
+    at: float
+    trace: bytes | None = None
+
+    @classmethod
+    def by(cls, request: Request) -> Self:
+        return cls(request.came.at, traceparent_of(request.header(b"traceparent")))
 
 
 class Timing(NamedTuple):
@@ -79,6 +92,7 @@ class _Read(NamedTuple):
     at_us: Sequence[int]
     degraded: tuple[str, ...]
     times: tuple[float, float, float, float]
+    trace: bytes | None
 
 
 class _Answered(NamedTuple):
@@ -100,7 +114,7 @@ class Predictor:
         self._budget_s = model.budget_us / UNITS_US["s"]
         self._is_near = bool(online.tables)
 
-    async def score_events(self, events: Sequence[Event], begun_at: float, include: bool = False) -> Scored:
+    async def score_events(self, events: Sequence[Event], by: Asked, include: bool = False) -> Scored:
         """The scores of events, on features from the store."""
         standing = self.contenders.now or await self.contenders.standing()
         waited, now = perf_counter(), now_us()
@@ -110,18 +124,18 @@ class Predictor:
             asked = self.vectors.found_with(events, at_us)
         else:
             asked = self.vectors.found(events, at_us)
-        found, degraded = await self._answered(asked, events, begun_at)
+        found, degraded = await self._answered(asked, events, by.at)
         read = perf_counter()
         vectors = self.vectors.made(events, found)
-        times = (begun_at, waited, read, perf_counter())
-        return await self._scored(_Read(standing, events, vectors, at_us, degraded, times))
+        times = (by.at, waited, read, perf_counter())
+        return await self._scored(_Read(standing, events, vectors, at_us, degraded, times, by.trace))
 
-    async def score_vectors(self, vectors: Sequence[Vector], begun_at: float) -> Scored:
+    async def score_vectors(self, vectors: Sequence[Vector], by: Asked) -> Scored:
         """The scores of vectors that came whole."""
         standing = self.contenders.now or await self.contenders.standing()
         waited = perf_counter()
-        times = (begun_at, waited, waited, waited)
-        return await self._scored(_Read(standing, (), vectors, [now_us()] * len(vectors), (), times))
+        times = (by.at, waited, waited, waited)
+        return await self._scored(_Read(standing, (), vectors, [now_us()] * len(vectors), (), times, by.trace))
 
     async def _answered(
         self, asked: Awaitable[list[list[Read]]], events: Sequence[Event], begun_at: float
@@ -140,7 +154,7 @@ class Predictor:
             raise BadRequest(str(problem)) from problem
 
     async def _scored(self, read: _Read) -> Scored:
-        standing, events, vectors, at_us, degraded, times = read
+        standing, events, vectors, at_us, degraded, times, trace = read
         left_s = max(LEAST_S, self._budget_s - (times[-1] - times[0]))
         if standing.split is None or not events:
             answered = await self._by(standing.champion, standing, vectors, left_s)
@@ -153,7 +167,7 @@ class Predictor:
             lacking[place] = (*degraded, MODEL, *late)
         self.tally.add(lacking)
         who = (self.model, self.vectors, standing.champion, standing.challengers)
-        self._log.note(Noted(*who, events, vectors, answered.by, answered.scores, at_us, lacking, now_us()))
+        self._log.note(Noted(*who, events, vectors, answered.by, answered.scores, at_us, lacking, now_us(), trace))
         decisions = list(map(self.model.decision, answered.scores))
         versions = [loaded.version for loaded in answered.by]
         return Scored(versions, answered.scores, decisions, vectors, at_us, lacking, Timing(*times, scored_at))

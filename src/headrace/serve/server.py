@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,28 +16,40 @@ from headrace.declare.app import App
 from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.log.follow import Follower
+from headrace.log.lag import Behind
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.serve.access import UNTOLD, Access
 from headrace.serve.backfilled import Histories, once_whole
 from headrace.serve.colleagues import Colleagues, Worker
 from headrace.serve.contenders import Scoring
 from headrace.serve.counted import Counted, count_of
 from headrace.serve.features import Features
+from headrace.serve.guard import Guard, GuardPlace
 from headrace.serve.health import Health
+from headrace.serve.held import held
 from headrace.serve.history import History, Told, keep_on
+from headrace.serve.hot import Hot
 from headrace.serve.http import Handle, Http, Route, get, post
 from headrace.serve.inference import Inference, server_metadata
 from headrace.serve.invocations import Invocations, own_version, ping
+from headrace.serve.lagging import Lagging, Readers
 from headrace.serve.ledgers import Ledgers
-from headrace.serve.listen import StoppableServer, bind
+from headrace.serve.listen import StoppableServer, bind, is_reachable
 from headrace.serve.live import Live, snapshot
+from headrace.serve.login import PATH as LOGIN
+from headrace.serve.login import Login
 from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.noted import PredictionLog
 from headrace.serve.page import page_of
+from headrace.serve.panels import Panels
 from headrace.serve.predict import Predict
 from headrace.serve.predictor import Predictor
+from headrace.serve.scopes import Scope
 from headrace.serve.served import ServedLog
+from headrace.serve.sql import LiveTables, Queries, Sql
 from headrace.serve.tallies import Tally
+from headrace.serve.tls import follow_files, server_tls
 from headrace.store.choose import online_of
 from headrace.store.online import Online, apply_politely
 
@@ -45,35 +59,74 @@ LINGER_MS, DELIVERY_SECONDS = 5.0, 10.0
 
 @dataclass(frozen=True)
 class ServePlace:
-    """What a server reads from, where it answers, and where backfills are written down."""
+    """What a server reads from, where it answers and whom, where backfills are written down, and where the lake is."""
 
     broker: str
     store_url: str
     address: tuple[str, int]
     state: Path
     worker: Worker | None = None
+    lake: Path | None = None
+    access: Access = UNTOLD
 
 
-def serve(app: App, place: ServePlace, stop: threading.Event) -> None:
-    """Serve an app until `stop` is set."""
+def serve(app: App, place: ServePlace, stop: threading.Event, more: Sequence[Route] = ()) -> None:
+    """Serve an app until `stop` is set, and answer whatever `more` does."""
     apply_politely()
-    broker = place.broker
-    online, board, ledgers = online_of(app, broker, place.store_url), ProgressBoard(), Ledgers(broker, app.streams)
+    guard, broker = _guard(place), place.broker
+    online, board = online_of(app, broker, place.store_url), ProgressBoard()
+    ledgers = Ledgers(broker, app.streams, app.views)
     histories = Histories(place.state, online, board)
     log = PredictionLog(Producer(broker, LINGER_MS, DELIVERY_SECONDS) if app.models else None)
     with (
         bind(*place.address, is_shared=place.worker is not None) as listening,
         Follower(broker, [TOPIC], board.apply, patient=True),
         ledgers,
+        Lagging(broker, Readers(app, board, ledgers, online), tells=_is_first(place.worker)) as lagging,
         log,
     ):
         scoring, history = Scoring(place.state, log, broker), History(place.state / "history.db")
-        parts = Parts(app, online, board, ledgers, scoring, Producer(broker), histories, place.worker, history)
-        uvloop.run(answer_until(stop, listening, parts))
+        parts = Parts(
+            app=app,
+            online=online,
+            board=board,
+            ledgers=ledgers,
+            scoring=scoring,
+            producer=Producer(broker),
+            histories=histories,
+            worker=place.worker,
+            history=history,
+            lake=place.lake,
+            more=more,
+            guard=guard,
+            lagging=lagging,
+        )
+        uvloop.run(_answer_securely(stop, listening, parts, place.access))
+
+
+def _guard(place: ServePlace) -> Guard:
+    host, port = place.address
+    return Guard(GuardPlace(place.state, host, port, is_reachable(host, port)), place.access)
+
+
+async def _answer_securely(stop: threading.Event, listening: socket.socket, parts: "Parts", access: Access) -> None:
+    """Answer over TLS if there is a certificate, and take the one that follows it."""
+    tls = server_tls(access)
+    if tls is None:
+        await answer_until(stop, listening, parts)
+        return
+    following = asyncio.create_task(follow_files(tls, access))
+    try:
+        await answer_until(stop, listening, parts, tls)
+    finally:
+        following.cancel()
 
 
 class Parts(NamedTuple):
-    """What answers are made from, who keeps a sample, who knows of backfills, which worker this is, what was told."""
+    """What answers are made from, who keeps a sample, who knows of backfills, which worker this is, what was told, what
+    else is answered, who says who may ask (without a guard, whoever reaches the server) and who knows how far behind
+    everything is.
+    """
 
     app: App
     online: Online
@@ -84,6 +137,19 @@ class Parts(NamedTuple):
     histories: Histories | None = None
     worker: Worker | None = None
     history: History | None = None
+    lake: Path | None = None
+    more: Sequence[Route] = ()
+    guard: Guard | None = None
+    lagging: Lagging | None = None
+
+    def behind(self) -> Behind:
+        """How far whoever reads the log is behind, as last looked up."""
+        return Behind() if self.lagging is None else self.lagging.behind
+
+    def held(self) -> dict[str, str]:
+        """What holds back watermarks, in words."""
+        readers = Readers(self.app, self.board, self.ledgers, self.online)
+        return held(readers, self.behind(), time.time_ns() // 1000)
 
     async def missing(self) -> list[str]:
         """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
@@ -91,54 +157,81 @@ class Parts(NamedTuple):
         return missing if self.histories is None else [*missing, *await self.histories.missing(self.app.views)]
 
 
-async def answer_until(stop: threading.Event, listening: socket.socket, parts: Parts) -> None:
+async def answer_until(
+    stop: threading.Event, listening: socket.socket, parts: Parts, tls: ssl.SSLContext | None = None
+) -> None:
     """Answer requests until `stop` is set."""
     predictors = [_predictor(model, parts) for model in parts.app.models]
     tallies: dict[str, Tally] = {}
     colleagues = Colleagues(parts.worker, lambda: _counted(parts, tallies, predictors), parts.missing)
-    sources = Sources(parts.app, parts.board, parts.ledgers, parts.online.tables, colleagues.counted)
+    hot = Hot(parts.app, parts.ledgers)
+    sources = Sources(
+        parts.app, parts.board, parts.ledgers, parts.online.tables, colleagues.counted, hot.report, parts.behind
+    )
     metrics = Metrics(sources)
-    http = http_of(parts, predictors, tallies, colleagues, metrics)
+    queries = Queries(parts.lake, LiveTables(parts.app, parts.online, parts.histories))
+    http = http_of(parts, predictors, Telling(tallies, colleagues, metrics, hot, queries))
     parts.online.start()
-    telling = [asyncio.create_task(one) for one in (colleagues.tell(), *_keeping(parts, metrics))]
+    following = [] if parts.guard is None else [parts.guard.follow()]
+    telling = [asyncio.create_task(one) for one in (colleagues.tell(), *_keeping(parts, metrics), *following)]
     try:
         await parts.scoring.start()
         await colleagues.hold_back(stop)
-        await StoppableServer(http, stop).serve(listening)
+        await StoppableServer(http, stop, tls).serve(listening)
     finally:
         for task in telling:
             task.cancel()
+        queries.stop()
         parts.scoring.stop()
         await parts.online.stop()
 
 
 def _keeping(parts: Parts, metrics: Metrics) -> list[Coroutine[Any, Any, None]]:
     """What keeps the history: of several workers, the first does."""
-    is_first = parts.worker is None or parts.worker.number == 0
-    return [keep_on(parts.history, metrics.collect)] if parts.history is not None and is_first else []
+    return [keep_on(parts.history, metrics.collect)] if parts.history and _is_first(parts.worker) else []
 
 
-def http_of(
-    parts: Parts, predictors: Sequence[Predictor], tallies: dict[str, Tally], colleagues: Colleagues, metrics: Metrics
-) -> Http:
+def _is_first(worker: Worker | None) -> bool:
+    return worker is None or worker.is_first
+
+
+class Telling(NamedTuple):
+    """Who tells of the app and of this server: what was asked, by all workers, every number, heavy keys, queries."""
+
+    tallies: dict[str, Tally]
+    colleagues: Colleagues
+    metrics: Metrics
+    hot: Hot
+    queries: Queries
+
+
+def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> Http:
     """Everything the server answers."""
     app, online = parts.app, parts.online
+    tallies, colleagues, metrics, hot, queries = telling
     is_at_hand = bool(online.tables)
-    health = Health(colleagues)
+    guard, panels = parts.guard, Panels(app.queries, queries)
+    health = Health(colleagues, lambda request: guard is None or guard.allows(request, Scope.READ))
+    login = [] if guard is None else [post(LOGIN, Login(guard.session), scope=Scope.OPEN)]
     routes = [
         *page_of(app),
-        get("/live", Live(lambda: snapshot(metrics.collect()))),
-        get("/history", Told(parts.history)),
-        get("/metrics", metrics),
-        get("/v2", server_metadata),
-        get("/v2/health/live", health.live),
-        get("/v2/health/ready", health.ready),
-        get("/ping", ping),
-        get("/version", own_version),
-        *(post(f"/features/{view.name}", _features(view, parts), is_at_hand) for view in app.views),
+        *login,
+        get("/live", Live(lambda: snapshot(metrics.collect(), parts.held()), panels.news), Scope.READ),
+        get("/panels", panels, Scope.READ),
+        post("/sql", Sql(queries), scope=Scope.READ),
+        get("/history", Told(parts.history), Scope.READ),
+        get("/metrics", metrics, Scope.READ),
+        get("/hot", hot, Scope.READ),
+        get("/v2", server_metadata, Scope.READ),
+        get("/v2/health/live", health.live, Scope.OPEN),
+        get("/v2/health/ready", health.ready, Scope.OPEN),
+        get("/ping", ping, Scope.OPEN),
+        get("/version", own_version, Scope.READ),
+        *(post(f"/features/{view.name}", _features(view, parts), is_at_hand, Scope.READ) for view in app.views),
         *(route for predictor in predictors for route in _routes_of(predictor, parts)),
+        *parts.more,
     ]
-    return Http(routes, tallies)
+    return Http(routes, tallies, guard)
 
 
 def _predictor(model: Model, parts: Parts) -> Predictor:
@@ -160,14 +253,13 @@ def _routes_of(predictor: Predictor, parts: Parts) -> list[Route]:
     name, inference = predictor.model.name, Inference(predictor)
     invocations = _once_all_whole(predictor.model, parts, Invocations(predictor))
     is_at_hand = bool(parts.online.tables)
-    alone = [post("/invocations", invocations, is_at_hand)] if len(parts.app.models) == 1 else []
+    predict, infer = (_once_all_whole(predictor.model, parts, one) for one in (Predict(predictor), inference.infer))
+    ways = {f"/predict/{name}": predict, f"/v2/models/{name}/infer": infer, f"/invocations/{name}": invocations}
+    ways |= {"/invocations": invocations} if len(parts.app.models) == 1 else {}
     return [
-        post(f"/predict/{name}", _once_all_whole(predictor.model, parts, Predict(predictor)), is_at_hand),
-        post(f"/v2/models/{name}/infer", _once_all_whole(predictor.model, parts, inference.infer), is_at_hand),
-        get(f"/v2/models/{name}/ready", inference.ready),
-        get(f"/v2/models/{name}", inference.metadata),
-        post(f"/invocations/{name}", invocations, is_at_hand),
-        *alone,
+        *(post(path, handle, is_at_hand, Scope.PREDICT) for path, handle in ways.items()),
+        get(f"/v2/models/{name}/ready", inference.ready, Scope.PREDICT),
+        get(f"/v2/models/{name}", inference.metadata, Scope.PREDICT),
     ]
 
 

@@ -8,7 +8,7 @@ from headrace.score.vectors import Vector
 from headrace.serve.answers import BadRequest
 from headrace.serve.events import require_few
 from headrace.serve.keys import shown
-from headrace.serve.predictor import Predictor, Scored
+from headrace.serve.predictor import Asked, Predictor, Scored
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -28,12 +28,12 @@ class TableScorer:
         self._vector = predictor.model.vector
         self._schema = predictor.model.stream.schema
 
-    async def scored(self, columns: Columns, begun_at: float, include: bool = False) -> Scored:
+    async def scored(self, columns: Columns, by: Asked, include: bool = False) -> Scored:
         """The score of each row."""
         count = _rows(columns)
         require_few(count)
         if columns.keys() == set(self._vector.names):
-            return await self._predictor.score_vectors(self._vectors(columns, count), begun_at)
+            return await self._predictor.score_vectors(self._vectors(columns, count), by)
         for name in columns:
             if name not in self._schema:
                 raise BadRequest(
@@ -41,7 +41,7 @@ class TableScorer:
                     f"or the whole vector ({', '.join(self._vector.names)})."
                 )
         events = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return await self._predictor.score_events(self._predictor.events.checked(events, include), begun_at, include)
+        return await self._predictor.score_events(self._predictor.events.checked(events, include), by, include)
 
     def _vectors(self, columns: Columns, count: int) -> list[Vector]:
         for column in self._vector:

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from headrace.declare.catalogue import REQUEST_SECONDS
 from headrace.store.delays import Delays
-
-BOUNDS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class PredictionTally:
@@ -37,7 +36,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
-        self.delays = Delays(BOUNDS_SECONDS)
+        self.delays = Delays(REQUEST_SECONDS)
 
     def add(self, status: int, seconds: float) -> None:
         self.statuses[status] += 1

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
-from headrace.serve.answers import BadRequest
+from headrace.serve.answers import BadRequest, json_of
 from headrace.serve.keys import shown
 
 DTYPES = {
@@ -42,10 +41,7 @@ class Asked(NamedTuple):
 def read_inputs(body: bytes, json_bytes: bytes | None) -> Asked:
     """What a body asks; `json_bytes` says how long its JSON is where bytes of tensors follow."""
     length = _length(json_bytes, len(body))
-    try:
-        content = orjson.loads(body[:length])
-    except orjson.JSONDecodeError as problem:
-        raise BadRequest(f"The body is not JSON: {problem}. Write an object with inputs.") from problem
+    content = json_of(body[:length], "an object with inputs")
     inputs = content.get("inputs") if isinstance(content, dict) else None
     if not isinstance(inputs, list) or not all(map(_is_tensor, inputs)):
         raise BadRequest(

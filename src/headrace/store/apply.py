@@ -13,7 +13,7 @@ from headrace.log.records import Partition, Record
 from headrace.log.share import Rewind, SharedFollower
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.redis import RedisStore
-from headrace.tiles.layout import lives_of
+from headrace.tiles.layout import salted_lives_of
 
 RETRY_SECONDS = 0.2
 
@@ -93,7 +93,7 @@ class ApplyWorker:
 
 def group_of(views: Sequence[View]) -> str:
     """The group that applies these views: others where their layouts differ, for those skip each other's tiles."""
-    versions = [f"{view.name} {layout.version}" for view in views for layout in lives_of(view)]
+    versions = [f"{view.name} {layout.version}" for view in views for layout in salted_lives_of(view)]
     return f"headrace.apply.{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:12]}"
 
 

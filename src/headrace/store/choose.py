@@ -1,5 +1,6 @@
 """The store that a URL names."""
 
+import re
 from urllib.parse import urlsplit
 
 from headrace.declare.app import App
@@ -18,6 +19,18 @@ def online_of(app: App, broker: str, store_url: str) -> Online:
     """The store a URL names, ready to be started."""
     if store_url == "memory":
         return MemoryOnline.following(app, broker)
-    if urlsplit(store_url).scheme in REDIS_SCHEMES:
+    if _scheme_of(store_url) in REDIS_SCHEMES:
         return RedisOnline(app, broker, store_url)
-    raise UnknownStore(f"--store {store_url!r} is not a store. Write memory or redis://HOST:PORT.")
+    beginning = re.match(r"[A-Za-z+]*(?:://)?", store_url)  # the rest may hold a password
+    raise UnknownStore(f"--store {beginning and beginning[0]!r} is not a store. Write memory or redis://HOST:PORT.")
+
+
+def _scheme_of(store_url: str) -> str:
+    try:
+        parts = urlsplit(store_url)
+        _ = parts.port
+    except ValueError:
+        raise UnknownStore(
+            "--store is no URL. Write redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it."
+        ) from None
+    return parts.scheme

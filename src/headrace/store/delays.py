@@ -4,8 +4,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
-LABEL_SECONDS = (1, 10, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 259_200, 604_800, 2_592_000)
-
 
 class Delays:
     """How many delays were at most each bound; one thread adds, any thread reads."""

@@ -9,6 +9,7 @@ from itertools import islice
 from threading import Lock
 from typing import TypeVar
 
+from headrace.declare.catalogue import APPLY_SECONDS
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.records import Record
@@ -19,7 +20,6 @@ from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
 SAMPLE = 64
-APPLY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 ENTITY_OVERHEAD = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
 KNOWN_AT_MOST = 100_000
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Kept:
-    """What is kept of one entity: its tiles by stream and hop, those of history last, and the answer they last gave.
+    """What is kept of one entity: its tiles by part, stream and hop, those of history last, and their last answer.
 
     `changes` is odd while a tile is being changed, so an answer is given only of tiles that stood still.
     """
@@ -44,8 +44,8 @@ class MemoryStore:
     """The tables of an app's views: one thread applies, any thread reads."""
 
     # Hardly a lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
-    # lock; a hop's place in an entity's list changes once, from None to its rows, and the list once, to one with room
-    # for history; rows lock themselves; an answer and the change it belongs to are one tuple. A reader that still
+    # lock; a hop's place in an entity's list changes once, from None to its rows, and the list itself to one with room
+    # for more parts; rows lock themselves; an answer and the change it belongs to are one tuple. A reader that still
     # holds an entity just removed reads tiles no window holds any more. So what a reader has seen stays seen. Only
     # whoever has read tiles while they changed keeps the thread that applies from changing more, and reads again.
 
@@ -98,6 +98,7 @@ class Table:
         self.delays = Delays(APPLY_SECONDS)
         self._changelog = Changelog(view)
         self._events = [0] * len(self._changelog.layouts)
+        self._arrivals_us = [0] * len(self._changelog.layouts)
         self._reader = ViewReader(view)
         self._hops, self._lives = self._reader.hops, self._reader.lives
         self._slack_us = slack_of(view)
@@ -109,6 +110,10 @@ class Table:
 
     def __len__(self) -> int:
         return len(self._entities)
+
+    def entities(self) -> list[Entity]:
+        """Everybody who has tiles now."""
+        return list(self._entities)  # one step of C code: nobody comes or goes meanwhile
 
     @property
     def refused(self) -> int:
@@ -124,6 +129,11 @@ class Table:
         """How many of them are of one stream."""
         place = self._longest + self._hops * self._changelog.view.streams_by_name.index(stream)
         return sum(self._events[place :: self._lives])
+
+    def arrived_us(self, stream: Stream) -> int:
+        """When the newest event of a stream arrived that is in a tile here, those of history apart; 0 without any."""
+        place = self._hops * self._changelog.view.streams_by_name.index(stream)
+        return max(self._arrivals_us[place : place + self._hops])
 
     @property
     def _longest(self) -> int:
@@ -190,8 +200,9 @@ class Table:
             grown = rows.apply(change.tile)
             kept.changes += 1
         self._events[change.place] += grown
-        if measure and grown and change.place < self._lives:  # history says nothing about how soon news is known
+        if measure and grown and not change.layout.part.is_base:  # history says nothing about how soon news is known
             self.delays.add(time.time() - change.arrival_us / 1e6)
+        self._arrivals_us[change.place] = max(self._arrivals_us[change.place], change.arrival_us)
         self.now_us = max(self.now_us, change.time_us)
         if len(rows) > before:
             self.tiles += 1
@@ -206,7 +217,8 @@ class Table:
 
     def _rows(self, kept: Kept, place: int) -> TileRows:
         if place >= len(kept.rows_by_hop):
-            kept.rows_by_hop = [*kept.rows_by_hop, *[None] * self._lives]
+            parts = place // self._lives + 1
+            kept.rows_by_hop = [*kept.rows_by_hop, *[None] * (parts * self._lives - len(kept.rows_by_hop))]
         rows = kept.rows_by_hop[place]
         if rows is None:
             rows = kept.rows_by_hop[place] = TileRows(self._changelog.layouts[place])

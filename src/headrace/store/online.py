@@ -45,6 +45,10 @@ class Online(Protocol):
     def tables(self) -> Mapping[str, Table]:
         """The tables in this process, by view."""
 
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        """The next offset of each partition of changelogs that this process follows; none before it has caught up."""
+
     async def missing(self) -> list[str]:
         """What keeps it from answering with everything there was at the start, a sentence each."""
 
@@ -121,6 +125,10 @@ class MemoryOnline:
     @property
     def tables(self) -> Mapping[str, Table]:
         return self.store.tables
+
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        return self._follower.positions.next if self._follower and self._follower.caught_up else {}
 
     async def missing(self) -> list[str]:
         return _missing(self._follower) if self._follower else []

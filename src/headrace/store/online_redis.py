@@ -61,6 +61,10 @@ class RedisOnline:
     def tables(self) -> Mapping[str, Table]:
         return {}
 
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        return {}
+
     async def missing(self) -> list[str]:
         try:
             return await self._fill.missing()

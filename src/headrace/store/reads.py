@@ -12,6 +12,7 @@ from headrace.tiles.finish import moment
 from headrace.tiles.layout import INT64_MAX, HopLayout, layouts_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
+from headrace.tiles.salt import salt_of
 from headrace.tiles.tile import Entity
 
 HEAD = struct.Struct("<4q")
@@ -93,12 +94,16 @@ class Known(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """An event by what its tiles tell of it: whose it is, of which stream, when it happened and when it arrived."""
+    """An event by what its tiles tell of it: whose it is, of which stream, when it happened and when it arrived.
+
+    Its id tells in which part it is, where a view has several.
+    """
 
     entity: Entity
     stream: str
     event_time_us: int
     arrival_us: int
+    event_id: str = ""
 
 
 class Added(NamedTuple):
@@ -120,8 +125,10 @@ class ViewReader:
         self.hops = len(self.layouts)
         self.lives = self.hops * len(view.streams)
         self._first_place = {stream.name: self.hops * place for place, stream in enumerate(view.streams_by_name)}
-        # Twice: rows from history may follow those from the streams.
-        self._reaches_us = 2 * len(view.streams) * [_reaches_us(view, layout) for layout in self.layouts]
+        self._salt = view.salt
+        # And once more: rows from history may follow those from the streams.
+        sets = (view.salt + 1) * len(view.streams)
+        self._reaches_us = sets * [_reaches_us(view, layout) for layout in self.layouts]
 
     def read(self, rows_by_hop: Sequence[TileRows | None] | None, at_us: int) -> Read:
         """The values at a time; an entity without rows has the defaults."""
@@ -150,10 +157,11 @@ class ViewReader:
 
         A hop whose windows did not reach back to the event when it arrived need not have heard of it.
         """
-        first = self._first_place[sought.stream]
+        first = self._first_place[sought.stream] + self.lives * salt_of(sought.event_id, self._salt)
+        own = rows_by_hop[first : first + self.hops] or [None] * self.hops
         return all(
             rows is not None and rows.heard(start_us, sought.arrival_us)
-            for rows, layout in zip(rows_by_hop[first : first + self.hops], self.layouts, strict=True)
+            for rows, layout in zip(own, self.layouts, strict=True)
             if (start_us := sought.event_time_us // layout.hop_us * layout.hop_us) > sought.arrival_us - layout.keep_us
         )
 
@@ -168,7 +176,7 @@ class ViewReader:
         """The same of all parts together."""
         each = self._known(rows_by_hop, at_us)
         parts = [each[place :: self.lives] for place in range(self.lives)]
-        return [Known(sum(one.events for one in found), max(one.arrival_us for one in found)) for found in parts]
+        return [_together(found) for found in parts]
 
     def _newest_of_parts(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
         """Of all parts the latest tile's times; of tiles of one start, what they say together."""
@@ -180,6 +188,12 @@ class ViewReader:
                 events_us, arrivals_us = zip(*(one for one in found if one[0] // layout.hop_us == last), strict=True)
                 return max(events_us), max(arrivals_us)
         return None, None
+
+
+def _together(parts: Sequence[Known]) -> Known:
+    """What parts were made of; one without events says nothing of arrivals."""
+    known = [one for one in parts if one.events]
+    return Known(sum(one.events for one in known), max(one.arrival_us for one in known)) if known else NOTHING_KNOWN
 
 
 def _reaches_us(view: View, layout: HopLayout) -> list[int]:

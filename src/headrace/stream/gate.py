@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
+from headrace.log.traceparent import LENGTH, TRACEPARENT
 from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
 from headrace.stream.expressions import to_column
 
@@ -104,6 +105,19 @@ def _fate(stream: Stream) -> Column:
 
 
 def _headers(stream: Stream) -> Column:
+    """What the gate says of a record, its place first, as readers count on; then the trace it is part of, if any."""
+    said, trace = _said(stream), _traceparent()
+    return F.when(trace.isNull(), said).otherwise(F.concat(said, F.array(_named(TRACEPARENT, trace))))
+
+
+def _traceparent() -> Column:
+    """The first such header of a record; null without one. No lambda: Spark generates no code for those."""
+    names, values = F.col("headers.key"), F.col("headers.value")
+    value = F.get(values, F.array_position(names, F.lit(TRACEPARENT)).cast("int") - 1)
+    return F.when(F.length(value) == LENGTH, value)
+
+
+def _said(stream: Stream) -> Column:
     place = [_header("offset", F.col("offset")), _header("arrival", F.col("arrival"))]
     why = [
         _header("reason", F.col("reason")),
@@ -118,4 +132,8 @@ def _headers(stream: Stream) -> Column:
 
 
 def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(f"headrace.{name}").alias("key"), value.cast("string").cast("binary").alias("value"))
+    return _named(f"headrace.{name}", value.cast("string").cast("binary"))
+
+
+def _named(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.alias("value"))

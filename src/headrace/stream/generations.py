@@ -19,7 +19,7 @@ from headrace.stream.backfills import Backfill, Cut, load
 from headrace.tiles.layout import layouts_of
 
 Shape = dict[str, object]
-ALONE = {"streams": "one alone"}  # what a shape that does not name its streams says of them
+ALONE = {"streams": "one alone", "salt": "none"}  # what a shape that does not name them says of streams and salt
 
 
 class ChangedDefinition(HeadraceError):
@@ -218,7 +218,8 @@ def shape(view: View) -> Shape:
         f"hop {layout.hop_us // 1000} ms": [slot.described for slot in layout.slots] for layout in layouts_of(view)
     }
     streams = {"streams": [stream.name for stream in view.streams_by_name]} if len(view.streams) > 1 else {}
-    return {"by": by, **streams, **tiles}
+    salt = {"salt": view.salt} if view.salt > 1 else {}
+    return {"by": by, **streams, **salt, **tiles}
 
 
 def _identity(stream: Stream) -> Shape:

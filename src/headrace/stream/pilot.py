@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
-from headrace.stream.checkpoints import is_begun, lag
+from headrace.stream.checkpoints import committed_offsets, is_begun, lag
 from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
 
 LOOK_SECONDS = 0.2
@@ -33,6 +34,7 @@ class Pilot(threading.Thread):
         self._stopped = threading.Event()
         self._at_work = False
         self._counted_batch, self._dropped = -1, 0
+        self._reached_batch, self._reached = -1, dict[int, int]()
         self.failure: Exception | None = None
 
     def run(self) -> None:
@@ -104,6 +106,14 @@ class Pilot(threading.Thread):
             self._counted_batch = last["batchId"]
             self._dropped += sum(operator["numRowsDroppedByWatermark"] for operator in last["stateOperators"])
         return self._dropped
+
+    def reached(self) -> dict[int, int]:
+        """The next offset of each partition of its source, as of its last checkpoint."""
+        batch = self.last_progress().get("batchId", -1)
+        if batch != self._reached_batch or not self._reached:
+            with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
+                self._reached_batch, self._reached = batch, committed_offsets(self.spec.checkpoint)
+        return self._reached
 
     def last_progress(self) -> dict[str, Any]:
         """Spark's own account of the last finished batch; empty before the first."""

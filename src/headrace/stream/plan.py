@@ -34,7 +34,8 @@ class PlannedQuery:
 class PlannedTiles:
     """The tiles of one view and one hop, for one key; None online: one for each hop with events, and none ever goes.
 
-    A view of several streams has such tiles of each; `beside` names the others.
+    A view of several streams has such tiles of each; `beside` names the others. With salt there are up to so many parts
+    of each.
     """
 
     view: str
@@ -44,6 +45,7 @@ class PlannedTiles:
     tiles_in_state: int
     features: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    salt: int = 1
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def _sized(stream: Stream, view: View, layout: HopLayout) -> PlannedTiles:
         tiles_in_state=-(-in_state_us // layout.hop_us),
         features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
         beside=tuple(other.name for other in view.streams if other != stream),
+        salt=view.salt,
     )
 
 
@@ -136,6 +139,10 @@ def _beside(sized: PlannedTiles) -> str:
     return f", merged with those from {' and '.join(sized.beside)}" if sized.beside else ""
 
 
+def _cut(sized: PlannedTiles) -> str:
+    return f", each in up to {sized.salt} parts" if sized.salt > 1 else ""
+
+
 def _lines(stream: PlannedStream) -> list[str]:
     queries = [
         line
@@ -147,7 +154,7 @@ def _lines(stream: PlannedStream) -> list[str]:
     ]
     tiles = [
         f"  {sized.view} every {sized.hop}{_beside(sized)}: {_online(sized)}, "
-        f"{sized.tiles_in_state} in state, {sized.bytes_a_tile} bytes each → {', '.join(sized.features)}"
+        f"{sized.tiles_in_state} in state, {sized.bytes_a_tile} bytes each{_cut(sized)} → {', '.join(sized.features)}"
         for sized in stream.tiles
     ]
     return [

@@ -95,6 +95,7 @@ def progress_of(pilot: Pilot) -> QueryProgress:
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
         dropped_by_watermark=pilot.dropped_by_watermark(),
         checkpoint_ms=last.get("durationMs", {}).get("commitOffsets"),
+        reached={str(partition): offset for partition, offset in pilot.reached().items()},
     )
 
 

@@ -26,7 +26,7 @@ from headrace.stream.backfills import Cut
 from headrace.stream.events import event_of, parsed
 from headrace.stream.expressions import seen, to_column, widest
 from headrace.stream.partials import partial_columns, value_json
-from headrace.tiles.layout import HopLayout, Slot, fed_by
+from headrace.tiles.layout import HopLayout, Slot, fed_by, salted
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 COUNTS = "counts"
@@ -47,6 +47,11 @@ class TileKind:
 
     view: View
     layout: HopLayout
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of the parts its tiles are cut into, by their numbers."""
+        return tuple(part.version for part in salted(self.layout, self.view))
 
     def fed_by(self, stream: Stream) -> list[Fed]:
         """The partials that a stream can feed: those of no column of others."""
@@ -70,6 +75,11 @@ class TilePlan:
         return tuple(
             TileKind(view, layout) for view in self.views for layout in fed_by(self.stream, view, is_base=self.is_base)
         )
+
+    @property
+    def is_salted(self) -> bool:
+        """Whether tiles of any view are cut: only then has the state a column of parts."""
+        return any(len(kind.versions) > 1 for kind in self.kinds)
 
     @cached_property
     def holders(self) -> dict[Fed, list[int]]:
@@ -119,16 +129,11 @@ def folded(once: DataFrame, fold: Fold) -> DataFrame:
     # Spark evicts state by the column that carries the watermark: each tile's own end, not one window for all hops.
     end = F.col("tile.end").alias("end", metadata={WATERMARK_METADATA: fold.delay_us // 1000})
     placed = once.select("*", F.explode(_places(fold)).alias("tile")).where("tile is not null")
+    keys = ["kind", "entity", *(["salt"] if fold.plan.is_salted else [])]
     keyed = placed.select(
-        "event",
-        "id",
-        "event_us",
-        "arrival_us",
-        F.col("tile.kind").alias("kind"),
-        F.col("tile.entity").alias("entity"),
-        end,
+        "event", "id", "event_us", "arrival_us", *(F.col(f"tile.{name}").alias(name) for name in keys), end
     )
-    tile = keyed.groupBy("kind", "entity", "end").agg(*_head(), *_partials(fold.plan))
+    tile = keyed.groupBy(*keys, "end").agg(*_head(), *_partials(fold.plan))
     return tile.select(*_record(fold))
 
 
@@ -176,7 +181,17 @@ def _place(fold: Fold, number: int, kind: TileKind) -> Column:
     end = F.timestamp_micros(start_us + F.lit(kind.layout.hop_us))
     if oldest_us is not None:
         present = present & (start_us >= F.lit(oldest_us))
-    return F.when(present, F.struct(F.lit(number).alias("kind"), entity.alias("entity"), end.alias("end")))
+    part = [_part(fold.plan.stream, kind).alias("salt")] if fold.plan.is_salted else []
+    return F.when(present, F.struct(F.lit(number).alias("kind"), entity.alias("entity"), *part, end.alias("end")))
+
+
+def _part(stream: Stream, kind: TileKind) -> Column:
+    """The part of its tiles that an event is folded into, as `salt_of` tells it."""
+    if len(kind.versions) == 1:
+        return F.lit(0)
+    is_time = stream.schema.column(stream.id, stream.name).kind is Kind.TIMESTAMP
+    text = (F.unix_micros("id") if is_time else F.col("id")).cast("string")
+    return F.pmod(F.crc32(text), F.lit(len(kind.versions))).cast("int")
 
 
 def _json_value(event: Column, view: View, name: str) -> Column:
@@ -210,7 +225,7 @@ def _record(fold: Fold) -> list[Column]:
         is_kind = F.col("kind") == number
         topic = F.when(is_kind, F.lit(kind.view.topic)).otherwise(topic)
         hop_us = F.when(is_kind, F.lit(kind.layout.hop_us)).otherwise(hop_us)
-        version = F.when(is_kind, F.lit(kind.layout.version)).otherwise(version)
+        version = F.when(is_kind, _version(kind)).otherwise(version)
         partitions = F.when(is_kind, F.lit(fold.partitions[kind.view.name])).otherwise(partitions)
         places = {fed.slot: numbers[fed] for fed in kind.fed_by(plan.stream)}
         value = F.when(is_kind, value_json(kind.layout, places)).otherwise(value)
@@ -219,3 +234,8 @@ def _record(fold: Fold) -> list[Column]:
     key = F.concat(F.expr("left(entity, length(entity) - 1)"), F.lit(","), F.substr(place, F.lit(2)))
     partition = F.pmod(F.xxhash64("entity"), partitions).cast("int")
     return [topic.alias("topic"), key.alias("key"), value.alias("value"), partition.alias("partition")]
+
+
+def _version(kind: TileKind) -> Column:
+    versions = [F.lit(version) for version in kind.versions]
+    return versions[0] if len(versions) == 1 else F.get(F.array(*versions), F.col("salt"))

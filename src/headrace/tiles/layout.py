@@ -60,15 +60,18 @@ class Part:
     payments   ├──── base: history, in one batch ────┤cut├──── live: the stream ────▶
     refunds    ├──── base ─────────┤cut├─────── live ───────────────────────────────▶
 
-    The stream is named where a view has several: then tiles of one hop and start differ by it.
+    The stream is named where a view has several: then tiles of one hop and start differ by it. Of a view with salt, a
+    live tile is one of so many: (number, of how many).
     """
 
     stream: str | None = None
     is_base: bool = False
+    salted: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         side = "base" if self.is_base else ""
-        return side if self.stream is None else f"{side} of {self.stream}"
+        whose = side if self.stream is None else f"{side} of {self.stream}"
+        return whose if self.salted is None else f"{whose} {self.salted[0]}/{self.salted[1]}"
 
 
 class Block(Enum):
@@ -272,8 +275,25 @@ def fed_by(stream: Stream, view: View, *, is_base: bool = False) -> tuple[HopLay
 
 
 def lives_of(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of what its streams feed: the hops of each, stream by stream in the order of their names."""
+    """The layouts of what its streams feed: the hops of each, stream by stream in the order of their names.
+
+    Of a view with salt they are of tiles that are not cut: what answers are made of, as nobody else knows of salt.
+    """
     return tuple(layout for stream in view.streams_by_name for layout in fed_by(stream, view))
+
+
+def salted(layout: HopLayout, view: View) -> tuple[HopLayout, ...]:
+    """The layouts of the parts into which a view's salt cuts tiles; history is not cut."""
+    if view.salt == 1 or layout.part.is_base:
+        return (layout,)
+    parts = (replace(layout.part, salted=(number, view.salt)) for number in range(view.salt))
+    return tuple(replace(layout, part=part) for part in parts)
+
+
+def salted_lives_of(view: View) -> tuple[HopLayout, ...]:
+    """The layouts of the tiles its streams feed: as many times those of `lives_of(view)` as it has parts."""
+    parts = zip(*(salted(layout, view) for layout in lives_of(view)), strict=True)
+    return tuple(layout for part in parts for layout in part)
 
 
 def bases_of(view: View) -> tuple[HopLayout, ...]:
@@ -283,7 +303,7 @@ def bases_of(view: View) -> tuple[HopLayout, ...]:
 
 def parts_of(view: View) -> tuple[HopLayout, ...]:
     """The layouts of everything that is read of a view: what its streams feed, then what is history."""
-    return (*lives_of(view), *bases_of(view))
+    return (*salted_lives_of(view), *bases_of(view))
 
 
 def _layout(view: View, hop_us: int) -> HopLayout:

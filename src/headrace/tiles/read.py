@@ -57,7 +57,7 @@ class Reader:
     def values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
         """The values at a time; None where nothing is.
 
-        `rows_by_hop` has the order of `lives_of(view)` or, where there is history, of `parts_of(view)`.
+        `rows_by_hop` has the order of `lives_of(view)` or, where there are more parts, of `parts_of(view)`.
         """
         if len(rows_by_hop) > self._hops:
             return self._values_of_parts(rows_by_hop, at_us)
@@ -76,7 +76,7 @@ class Reader:
         return values
 
     def _parts(self, rows_by_hop: Sequence[TileRows | None], hop: int) -> list[TileRows]:
-        """Of one hop what each stream has fed and its history: of events alike in all else that order decides."""
+        """Of one hop all parts of what each stream has fed: of events alike in all else their order decides."""
         step = self._hops * self._streams
         places = range(hop, step, self._hops)
         return [rows for place in places for rows in rows_by_hop[place::step] if rows is not None]

@@ -4,19 +4,36 @@ Each says why it matters and what to run, with the app as it was started.
 """
 
 from collections.abc import Iterator
+from typing import TypedDict
 
 from headrace.declare.alert import Alert
 from headrace.declare.app import App
+from headrace.declare.catalogue import CATALOGUE
 from headrace.declare.durations import duration_text
 from headrace.declare.model import Model
 from headrace.declare.series import Objective, metric
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 
-SLOW, DEAD, DEGRADED = 0.01, 0.01, 0.01
-LAG_SECONDS = 60.0
-QUALITY_LOST = 0.05
-LEAST_COVERAGE = 0.5
+
+class Held(TypedDict):
+    """What a number is held to, as an alert is written."""
+
+    above: float | None
+    below: float | None
+    clear: float | None
+    for_: str | None
+
+
+def held(name: str) -> Held:
+    """The limit that the catalogue has for a number."""
+    limit = CATALOGUE[name].limit
+    return {"above": limit.above, "below": limit.below, "clear": limit.clear, "for_": limit.for_}
+
+
+def allowed(name: str) -> float:
+    """The share that the catalogue allows to be bad."""
+    return CATALOGUE[name].allowed
 
 
 def alerts_of(app: App, started_as: str = "APP") -> tuple[Alert, ...]:
@@ -30,8 +47,7 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
     yield Alert(
         "server down",
         on=metric("headrace_server_up"),
-        below=1,
-        for_="1m",
+        **held("headrace_server_up"),
         severity="page",
         why="Nobody gets features or predictions, and nothing else is watched.",
         run="headrace doctor",
@@ -49,9 +65,7 @@ def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
     yield Alert(
         f"{name}: lag",
         on=metric("headrace_lag_seconds", stream=name),
-        above=LAG_SECONDS,
-        clear=LAG_SECONDS / 2,
-        for_="2m",
+        **held("headrace_lag_seconds"),
         severity="page",
         why="Events wait for more than a minute before they count: the gate is too slow, or stands still.",
         run="headrace doctor",
@@ -61,7 +75,7 @@ def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
         on=Objective(
             metric("headrace_events_total", stream=name, fate="dead"),
             metric("headrace_events_total", stream=name, fate="in"),
-            allowed=DEAD,
+            allowed=allowed("headrace_events_total"),
         ),
         severity="page",
         why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
@@ -74,7 +88,7 @@ def _of_view(view: View, app: str) -> Iterator[Alert]:
     yield Alert(
         f"{name}: wrong values",
         on=metric("headrace_checked_values_total", view=name, outcome="wrong", over="1h"),
-        above=0,
+        **held("headrace_checked_values_total"),
         why="A served value was not what its events say.",
         run=f"headrace check {app} {name}",
     )
@@ -85,7 +99,7 @@ def _of_view(view: View, app: str) -> Iterator[Alert]:
             on=Objective(
                 metric("headrace_apply_seconds", view=name, slower=freshness),
                 metric("headrace_apply_seconds", view=name),
-                allowed=SLOW,
+                allowed=allowed("headrace_apply_seconds"),
             ),
             severity="page",
             why=f"Features are older than freshness={freshness!r} promises.",
@@ -100,7 +114,7 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
         on=Objective(
             metric("headrace_degraded_total", model=name),
             metric("headrace_predictions_total", model=name, role="champion"),
-            allowed=DEGRADED,
+            allowed=allowed("headrace_predictions_total"),
         ),
         severity="page",
         why="Scores of the stream were late, on old features, or missing.",
@@ -111,7 +125,7 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
         on=Objective(
             metric("headrace_http_predictions_degraded_total", model=name),
             metric("headrace_http_predictions_total", model=name),
-            allowed=DEGRADED,
+            allowed=allowed("headrace_http_predictions_total"),
         ),
         severity="page",
         why="Answers came without the store, by an older version, or after the budget.",
@@ -120,9 +134,7 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
     yield Alert(
         f"{name}: drift",
         on=metric("headrace_drift", model=name),
-        above=1,
-        clear=0.8,
-        for_="15m",
+        **held("headrace_drift"),
         why="What the model is asked about is no longer what it was trained on.",
         run=f"headrace drift {app} {name}",
     )
@@ -135,9 +147,7 @@ def _of_labels(model: Model, app: str) -> Iterator[Alert]:
     yield Alert(
         f"{name}: quality",
         on=metric("headrace_quality_lost", model=name),
-        above=QUALITY_LOST,
-        clear=QUALITY_LOST / 2,
-        for_="15m",
+        **held("headrace_quality_lost"),
         severity="page",
         why="The model is worse than its card says.",
         run=f"headrace models rollback {app} {name}" if model.train else f"headrace models ls {app}",
@@ -147,9 +157,7 @@ def _of_labels(model: Model, app: str) -> Iterator[Alert]:
         yield Alert(
             f"{name}: label coverage",
             on=metric("headrace_label_coverage", model=name),
-            below=LEAST_COVERAGE,
-            clear=LEAST_COVERAGE + 0.1,
-            for_="1h",
+            **held("headrace_label_coverage"),
             why="Labels stay out, so quality is that of the few that came.",
             run=f"headrace lateness {app} {model.labels.stream.name}",
         )

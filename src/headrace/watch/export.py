@@ -1,57 +1,86 @@
 """What other tools show and alarm on: a Grafana dashboard, and Prometheus' rules for an app's alerts."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from headrace.declare.alert import Alert
+from headrace.declare.catalogue import CATALOGUE, ROOMS, Family, Sort
 from headrace.declare.durations import UNITS_US
 from headrace.watch.promql import firing
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDE, HIGH, A_ROW = 8, 8, 3
+HEAD = "| name | type | unit | labels | help | held to |"
+TYPES = {Sort.LEVEL: "gauge", Sort.COUNT: "counter", Sort.DELAYS: "histogram"}
+
+
+# Units in Grafana's words; what is not here is a plain number.
+UNITS = {"seconds": "s", "bytes": "bytes", "share": "percentunit"}
+RATES = {"requests": "reqps"}
 
 
 class Panel(NamedTuple):
-    """One picture: what it is called, its unit in Grafana's words, and what is asked, by what each line is called."""
+    """One picture of a number of the catalogue: its title, its unit, and what is asked, by what each line is called."""
 
     title: str
+    name: str
     unit: str
     asked: dict[str, str]
 
 
-def _rate(name: str, *by: str) -> str:
+def _increase(name: str, *by: str) -> str:
     return f"sum by ({', '.join(by)}) (rate({name}[$__rate_interval]))"
 
 
-def _quantile(share: float, name: str, by: str) -> str:
-    return f"histogram_quantile({share:g}, {_rate(f'{name}_bucket', 'le', by)})"
+def _line(labels: Iterable[str]) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in labels)
 
 
-def _delays(title: str, name: str, by: str) -> Panel:
-    asked = {f"{{{{{by}}}}} P{share * 100:g}": _quantile(share, name, by) for share in (0.5, 0.99)}
-    return Panel(title, "s", asked)
+def _level(title: str, name: str, question: str = "{name}") -> Panel:
+    """A level as it is, a line for each combination of its labels."""
+    family = CATALOGUE[name]
+    by = re.findall(r"by \((\w+)\)", question) or family.labels
+    return Panel(title, name, UNITS.get(family.unit, "short"), {_line(by): question.format(name=name)})
+
+
+def _rate(title: str, name: str, *by: str) -> Panel:
+    """How fast a count grows."""
+    return Panel(title, name, RATES.get(CATALOGUE[name].unit, "eps"), {_line(by): _increase(name, *by)})
+
+
+def _delays(title: str, name: str) -> Panel:
+    """The median of delays and their P99."""
+    (by,) = CATALOGUE[name].labels
+    asked = {
+        f"{_line([by])} P{share * 100:g}": f"histogram_quantile({share:g}, {_increase(f'{name}_bucket', 'le', by)})"
+        for share in (0.5, 0.99)
+    }
+    return Panel(title, name, "s", asked)
 
 
 PANELS = (
-    Panel("Events in and out", "eps", {"{{stream}} {{fate}}": _rate("headrace_events_total", "stream", "fate")}),
-    Panel("Lag of the gate", "short", {"{{stream}}": "max by (stream) (headrace_lag)"}),
-    Panel("Oldest record that waits", "s", {"{{stream}}": "max by (stream) (headrace_lag_seconds)"}),
-    _delays("From the log to the store", "headrace_apply_seconds", "view"),
-    Panel("Last checkpoint", "ms", {"{{query}}": "headrace_checkpoint_ms"}),
-    Panel("State", "bytes", {"{{query}}": "headrace_state_bytes"}),
-    Panel("Watermark behind", "s", {"{{query}}": "time() - headrace_watermark_seconds"}),
-    Panel("Dead letters", "short", {"{{stream}} {{reason}}": _rate("headrace_dead_total", "stream", "reason")}),
-    Panel("Repeated ids", "short", {"{{stream}}": _rate("headrace_duplicates_total", "stream")}),
-    Panel("Served values compared", "short", {"{{outcome}}": _rate("headrace_checked_values_total", "outcome")}),
-    Panel("Requests", "reqps", {"{{path}} {{status}}": _rate("headrace_requests_total", "path", "status")}),
-    _delays("Answered after", "headrace_request_seconds", "path"),
-    Panel("Store", "bytes", {"{{view}}": "headrace_store_bytes"}),
-    Panel("Predictions", "eps", {"{{model}} {{role}}": _rate("headrace_predictions_total", "model", "role")}),
-    _delays("Scored after", "headrace_score_seconds", "model"),
-    Panel("Degraded predictions", "eps", {"{{model}} {{reason}}": _rate("headrace_degraded_total", "model", "reason")}),
-    Panel("Drift, in times of its critical value", "short", {"{{model}}": "headrace_drift"}),
-    Panel("Labels that came", "percentunit", {"{{model}}": "headrace_label_coverage"}),
-    Panel("Lake behind the log", "short", {"{{table}}": "headrace_lake_lag"}),
+    _rate("Events in and out", "headrace_events_total", "stream", "fate"),
+    _level("Lag of the gate", "headrace_lag"),
+    _level("Oldest record that waits", "headrace_lag_seconds"),
+    _level("Farthest behind", "headrace_query_lag_seconds", "max by (query) ({name})"),
+    _level("Caught up in", "headrace_catch_up_seconds"),
+    _delays("From the log to the store", "headrace_apply_seconds"),
+    _level("Last checkpoint", "headrace_checkpoint_seconds"),
+    _level("State", "headrace_state_bytes"),
+    _level("Watermark behind", "headrace_watermark_seconds", "time() - {name}"),
+    _rate("Dead letters", "headrace_dead_total", "stream", "reason"),
+    _rate("Repeated ids", "headrace_duplicates_total", "stream"),
+    _rate("Served values compared", "headrace_checked_values_total", "outcome"),
+    _rate("Requests", "headrace_requests_total", "path", "status"),
+    _delays("Answered after", "headrace_request_seconds"),
+    _level("Store", "headrace_store_bytes"),
+    _rate("Predictions", "headrace_predictions_total", "model", "role"),
+    _delays("Scored after", "headrace_score_seconds"),
+    _rate("Degraded predictions", "headrace_degraded_total", "model", "reason"),
+    _level("Drift, in times of its critical value", "headrace_drift"),
+    _level("Labels that came", "headrace_label_coverage"),
+    _level("Lake behind the log", "headrace_lake_lag"),
 )
 
 
@@ -79,6 +108,7 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
         "id": number + 1,
         "type": "timeseries",
         "title": panel.title,
+        "description": CATALOGUE[panel.name].help,
         "datasource": SOURCE,
         "gridPos": {"x": column * WIDE, "y": row * HIGH, "w": WIDE, "h": HIGH},
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
@@ -120,3 +150,16 @@ def _rule(alert: Alert, question: str) -> dict[str, Any]:
         "labels": {"severity": alert.severity},
         "annotations": {name: text for name, text in annotations.items() if text},
     }
+
+
+def listed() -> Iterator[str]:
+    """The catalogue as Markdown, a table for each part of an app."""
+    for room, families in ROOMS.items():
+        yield from ("", f"### {room}", "", HEAD, re.sub(r"[\w ]+", " --- ", HEAD))
+        yield from map(_row, families)
+
+
+def _row(family: Family) -> str:
+    held = "" if family.objective is None else family.objective.text
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {TYPES[family.sort]} | {family.unit} | {labels} | {family.help} | {held} |"

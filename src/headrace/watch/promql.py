@@ -1,19 +1,9 @@
 """What alerts watch, as questions in Prometheus' language."""
 
 from headrace.declare.alert import Alert, Watched
+from headrace.declare.catalogue import CATALOGUE, Sort
 from headrace.declare.durations import UNITS_US
-from headrace.declare.series import Objective, Series, Share, Sort
-from headrace.score.tally import DECIDE_SECONDS
-from headrace.serve.tallies import BOUNDS_SECONDS
-from headrace.store.memory import APPLY_SECONDS
-
-# What whoever watches finds out by looking, and /metrics cannot say.
-UNTOLD = {"headrace_server_up"}
-BOUNDS = {
-    "headrace_apply_seconds": APPLY_SECONDS,
-    "headrace_request_seconds": BOUNDS_SECONDS,
-    "headrace_score_seconds": DECIDE_SECONDS,
-}
+from headrace.declare.series import Objective, Series, Share
 
 
 def firing(alert: Alert) -> str | None:
@@ -39,7 +29,7 @@ def value(watched: Watched) -> str | None:
     'sum(increase(headrace_events_total{fate="dead",stream="p"}[300s])) / (sum(increase(...[300s])) >= 20)'
     """
     match watched:
-        case Series() if watched.name in UNTOLD:
+        case Series() if not CATALOGUE[watched.name].is_told:
             return None
         case Series(over_us=None):
             return f"max({_named(watched)})"
@@ -73,7 +63,7 @@ def _grown(series: Series, over_us: int) -> str:
     counted = _increase(series, "_count", over_us)
     if series.slower_us is None:
         return counted
-    bound = min(bound for bound in BOUNDS[series.name] if bound >= series.slower_us / UNITS_US["s"])
+    bound = min(bound for bound in CATALOGUE[series.name].bounds if bound >= series.slower_us / UNITS_US["s"])
     return f"({counted} - {_increase(series, '_bucket', over_us, str(float(bound)))})"
 
 

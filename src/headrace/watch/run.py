@@ -13,6 +13,7 @@ from headrace.declare.app import App
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import WatchProgress, ensure_progress_topic, report
+from headrace.serve.door import Door
 from headrace.watch.addresses import Network
 from headrace.watch.board import TOPIC, Board, read_board, write_state
 from headrace.watch.defaults import alerts_of
@@ -30,7 +31,7 @@ LOGGER = logging.getLogger("headrace.alerts")
 class WatchPlace:
     """What is watched, where its log is, as what the app was started, and who is told."""
 
-    url: str
+    door: Door
     broker: str
     app: str
     webhook: str | None = field(default=None, repr=False)
@@ -52,7 +53,7 @@ def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequen
         if webhook is not None:
             open_.enter_context(webhook)
         engine = Engine(alerts, kept, lambda *word: write_state(producer, *word))
-        watch = Watch(engine, Together([ServerValues(place.url, alerts), *more]), board, webhook)
+        watch = Watch(engine, Together([ServerValues(place.door, alerts), *more]), board, webhook)
         while not stop.wait(place.every_seconds):
             watch.look(time.time_ns() // 1000)
             report(producer, watch.progress(app.name))

@@ -1,22 +1,25 @@
 """Values of a server's /metrics, and what can be told from them over time."""
 
-import urllib.error
-import urllib.request
+import logging
 from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from typing import NamedTuple
+from urllib.error import HTTPError
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.declare.alert import Alert, Watched
+from headrace.declare.catalogue import CATALOGUE, Sort
 from headrace.declare.durations import duration_text
-from headrace.declare.series import CATALOGUE, Objective, Series, Share, Sort
+from headrace.declare.series import Objective, Series, Share
+from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.watch.history import History, burned
 from headrace.watch.values import Reading
 
 ASK_SECONDS = 5.0
 LARGEST_ANSWER = 64 << 20
 UP = Series("headrace_server_up", ())
+LOGGER = logging.getLogger("headrace.alerts")
 
 
 class Sample(NamedTuple):
@@ -29,11 +32,14 @@ class Sample(NamedTuple):
 Samples = dict[str, list[Sample]]
 
 
-def ask_metrics(url: str) -> Samples | None:
+def ask_metrics(door: Door) -> Samples | None:
     """What a server says of itself; None where it does not answer, or not in Prometheus' words."""
     try:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=ASK_SECONDS) as answer:  # noqa: S310  # our own server
+        with door.open("/metrics", ASK_SECONDS) as answer:
             return samples_of(answer.read(LARGEST_ANSWER).decode())
+    except HTTPError as refused:
+        LOGGER.warning("%s/metrics says %d; a token it knows goes into %s", door.url, refused.code, TOKEN_VARIABLE)
+        return None
     except (OSError, HTTPException, ValueError):
         return None
 
@@ -50,13 +56,13 @@ def samples_of(text: str) -> Samples:
 class ServerValues:
     """Knows what a server's /metrics says, and how it has grown since this began to look."""
 
-    def __init__(self, url: str, alerts: Iterable[Alert]) -> None:
-        self._url = url
+    def __init__(self, door: Door, alerts: Iterable[Alert]) -> None:
+        self._door = door
         self._samples: Samples | None = None
         self._histories = {history_of: _history(history_of) for history_of in map(_grows, alerts) if history_of}
 
     def look(self, now_us: int) -> None:
-        self.take(ask_metrics(self._url), now_us)
+        self.take(ask_metrics(self._door), now_us)
 
     def take(self, samples: Samples | None, now_us: int) -> None:
         """What was said now; None where nobody answered."""
@@ -119,7 +125,7 @@ class ServerValues:
         if series.sort is Sort.LEVEL:
             return max(found, default=None)
         # A count of a view that has others told of it is 0 until it is told itself.
-        about = [label for label in series.labels if label[0] == CATALOGUE[series.name][1][0]]
+        about = [label for label in series.labels if label[0] == CATALOGUE[series.name].labels[0]]
         return sum(found) if found or any(_has(sample, about) for sample in of_name) else None
 
 

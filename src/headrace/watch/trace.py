@@ -22,9 +22,12 @@ from headrace.log.ledger import ARRIVAL, OFFSET, reason_of
 from headrace.log.offsets import Offsets
 from headrace.log.records import Record
 from headrace.log.topics import fates_of
+from headrace.log.traceparent import TRACEPARENT, traceparent_of
 from headrace.tiles.events import Event, Unreadable, read_event
 from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import HopLayout, fed_by
+from headrace.tiles.frequent import key_text
+from headrace.tiles.layout import HopLayout, fed_by, salted
+from headrace.tiles.salt import salt_of
 from headrace.tiles.tile import TileKey, decode_key
 
 SHOWN_TEXT = 400
@@ -65,13 +68,15 @@ class Tracer:
 
     def _way(self, stream: Stream, raw: Record, counted: str | None) -> Iterator[Step]:
         """The steps of a raw record; of an id that was clean before, `counted` is where."""
-        yield Step("arrived", raw.place, raw.appended_us, {"stream": stream.name, "value": _text(raw.value)})
+        said = {"stream": stream.name, "value": _text(raw.value), **_trace_of(raw)}
+        yield Step("arrived", raw.place, raw.appended_us, said)
         judged = self._judged(stream, raw)
         if judged is None:
             return
         fate = judged.fate.topic.removeprefix(f"{stream.name}.")
         why = {"reason": reason_of(judged.fate)} if fate == "dead" else {"repeats": counted} if counted else {}
-        yield Step(fate, judged.fate.place, judged.fate.appended_us, {"arrival_us": judged.arrival_us, **why})
+        told: dict[str, Any] = {"arrival_us": judged.arrival_us, **why, **_trace_of(judged.fate)}
+        yield Step(fate, judged.fate.place, judged.fate.appended_us, told)
         if fate == "clean" and counted is None:
             yield from self._counted(stream, raw, judged.arrival_us)
 
@@ -93,8 +98,10 @@ class Tracer:
 
     def _folded(self, view: View, stream: Stream, event: Event, arrival_us: int) -> Iterator[Step]:
         """The first value of each of its tiles that has it, beside the one before."""
-        layouts = {layout.version: layout for layout in fed_by(stream, view)}
-        touched = {key for key, _ in fold(view, events_of(view, stream, [event], [arrival_us]))}
+        part = salt_of(key_text(event[stream.id]), view.salt)
+        own = [salted(layout, view)[part] for layout in fed_by(stream, view)]
+        layouts = {layout.version: layout for layout in own}
+        touched = {key for key, _ in fold(view, events_of(view, stream, [event], [arrival_us]), own)}
         before: dict[TileKey, dict[str, Any]] = {}
         for record in self._since(view.topic, self._since_us):
             key = decode_key(record.key or b"{}")
@@ -114,7 +121,7 @@ class Tracer:
             said = orjson.loads(record.value or b"{}")
             if said.get("event_id") == event_id:
                 what = "scored" if said.get("role") == "champion" else f"scored by a {said.get('role')}"
-                yield Step(what, record.place, record.appended_us, {"model": model.name, **said})
+                yield Step(what, record.place, record.appended_us, {"model": model.name, **said, **_trace_of(record)})
         if model.labels is not None:
             labels = model.labels.stream
             for record in self._since(labels.clean, self._since_us):
@@ -128,6 +135,12 @@ class Tracer:
         starts = dict(zip(sorted(ends), self._offsets.since(topic, at_us), strict=True))
         wanted = {at: end for at, end in ends.items() if partition is None or at.number == partition}
         return records_between(self._broker, {at: starts[at] for at in wanted}, wanted)
+
+
+def _trace_of(record: Record) -> dict[str, str]:
+    """The W3C trace that a record is part of."""
+    trace = traceparent_of(record.header(TRACEPARENT))
+    return {} if trace is None else {TRACEPARENT: trace.decode()}
 
 
 def _is_of(stream: Stream, record: Record, event_id: str) -> bool:

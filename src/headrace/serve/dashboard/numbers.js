@@ -13,14 +13,14 @@ export class Numbers {
   }
 
   /** Take what was told, forget what is too old, and keep no more than fit: the newest stands alone until it is time. */
-  take({ at, samples }) {
+  take({ at, samples, held = {} }) {
     const byName = new Map();
     for (const [name, labels, value] of samples) {
       if (!byName.has(name)) byName.set(name, []);
-      byName.get(name).push([labels, value]);
+      byName.get(name).push([labels, value === "Infinity" ? Infinity : value]);
     }
     if (this.snapshots.length > 1 && at - this.snapshots.at(-2).at < this.keptMs / AT_MOST) this.snapshots.pop();
-    this.snapshots.push({ at, byName });
+    this.snapshots.push({ at, byName, held });
     while (this.snapshots[0].at < at - this.keptMs) this.snapshots.shift();
   }
 
@@ -55,12 +55,26 @@ export class Numbers {
     return last === null ? null : Math.max(0, last - (first !== null && first <= last ? first : 0)) / ((now.at - before.at) / 1000);
   }
 
+  /** Some samples as they are now: pairs of labels and a value. */
+  all(name, wanted = {}) {
+    return (this.latest?.byName.get(name) ?? []).filter(([labels]) => has(labels, wanted));
+  }
+
+  /** How many delays since the first snapshot were within each bound of a histogram. */
+  within(name, wanted = {}) {
+    return this.#grown(name, wanted, this.latest, this.snapshots[0]);
+  }
+
+  #grown(name, wanted, last, first) {
+    const [now, then] = [last, first].map((one) => this.#buckets(name, wanted, one));
+    return now.map(([bound, count], place) => [bound, Math.max(0, count - (then[place]?.[1] ?? 0))]);
+  }
+
   /** A quantile of the delays of the last ten seconds before a snapshot, in seconds: the bound that it is under. */
   quantile(share, name, wanted = {}, index = this.snapshots.length - 1) {
     const before = this.#before(index);
     if (!before) return null;
-    const [now, then] = [this.snapshots[index], before].map((one) => this.#buckets(name, wanted, one));
-    const grown = now.map(([bound, count], place) => [bound, Math.max(0, count - (then[place]?.[1] ?? 0))]);
+    const grown = this.#grown(name, wanted, this.snapshots[index], before);
     const all = grown.at(-1)?.[1] ?? 0;
     return all ? grown.find(([, count]) => count >= share * all)[0] : null;
   }
@@ -95,6 +109,8 @@ export function shown(value, unit) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (unit === "s") return value === Infinity ? "> 60 s" : value < 1 ? `${digits(value * 1000)} ms` : `${digits(value)} s`;
   if (unit === "ms") return shown(value / 1000, "s");
+  if (unit === "words") return value;
+  if (unit === "s left") return value === Infinity ? "does not catch up" : shown(value, "s");
   if (unit === "share") return `${digits(value * 100)} %`;
   if (unit === "B") return scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
   return `${scaled(value, 1000, ["", "k", "M", "G"])}${unit ? ` ${unit}` : ""}`;

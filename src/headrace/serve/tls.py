@@ -1,0 +1,81 @@
+"""TLS: the server's side, and how Headrace's own parts know that it is their server."""
+
+import asyncio
+import logging
+import re
+import ssl
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.serve.access import Access
+
+LOOK_SECONDS = 10.0
+LOGGER = logging.getLogger("headrace.serve")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class BadTls(HeadraceError):
+    """A certificate or a key that cannot be used."""
+
+
+def server_tls(access: Access) -> ssl.SSLContext | None:
+    """How connections are encrypted, if they are."""
+    if access.tls_cert is None and access.tls_key is None:
+        return None
+    if access.tls_cert is None or access.tls_key is None:
+        raise BadTls("--tls-cert and --tls-key go together: one is the certificate, the other its private key, in PEM.")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _load(context, access.tls_cert, access.tls_key)
+    return context
+
+
+async def follow_files(context: ssl.SSLContext, access: Access) -> None:
+    """Take a certificate that was renewed without a restart, until cancelled; one that is no good is passed over."""
+    if access.tls_cert is None or access.tls_key is None:
+        return
+    seen: list[int] = []  # taken once more at the first look: it may have changed since the server began
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        now = _stamps(access.tls_cert, access.tls_key)
+        if now == seen:
+            continue
+        seen = now
+        try:
+            server_tls(access)  # both belong together: half of a new pair would leave the server without any
+            _load(context, access.tls_cert, access.tls_key)
+        except BadTls as problem:
+            LOGGER.error("the certificate in use is kept: %s", problem)
+
+
+def _load(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    try:
+        context.load_cert_chain(cert, key, _no_password)
+    except (OSError, ssl.SSLError) as problem:
+        raise BadTls(
+            f"--tls-cert {cert} and --tls-key {key} cannot be used: {problem}. "
+            "Give a certificate and the key that belongs to it, in PEM."
+        ) from problem
+
+
+def _stamps(*files: Path) -> list[int]:
+    """When files were last written; 0 for one that is not there now."""
+    return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
+
+
+def own_tls(certificate: Path) -> ssl.SSLContext:
+    """To ask a server of ours: it is the one that has this very certificate, under whatever name it is asked."""
+    try:
+        first = _CERTIFICATE.search(certificate.read_text())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=first[0] if first else "")
+    except (OSError, ValueError, ssl.SSLError) as problem:
+        raise BadTls(f"--tls-cert {certificate} cannot be read: {problem}. Give a certificate in PEM.") from problem
+    return context
+
+
+def _no_password() -> str:
+    raise BadTls("--tls-key is locked by a password, and nobody is there to type it. Give a key without one.")

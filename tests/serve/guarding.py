@@ -1,0 +1,57 @@
+"""A guarded server of a model, and who asks it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.local.ports import HOST
+from headrace.serve.access import UNTOLD, Access
+from headrace.serve.guard import Guard, GuardPlace
+from headrace.serve.scopes import GIVEN, Scope
+from headrace.serve.tokens import create_token
+from tests.serve.predicting import fraud, predicting
+from tests.serve.serving import Asking, Said
+
+PORT = 8080  # as far as a guard knows
+
+
+def guard_of(state: Path, access: Access = UNTOLD, is_reachable: bool = False) -> Guard:
+    return Guard(GuardPlace(state, HOST, PORT, is_reachable), access)
+
+
+def tokens_of(state: Path) -> dict[Scope, str]:
+    """A token for each scope."""
+    return {scope: create_token(state, scope, frozenset({scope})) for scope in GIVEN}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A server that wants tokens, its guard and the tokens there are."""
+
+    ask: Asking
+    guard: Guard
+    tokens: Mapping[Scope, str]
+
+    def __call__(self, scope: Scope, method: str, path: str, body: Any = None, **headers: str) -> Said:
+        return self.ask(method, path, body, bearer(self.tokens[scope]) | headers)
+
+    def login(self) -> str:
+        """The cookie of a browser that came in with the token that may read."""
+        said = self.ask("POST", "/login", f"token={self.tokens[Scope.READ]}")
+        assert (said.status, said.headers["location"]) == (303, "/")
+        return said.headers["set-cookie"].partition(";")[0]
+
+
+@contextmanager
+def guarded(folder: Path, access: Access = UNTOLD, **more: Any) -> Iterator[Guarded]:
+    state = folder / "state"
+    tokens = tokens_of(state)
+    guard = guard_of(state, access)
+    with predicting(fraud(folder), guard=guard, **more) as ask:
+        yield Guarded(ask, guard, tokens)

@@ -1,0 +1,41 @@
+"""One event's way through a view with salt: the tiles of its own part, before and after."""
+
+import json
+import time
+from dataclasses import replace
+
+from headrace.local.broker import Broker
+from headrace.log.produce import Producer
+from headrace.log.topics import ensure_topics
+from headrace.tiles.events import read_event
+from headrace.tiles.salt import salt_of
+from headrace.watch.trace import Tracer
+from tests.log.streams import new_stream, new_view
+from tests.oracle.test_salt import in_parts
+from tests.oracle.test_several_streams import records
+from tests.serve.serving import app_of_views
+
+
+def test_the_tiles_of_an_event_are_those_of_its_part(broker: Broker) -> None:
+    view = replace(new_view(new_stream(), few="1m", many="1h"), salt=8)
+    app, stream, now_ms = app_of_views(view), view.streams[0], time.time_ns() // 1_000_000
+    ensure_topics(broker.address, app.streams, app.views)
+    ids = [f"p{number}" for number in range(12)]
+    events = [{"id": one, "card": "c1", "amount": 1.0, "at": now_ms // 60_000 * 60_000} for one in ids]
+    with Producer(broker.address) as producer:
+        for offset, event in enumerate(events):
+            value, arrival_us = json.dumps(event).encode(), now_ms * 1000 + offset
+            headers = [("headrace.offset", str(offset)), ("headrace.arrival", str(arrival_us))]
+            producer.send(stream.name, value, key="c1", partition=0)
+            producer.send(stream.clean, value, key="c1", partition=0, headers=headers)
+    kept = [(read_event(stream.schema, json.dumps(one).encode()), now_ms * 1000 + n) for n, one in enumerate(events)]
+    with Producer(broker.address) as producer:
+        for known in range(1, len(kept) + 1):  # the tiles after each event
+            for tile in records(view, in_parts(view, stream, kept[:known])):
+                producer.send(view.topic, tile.value, key=tile.key, partition=0)
+    (way,) = Tracer(app, broker.address, now_ms * 1000 - 60_000_000).ways("p11")
+    folded = [step.said for step in way if step.what == "folded"]
+    before = sum(salt_of(one, 8) == salt_of("p11", 8) for one in ids[:11])
+    assert before > 0
+    assert sorted(said["hop_us"] for said in folded) == [1_000_000, 60_000_000]
+    assert all(said["changed"]["events"] == [before, before + 1] for said in folded)
