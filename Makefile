@@ -10,6 +10,7 @@ java     := $(VENV)/.java
 jars     := $(VENV)/.jars
 archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
+browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
 
@@ -22,14 +23,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server'
+	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(archive) $(redis)
+test: $(running) $(archive) $(redis) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -42,10 +43,10 @@ check: $(packages)
 bench: $(running) $(archive) $(redis) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(archive) $(redis)
+faults: $(running) $(archive) $(redis) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(archive) $(redis)
+setup: $(running) $(archive) $(redis) $(browser)
 
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --universal --python-version 3.11 \
@@ -76,6 +77,10 @@ $(archive): $(java) $(jars)
 
 $(redis): $(packages)
 	@$(SETUP) redis
+	@touch $@
+
+$(browser): $(packages)
+	@$(SETUP) browser
 	@touch $@
 
 $(wrk): $(packages)

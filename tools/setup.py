@@ -16,6 +16,7 @@ PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 OLDEST = (3, 11)
 JAVA = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")  # Debian 12 has the first, Debian 13 the second
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # What pip is told on this machine, uv is told too.
 PIP_TO_UV = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
 
@@ -159,13 +160,19 @@ def redis() -> None:
         say("redis-server is not to be had here: install it, or the tests that need it are skipped")
 
 
+def browser() -> None:
+    """A browser for the tests of the dashboard; without one they say that they skip."""
+    if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
+        say("no browser is to be had here: install chromium, or the tests that need one are skipped")
+
+
 def wrk() -> None:
     """The load generator of the benchmark."""
     if not shutil.which("wrk") and not apt_install("wrk"):
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, wrk)}
+STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, browser, wrk)}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:
