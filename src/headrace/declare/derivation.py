@@ -1,0 +1,78 @@
+"""Derived streams: streams whose raw topic Headrace itself writes, from other streams.
+
+payments.clean ──┐
+                 ├──derivation──▶ abroad ──gate──▶ abroad.clean ──▶ views, models, other derivations
+rates.clean ─────┘                        ├──▶ abroad.late
+                                          └──▶ abroad.dead
+
+What is derived is judged by a gate of its own, like what came from outside: its schema, its check, its lateness, its
+dead letters, its duplicates. So whatever reads a stream can read a derived one.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.declare.stream import Stream
+
+KNOWN_AT = "known_at"  # the column that says when a derived event could first be known: the arrival of what made it
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where in the user's code something is declared: what a refusal names."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def written_here(frames_up: int = 1) -> Written:
+    """Where the caller's caller, so many frames up, stands."""
+    frame = inspect.stack()[frames_up + 1]
+    return Written(Path(frame.filename).name, frame.lineno)
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How derived streams are made: one query, from some streams."""
+
+    name: str
+    inputs: tuple[Stream, ...]
+    written: Written
+
+
+@dataclass(frozen=True)
+class FunctionOf(Derivation):
+    """A PySpark function of the DataFrames of its inputs."""
+
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Operation(Derivation):
+    """An operator over the events of its inputs, by key: a window, a pattern, a join.
+
+    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes.
+    """
+
+    by: tuple[tuple[str, ...], ...]
+    what: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
+    idle_us: int
+
+
+@dataclass(frozen=True, init=False)
+class Derived(Stream):
+    """A stream that a derivation writes: the one of its outputs that is named so."""
+
+    made_by: Derivation
+    output: str
+
+    def __init__(self, name: str, *, made_by: Derivation, output: str = "out", **settings: Any) -> None:
+        super().__init__(name, **settings)
+        object.__setattr__(self, "made_by", made_by)
+        object.__setattr__(self, "output", output)
