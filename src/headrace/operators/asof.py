@@ -13,29 +13,16 @@ quote that came after a trade stopped waiting, and would have been the one, take
 then="update", and is told in `late` otherwise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 import orjson
 
 from headrace.declare.joined import AsofJoin
-from headrace.operators.joined_rows import (
-    LEFT,
-    RIGHT,
-    Outputs,
-    Place,
-    Row,
-    first_from,
-    forget_before,
-    found,
-    joined_id,
-    put,
-    read,
-    written,
-)
+from headrace.operators.joined_rows import LEFT, RIGHT, Due, Outputs, joined_id, read_due
 from headrace.operators.operator import Arrived, Key, Made, Operator
+from headrace.operators.timeline import Place, Row, Timeline, read, written
 
 
 @dataclass(slots=True)
@@ -45,21 +32,13 @@ class Decided(Row):
     given: Row | None
 
 
-class Due(NamedTuple):
-    """When to decide a left row, or to see for which decided ones a version came too late."""
-
-    at_us: int
-    source: int
-    place: Place
-
-
 @dataclass
 class Versions:
-    """What is kept of a key, all by time: left rows that wait, those decided, and the versions of the right."""
+    """What is kept of a key: left rows that wait, those decided, and the versions of the right by time."""
 
-    waiting: list[Row] = field(default_factory=list)
-    decided: list[Decided] = field(default_factory=list)
-    versions: list[Row] = field(default_factory=list)
+    waiting: dict[Place, Row] = field(default_factory=dict)
+    decided: Timeline[Decided] = field(default_factory=Timeline)
+    versions: Timeline[Row] = field(default_factory=Timeline)
     agenda: list[Due] = field(default_factory=list)
 
 
@@ -85,17 +64,17 @@ class Asof(Operator[Versions]):
         elif None in key:
             yield from self._row(key, row, None, row.arrival_us) if event.source == LEFT else ()
         elif event.source == LEFT:
-            put(kept.waiting, row)
+            kept.waiting[row.place] = row
             heappush(kept.agenda, Due(self._decided_us(row), LEFT, row.place))
         else:
-            put(kept.versions, row)
+            kept.versions.put(row)
             if self._corrects:
                 heappush(kept.agenda, Due(row.arrival_us + 1, RIGHT, row.place))
 
     def due_us(self, kept: Versions) -> int | None:
         dues = [due.at_us for due in kept.agenda[:1]]
-        dues += [self._final_us(row) for row in kept.decided[:1]]
-        dues += [self._outlived_us(kept.versions, place) for place, _ in enumerate(kept.versions[:1])]
+        dues += [self._final_us(kept.decided[0])] if kept.decided else []
+        dues += [self._outlived_us(kept.versions, 0)] if kept.versions else []
         return min(dues, default=None)
 
     def wake(self, key: Key, kept: Versions, at_us: int) -> Iterator[Made]:
@@ -104,26 +83,26 @@ class Asof(Operator[Versions]):
             if due.source == LEFT:
                 yield from self._decide(key, kept, due)
             else:
-                yield from self._correct(key, kept, kept.versions[found(kept.versions, due.place)])
-        forget_before(kept.decided, at_us - self._what.right.until_us)
+                yield from self._correct(key, kept, kept.versions.at(due.place))
+        kept.decided.forget(kept.decided.first_from(at_us - self._what.right.until_us))
         self._forget_versions(kept.versions, at_us)
 
     def packed(self, kept: Versions) -> bytes:
         said = {
-            "waiting": [written(row) for row in kept.waiting],
+            "waiting": [written(row) for row in kept.waiting.values()],
             "decided": [[written(row), row.given and written(row.given)] for row in kept.decided],
             "versions": [written(row) for row in kept.versions],
-            "agenda": kept.agenda,
+            "agenda": list(map(tuple, kept.agenda)),
         }
         return orjson.dumps(said)
 
     def unpacked(self, packed: bytes) -> Versions:
         said = orjson.loads(packed)
         return Versions(
-            [Row(*read(one)) for one in said["waiting"]],
-            [Decided(*read(one), given and Row(*read(given))) for one, given in said["decided"]],
-            [Row(*read(one)) for one in said["versions"]],
-            [Due(at_us, source, tuple(place)) for at_us, source, place in said["agenda"]],
+            {row.place: row for row in (Row(*read(one)) for one in said["waiting"])},
+            Timeline(Decided(*read(one), given and Row(*read(given))) for one, given in said["decided"]),
+            Timeline(Row(*read(one)) for one in said["versions"]),
+            list(map(read_due, said["agenda"])),
         )
 
     def _decided_us(self, row: Row) -> int:
@@ -136,25 +115,25 @@ class Asof(Operator[Versions]):
         return row.time_us + self._what.right.until_us + 1
 
     def _decide(self, key: Key, kept: Versions, due: Due) -> Iterator[Made]:
-        row = kept.waiting.pop(found(kept.waiting, due.place))
+        row = kept.waiting.pop(due.place)
         version = self._valid(kept.versions, row.time_us, due.at_us)
         if self._corrects and due.at_us < self._final_us(row):
-            put(kept.decided, Decided(*row.place, row.values, version))
+            kept.decided.put(Decided(*row.place, row.values, version))
         yield from self._row(key, row, version, due.at_us)
 
-    def _valid(self, versions: Sequence[Row], time_us: int, known_us: int) -> Row | None:
+    def _valid(self, versions: Timeline[Row], time_us: int, known_us: int) -> Row | None:
         """The last version at or before a time that had arrived before another."""
-        for place in range(first_from(versions, time_us + 1) - 1, -1, -1):
-            if versions[place].time_us < time_us - self._what.tolerance_us:
+        for number in range(versions.first_from(time_us + 1) - 1, -1, -1):
+            if versions[number].time_us < time_us - self._what.tolerance_us:
                 return None
-            if versions[place].arrival_us < known_us:
-                return versions[place]
+            if versions[number].arrival_us < known_us:
+                return versions[number]
         return None
 
     def _correct(self, key: Key, kept: Versions, version: Row) -> Iterator[Made]:
         """See for which decided rows a version would have been the one: none after a row that was given a later one."""
-        for place in range(first_from(kept.decided, version.time_us), len(kept.decided)):
-            row = kept.decided[place]
+        for number in range(kept.decided.first_from(version.time_us), len(kept.decided)):
+            row = kept.decided[number]
             if row.time_us > version.time_us + self._what.tolerance_us:
                 return
             if row.given is not None and row.given.place > version.place:
@@ -184,17 +163,18 @@ class Asof(Operator[Versions]):
         column, said = self._what.deleted
         return version.values[self._right_columns.index(column)] is said
 
-    def _forget_versions(self, versions: list[Row], at_us: int) -> None:
+    def _forget_versions(self, versions: Timeline[Row], at_us: int) -> None:
         """Forget the oldest versions that nobody can ask for; the last one of them all only when it is too old."""
         count = 0
         while count < len(versions) and self._outlived_us(versions, count) <= at_us:
             count += 1
-        del versions[:count]
+        versions.forget(count)
 
-    def _outlived_us(self, versions: Sequence[Row], place: int) -> int:
+    def _outlived_us(self, versions: Timeline[Row], number: int) -> int:
         """When nobody can ask for a version any more: it is too old, or another has taken its place."""
-        version = versions[place]
+        version = versions[number]
         outlived_us = version.time_us + self._what.tolerance_us + self._behind_us + 1
-        for later in versions[place + 1 : place + 2]:
+        if number + 1 < len(versions):
+            later = versions[number + 1]
             outlived_us = min(outlived_us, max(later.time_us + self._behind_us, later.arrival_us + 1))
         return max(outlived_us, version.arrival_us + 1)

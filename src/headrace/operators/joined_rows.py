@@ -1,65 +1,24 @@
-"""What joins share: the rows they keep, in the order of their times, and the events they make of them."""
+"""What joins have in common: what there is to do and when, and the events they make of their rows."""
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import isfinite
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 
 from headrace.declare.join_inputs import RETRACTS, STREAM
 from headrace.declare.joined import AsofJoin, Join
 from headrace.operators.operator import Arrived, Key, Made
-from headrace.tiles.tile import Scalar
+from headrace.operators.timeline import Place, Row
 
 LEFT, RIGHT = 0, 1
-Place = tuple[int, int, Scalar]  # when a row happened and arrived, and its id: of two at one time the later to come
 
 
-@dataclass(slots=True)
-class Row:
-    """An event as a join keeps it: its values are those of its side's columns, in their order."""
+class Due(NamedTuple):
+    """A look at a row of one side when the clock says so; a heap of these is what a join has to do, in its order."""
 
-    time_us: int
-    arrival_us: int
-    id: Scalar
-    values: list[Any]
-
-    @property
-    def place(self) -> Place:
-        return self.time_us, self.arrival_us, self.id
-
-
-OfRow = TypeVar("OfRow", bound=Row)
-_TIME = attrgetter("time_us")
-_PLACE = attrgetter("place")
-
-
-def put(rows: list[OfRow], row: OfRow) -> None:
-    """Put a row where it stands by time."""
-    insort(rows, row, key=_PLACE)
-
-
-def first_from(rows: Sequence[Row], time_us: int) -> int:
-    """Where the first row from a time on stands, or would."""
-    return bisect_left(rows, time_us, key=_TIME)
-
-
-def between(rows: Sequence[OfRow], from_us: int, to_us: int) -> Sequence[OfRow]:
-    """The rows from one time to another, both included."""
-    return rows[first_from(rows, from_us) : first_from(rows, to_us + 1)]
-
-
-def found(rows: Sequence[OfRow], place: Place) -> int:
-    """Where the row of a place stands, or would."""
-    return bisect_left(rows, place, key=_PLACE)
-
-
-def forget_before(rows: list[OfRow], from_us: int) -> None:
-    """Forget the rows that are older than a time."""
-    del rows[: first_from(rows, from_us)]
+    at_us: int
+    source: int
+    place: Place
 
 
 class Outputs:
@@ -114,13 +73,7 @@ def joined_id(left: Row | None, right: Row | None) -> str:
     return orjson.dumps([row and row.id for row in (left, right)]).decode()
 
 
-def written(row: Row) -> list[Any]:
-    """A row as JSON, which has no word for NaN and the infinities: they are text in a list."""
-    values = [[str(one)] if isinstance(one, float) and not isfinite(one) else one for one in row.values]
-    return [row.time_us, row.arrival_us, row.id, values]
-
-
-def read(written: Sequence[Any]) -> tuple[int, int, Scalar, list[Any]]:
-    """The fields of a row that was written."""
-    time_us, arrival_us, own_id, values = written
-    return time_us, arrival_us, own_id, [float(one[0]) if isinstance(one, list) else one for one in values]
+def read_due(written: Sequence[Any]) -> Due:
+    """What was to be looked at, and when."""
+    at_us, source, (time_us, arrival_us, own_id) = written
+    return Due(at_us, source, (time_us, arrival_us, own_id))

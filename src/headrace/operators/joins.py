@@ -20,19 +20,9 @@ import orjson
 
 from headrace.declare.join_inputs import Side
 from headrace.declare.joined import Join
-from headrace.operators.joined_rows import (
-    LEFT,
-    Outputs,
-    Place,
-    Row,
-    between,
-    forget_before,
-    found,
-    put,
-    read,
-    written,
-)
+from headrace.operators.joined_rows import LEFT, Due, Outputs, read_due
 from headrace.operators.operator import Arrived, Key, Made, Operator
+from headrace.operators.timeline import Row, Timeline, read, written
 
 
 @dataclass(slots=True)
@@ -44,19 +34,11 @@ class Partnered(Row):
     retracted: bool = False
 
 
-class Due(NamedTuple):
-    """A look at a row when the clock says so: does it stay alone, or does it no longer?"""
-
-    at_us: int
-    source: int
-    place: Place
-
-
 @dataclass
 class Pairs:
     """What is kept of a key: the rows of both sides by time, and when to look at those that may stay alone."""
 
-    rows: tuple[list[Partnered], list[Partnered]] = field(default_factory=lambda: ([], []))
+    rows: tuple[Timeline[Partnered], Timeline[Partnered]] = field(default_factory=lambda: (Timeline(), Timeline()))
     agenda: list[Due] = field(default_factory=list)
 
 
@@ -104,24 +86,24 @@ class Joins(Operator[Pairs]):
         while kept.agenda and kept.agenda[0].at_us <= at_us:
             yield from self._looked_at(key, kept, heappop(kept.agenda))
         for rows, reach in zip(kept.rows, self._reaches, strict=True):
-            forget_before(rows, at_us - reach.over_us + 1)
+            rows.forget(rows.first_from(at_us - reach.over_us + 1))
 
     def packed(self, kept: Pairs) -> bytes:
         rows = [[[*written(row), row.answered_us, row.told, row.retracted] for row in rows] for rows in kept.rows]
-        return orjson.dumps({"rows": rows, "agenda": kept.agenda})
+        return orjson.dumps({"rows": rows, "agenda": list(map(tuple, kept.agenda))})
 
     def unpacked(self, packed: bytes) -> Pairs:
         said = orjson.loads(packed)
-        left, right = ([Partnered(*read(one[:4]), *one[4:]) for one in rows] for rows in said["rows"])
-        return Pairs((left, right), [Due(at_us, source, tuple(place)) for at_us, source, place in said["agenda"]])
+        left, right = (Timeline(Partnered(*read(one[:4]), *one[4:]) for one in rows) for rows in said["rows"])
+        return Pairs((left, right), list(map(read_due, said["agenda"])))
 
     def _paired(self, key: Key, kept: Pairs, source: int, row: Partnered) -> Iterator[Made]:
         """Keep a new row, and make its pairs with all that are there."""
         reach = self._reaches[source]
-        put(kept.rows[source], row)
+        kept.rows[source].put(row)
         if self._sides[source].outer:
             heappush(kept.agenda, Due(row.time_us + reach.alone_us, source, row.place))
-        for other in between(kept.rows[1 - source], row.time_us - reach.before_us, row.time_us + reach.after_us):
+        for other in kept.rows[1 - source].between(row.time_us - reach.before_us, row.time_us + reach.after_us):
             self._answer(kept, source, row, other.arrival_us)
             self._answer(kept, 1 - source, other, row.arrival_us)
             left, right = (row, other) if source == LEFT else (other, row)
@@ -136,8 +118,7 @@ class Joins(Operator[Pairs]):
             heappush(kept.agenda, Due(arrival_us + 1, source, row.place))
 
     def _looked_at(self, key: Key, kept: Pairs, due: Due) -> Iterator[Made]:
-        rows = kept.rows[due.source]
-        row = rows[found(rows, due.place)]
+        row = kept.rows[due.source].at(due.place)
         alone_us = row.time_us + self._reaches[due.source].alone_us
         alone = self._alone(key, due.source, row, max(alone_us, row.arrival_us))
         if not row.told and (row.answered_us is None or row.answered_us >= alone_us):
