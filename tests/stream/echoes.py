@@ -1,4 +1,4 @@
-"""An operation for tests of what runs operations: it tells of each event at once, and how many there were when woken."""
+"""For tests of what runs operations, one: it tells of each event at once, and when woken how many there were."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
