@@ -67,7 +67,7 @@ class _Batch:
         return PRICES[step] + (PRICES[step + 1] - PRICES[step]) * part // 1_000
 
     @property
-    def at_ms(self) -> Numbers:
+    def happened_ms(self) -> Numbers:
         return self.shape.start_ms + self.numbers * 1_000 // self.shape.rate
 
     @property
@@ -139,7 +139,7 @@ def _persons(batch: _Batch) -> pa.Table:
         "card": _joined([batch.pick(slot, words.DIGITS) for slot in (4, 5, 6, 7)], " "),
         "city": batch.pick(8, words.CITIES),
         "state": batch.pick(9, words.STATES),
-        "at_ms": batch.at_ms,
+        "happened_ms": batch.happened_ms,
         "extra": batch.pick(10, words.PERSON_PADDING),
     }
     return pa.table(columns)
@@ -151,7 +151,7 @@ def _joined(texts: Sequence[pa.Array], by: str) -> pa.Array:
 
 def _auctions(batch: _Batch) -> pa.Table:
     hot_seller = batch.last_person // HOT_FOR * HOT_FOR
-    initial_bid, at_ms = batch.price(3), batch.at_ms
+    initial_bid, happened_ms = batch.price(3), batch.happened_ms
     columns: dict[str, Any] = {
         "number": batch.numbers,
         "id": FIRST_ID + batch.last_auction,
@@ -159,8 +159,8 @@ def _auctions(batch: _Batch) -> pa.Table:
         "description": batch.pick(6, words.DESCRIPTIONS),
         "initial_bid": initial_bid,
         "reserve": initial_bid + batch.price(7),
-        "at_ms": at_ms,
-        "expires_ms": at_ms + 1 + batch.draw(9, batch.shape.longest_ms),
+        "happened_ms": happened_ms,
+        "expires_ms": happened_ms + 1 + batch.draw(9, batch.shape.longest_ms),
         "seller": FIRST_ID + np.where(batch.draw(0, HOT_PERSON) > 0, hot_seller, batch.somebody),
         "category": FIRST_CATEGORY + batch.draw(10, CATEGORIES),
         "extra": batch.pick(11, words.AUCTION_PADDING),
@@ -179,7 +179,7 @@ def _bids(batch: _Batch) -> pa.Table:
         "price": batch.price(4),
         "channel": taken(channel, words.ALL_CHANNELS),
         "url": taken(channel, words.ALL_URLS),
-        "at_ms": batch.at_ms,
+        "happened_ms": batch.happened_ms,
         "extra": batch.pick(9, words.BID_PADDING),
     }
     return pa.table(columns)

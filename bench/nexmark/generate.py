@@ -35,7 +35,7 @@ class Shape:
     start_ms: int = START_MS
     group: int = 1
 
-    def at_ms(self, number: int) -> int:
+    def happened_ms(self, number: int) -> int:
         """When an event happened."""
         return self.start_ms + number * 1_000 // self.rate
 
@@ -64,7 +64,7 @@ class Person:
     card: str
     city: str
     state: str
-    at_ms: int
+    happened_ms: int
     extra: str
 
 
@@ -78,7 +78,7 @@ class Auction:
     description: str
     initial_bid: int
     reserve: int
-    at_ms: int
+    happened_ms: int
     expires_ms: int
     seller: int
     category: int
@@ -95,7 +95,7 @@ class Bid:
     price: int
     channel: str
     url: str
-    at_ms: int
+    happened_ms: int
     extra: str
 
 
@@ -129,13 +129,13 @@ def _person(number: int, shape: Shape) -> Person:
         " ".join(pick(slot, words.DIGITS) for slot in (4, 5, 6, 7)),
         pick(8, words.CITIES),
         pick(9, words.STATES),
-        shape.at_ms(number),
+        shape.happened_ms(number),
         pick(10, words.PERSON_PADDING),
     )
 
 
 def _auction(number: int, shape: Shape) -> Auction:
-    seed, at_ms = shape.seed, shape.at_ms(number)
+    seed, happened_ms = shape.seed, shape.happened_ms(number)
     is_hot = draw(number, 0, seed, HOT_PERSON) > 0
     seller = last_person(number) // HOT_FOR * HOT_FOR if is_hot else _somebody(number, seed)
     initial_bid = _price(number, 3, seed)
@@ -146,8 +146,8 @@ def _auction(number: int, shape: Shape) -> Auction:
         words.DESCRIPTIONS[draw(number, 6, seed, words.PADDINGS)],
         initial_bid,
         initial_bid + _price(number, 7, seed),
-        at_ms,
-        at_ms + 1 + draw(number, 9, seed, shape.longest_ms),
+        happened_ms,
+        happened_ms + 1 + draw(number, 9, seed, shape.longest_ms),
         FIRST_ID + seller,
         FIRST_CATEGORY + draw(number, 10, seed, CATEGORIES),
         words.AUCTION_PADDING[draw(number, 11, seed, words.PADDINGS)],
@@ -168,7 +168,7 @@ def _bid(number: int, shape: Shape) -> Bid:
         _price(number, 4, seed),
         words.ALL_CHANNELS[channel],
         words.ALL_URLS[channel],
-        shape.at_ms(number),
+        shape.happened_ms(number),
         words.BID_PADDING[draw(number, 9, seed, words.PADDINGS)],
     )
 

@@ -49,7 +49,7 @@ def test_of_fifty_events_one_is_a_person_three_are_auctions_and_the_rest_bids() 
 
 
 def test_event_times_grow_with_the_rate() -> None:
-    times = np.sort(np.concatenate([table["at_ms"].to_numpy() for _, table in events(5_000, Shape(rate=500))]))
+    times = np.sort(np.concatenate([table["happened_ms"].to_numpy() for _, table in events(5_000, Shape(rate=500))]))
     assert times[-1] - times[0] == 4_999 * 1_000 // 500
     assert np.diff(times).max() == 2
 
@@ -94,6 +94,6 @@ def test_events_have_about_the_sizes_of_nexmark() -> None:
 def test_what_ends_the_log_is_one_event_a_kind_an_hour_later_and_for_nothing_before(count: int, shape: Shape) -> None:
     whole, before = ended(count, shape), events(count, shape)
     assert [len(table) - len(was) for (_, table), (_, was) in zip(whole, before, strict=True)] == [1, 1, 1]
-    latest = shape.at_ms(count + shape.group) + shape.longest_ms
-    assert all(table["at_ms"][-1].as_py() > latest for _, table in whole)
+    latest = shape.happened_ms(count + shape.group) + shape.longest_ms
+    assert all(table["happened_ms"][-1].as_py() > latest for _, table in whole)
     assert whole.bids["auction"][-1].as_py() not in set(whole.auctions["id"].to_pylist())
