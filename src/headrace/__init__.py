@@ -36,11 +36,14 @@ from headrace.declare.drift import Drift
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
+from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
 
@@ -51,17 +54,23 @@ __all__ = [
     "Alert",
     "Client",
     "DeclarationError",
+    "Delta",
     "Drift",
     "HeadraceError",
+    "Kafka",
     "Labels",
     "Late",
     "Model",
     "Objective",
+    "Postgres",
     "Query",
+    "Redis",
     "Retrain",
+    "Sink",
     "Stream",
     "Table",
     "View",
+    "Webhook",
     "abs",
     "coalesce",
     "count",
@@ -75,6 +84,7 @@ __all__ = [
     "mean",
     "metric",
     "min",
+    "pattern",
     "quantile",
     "request",
     "share",

@@ -1,4 +1,4 @@
-"""An app is a module: its streams, its feature views, its models, its alerts and its saved queries."""
+"""An app is a module: its streams, its feature views, its models, its alerts, its saved queries and its sinks."""
 
 import importlib
 import importlib.util
@@ -13,6 +13,7 @@ from headrace.declare.alert import Alert
 from headrace.declare.model import Model
 from headrace.declare.query import Query
 from headrace.declare.series import Objective, Series, Share
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
@@ -30,6 +31,7 @@ class App:
     models: tuple[Model, ...] = ()
     alerts: tuple[Alert, ...] = ()
     queries: tuple[Query, ...] = ()
+    sinks: tuple[Sink, ...] = ()
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -54,6 +56,13 @@ class App:
         declared = ", ".join(model.name for model in self.models) or "none: write fraud = hr.Model(…)"
         raise DeclarationError(f"{self.name}: there is no model {name!r}. It declares {declared}.")
 
+    def sink(self, name: str) -> Sink:
+        for sink in self.sinks:
+            if name in (sink.name, sink.slug):
+                return sink
+        declared = ", ".join(repr(sink.name) for sink in self.sinks) or "none: write warehouse = hr.Sink(…)"
+        raise DeclarationError(f"{self.name}: there is no sink {name!r}. It declares {declared}.")
+
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         return tuple(view for view in self.views if stream in view.streams)
 
@@ -64,15 +73,18 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """The streams, views, models, alerts and queries among a module's names; alerts and queries also in lists."""
+    """What is declared among a module's names; alerts, queries and sinks also in lists."""
     values = list(vars(module).values())
-    models = tuple(dict.fromkeys(value for value in values if isinstance(value, Model)))
+    sinks = tuple(dict.fromkeys(_among(values, Sink)))
+    declared_models = [value for value in values if isinstance(value, Model)]
+    models = tuple(dict.fromkeys([*declared_models, *(sink.of for sink in sinks if isinstance(sink.of, Model))]))
     declared_views = [value for value in values if isinstance(value, View)]
     views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
     declared_streams = [value for value in values if isinstance(value, Stream)]
     read = (stream for model in models for stream in _streams_of(model))
     kept = (stream for view in views for stream in view.streams)
-    streams = tuple(dict.fromkeys([*declared_streams, *kept, *read]))
+    sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
+    streams = tuple(dict.fromkeys([*declared_streams, *kept, *read, *sunk]))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
@@ -81,7 +93,8 @@ def app_of(module: ModuleType) -> App:
     _require_own_names([alert.name for alert in alerts], module.__name__)
     queries = tuple(dict.fromkeys(_among(values, Query)))
     _require_own_names([query.name for query in queries], module.__name__)
-    app = App(module.__name__, streams, views, models, alerts, queries)
+    _require_own_names([sink.slug for sink in sinks], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts, queries, sinks)
     for alert in alerts:
         _require_watchable(alert, app)
     return app
@@ -103,6 +116,7 @@ def _require_watchable(alert: Alert, app: App) -> None:
         "stream": [stream.name for stream in app.streams],
         "view": [view.name for view in app.views],
         "model": [model.name for model in app.models],
+        "sink": [sink.name for sink in app.sinks],
     }
     for label, value in (told for series in alert.on.series for told in series.labels):
         known = declared.get(label, [value])
