@@ -32,6 +32,7 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
@@ -74,6 +75,7 @@ __all__ = [
     "abs",
     "coalesce",
     "count",
+    "derive",
     "distinct",
     "ewm",
     "features",
