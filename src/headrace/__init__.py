@@ -39,9 +39,11 @@ from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.views import View, features
+from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ __all__ = [
     "Client",
     "DeclarationError",
     "Drift",
+    "Global",
     "HeadraceError",
     "Labels",
     "Late",
@@ -59,8 +62,11 @@ __all__ = [
     "Objective",
     "Query",
     "Retrain",
+    "Session",
+    "Sliding",
     "Stream",
     "Table",
+    "Tumbling",
     "View",
     "abs",
     "coalesce",
@@ -86,6 +92,7 @@ __all__ = [
     "training_set",
     "var",
     "where",
+    "windowed",
 ]
 
 
