@@ -15,7 +15,7 @@ from headrace.declare.derivation import KNOWN_AT, Derived, Operation, written_he
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import NUMBERS
 from headrace.declare.schema import Kind, Schema
-from headrace.declare.shapes import Aligned, Global, Session, Shape
+from headrace.declare.shapes import Global, Session, Shape
 from headrace.declare.stream import Late, Stream
 from headrace.errors import DeclarationError
 
@@ -110,12 +110,14 @@ class _Asked(NamedTuple):
         keys = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
         if not keys or any(keys.count(key) > 1 for key in keys):
             raise DeclarationError(
-                f'{self.where}: by={by!r}. Write one column, or several different ones: by="user" or by=["user", "shop"].'
+                f"{self.where}: by={by!r}. Write one column, or several different ones: "
+                'by="user" or by=["user", "shop"].'
             )
         for key in keys:
             if self.stream.schema.column(key, f"{self.where}: by").kind is Kind.DOUBLE:
                 raise DeclarationError(
-                    f"{self.where}: by={key!r} is a double. Group by a string, a whole number, a boolean or a timestamp."
+                    f"{self.where}: by={key!r} is a double. "
+                    "Group by a string, a whole number, a boolean or a timestamp."
                 )
             if key in {*_TAKEN, *(name for name, _ in OF_CLOSINGS)}:
                 raise DeclarationError(
@@ -249,7 +251,8 @@ def _late(made_by: Operation) -> Derived:
     if (ID in stream.schema and stream.id != ID) or LATENESS in stream.schema:
         column = LATENESS if LATENESS in stream.schema else ID
         raise DeclarationError(
-            f"{name}: stream {stream.name!r} has a column {column!r} of its own, which is the name of one here. Rename it."
+            f"{name}: stream {stream.name!r} has a column {column!r} of its own, which is the name of one here. "
+            "Rename that column."
         )
     own = [(column.name, column.type) for column in stream.schema if column.name not in (ID, KNOWN_AT)]
     return Derived(

@@ -64,4 +64,4 @@ def quotient(number: int, over: int) -> float:
     try:
         return number / over
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
