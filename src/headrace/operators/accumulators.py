@@ -246,7 +246,7 @@ class Quantile:
         self.sketch = kll_doubles_sketch(slot_of(aggregate).size)
 
     def add(self, value: Any, time_us: int, id: Scalar) -> None:  # noqa: A002, ARG002
-        self.sketch.update(float(value))
+        self.sketch.update(float(value) + 0.0)  # of the two zeros it keeps the one
 
     def absorb(self, other: Self) -> None:
         self.sketch.merge(other.sketch)
