@@ -32,6 +32,7 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
@@ -41,8 +42,10 @@ from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
 from headrace.declare.shapes import Global, Session, Sliding, Tumbling
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
+from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
 from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
@@ -54,24 +57,31 @@ __all__ = [
     "Alert",
     "Client",
     "DeclarationError",
+    "Delta",
     "Drift",
     "Global",
     "HeadraceError",
+    "Kafka",
     "Labels",
     "Late",
     "Model",
     "Objective",
+    "Postgres",
     "Query",
+    "Redis",
     "Retrain",
     "Session",
+    "Sink",
     "Sliding",
     "Stream",
     "Table",
     "Tumbling",
     "View",
+    "Webhook",
     "abs",
     "coalesce",
     "count",
+    "derive",
     "distinct",
     "ewm",
     "features",
