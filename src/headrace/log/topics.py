@@ -8,6 +8,7 @@ CardSpend.served    a sample of what was served, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
 fraud.quality       what came of them, in tiles: compacted
 fraud.lessons       of a model that learns: what it learns from, two to three generations of it
+SINK.parked, .again  what the target of a sink refused, and what of it is sent again: kept for ever
 fraud.clock         times up to which its predictions and labels have been read, kept a day
 """
 
@@ -27,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
 
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
@@ -100,6 +102,25 @@ def ensure_topics(
     _keep_as_long(admin, broker, retentions)
     _require_partitions(wanted, _settled(admin, broker, wanted))
     return Topics(raw, changelogs, tuple(_warnings(given)))
+
+
+def ensure_sink_topics(broker: str, sink: Sink) -> None:
+    """Create the topics of a sink that are missing, with as many partitions as what it reads has."""
+    admin = admin_client(broker)
+    partitions = len(Offsets(broker).every_partition([sink.topic]))
+    source = _configs(admin, broker, [sink.topic])[sink.topic]
+    largest = int(source.get("max.message.bytes", LARGEST_RAW)) + ROOM_FOR_HEADERS
+    config = APPEND_TIME | {"retention.ms": "-1", "max.message.bytes": str(largest)}
+    wanted = [Topic(name, sink.topic, partitions, config) for name in (sink.parked, sink.again)]
+    existing = _existing(admin, broker)
+    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    _require_partitions(wanted, _settled(admin, broker, wanted))
+
+
+def largest_record(broker: str, topic: str) -> int:
+    """The bytes that a record of a topic may have, headers and all."""
+    Offsets(broker).every_partition([topic])
+    return int(_configs(admin_client(broker), broker, [topic])[topic]["max.message.bytes"])
 
 
 def topics_of(stream: Stream, views: Sequence[View], partitions: int, given: Config | None) -> list[Topic]:
