@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -228,6 +229,17 @@ def test_where_too_many_are_open_the_oldest_are_given_up_and_told() -> None:
     crowded = [one for one in told(made, "timeouts") if one.values["why"] == "crowded"]
     assert [one.values["fail_first_id"] for one in crowded] == list(range(len(crowded)))
     assert len(crowded) > 90
+
+
+@pytest.mark.parametrize("repeat", ["then", "then_any"])
+def test_of_matches_that_begin_together_only_those_that_may_be_told_are_kept(repeat: Any) -> None:
+    settings = {"where": "not ok", "times": "3+", "repeat": repeat}
+    operator = operator_of(guessed().step("fail", **settings).then("success", where="ok").on(LOGINS))
+    kept = operator.begin()
+    list(step(operator, ("u",), kept, [login(n, n / 100, ok=False) for n in range(50)], 5 * MINUTE))
+    assert len(kept.runs) <= 4 * 50
+    (match,) = told(list(step(operator, ("u",), kept, [login(50, 4, ok=True)], 10 * MINUTE)), "out")
+    assert match.values["fail_count"] == 50
 
 
 def test_what_is_kept_is_the_same_after_it_was_packed_and_not_a_number_stays_so() -> None:
