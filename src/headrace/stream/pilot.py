@@ -73,9 +73,8 @@ class Pilot(threading.Thread):
         return self.lane is Lane.DRAINING and self.is_alive()
 
     def _lag(self) -> int:
-        begin = {at.number: offset for at, offset in self._offsets.begin([self.spec.source]).items()}
-        end = {at.number: offset for at, offset in self._offsets.end([self.spec.source]).items()}
-        return lag(self.spec.checkpoint, begin, end)
+        topics = [self.spec.source]
+        return lag(self.spec.checkpoint, self._offsets.begin(topics), self._offsets.end(topics))
 
     def stop(self) -> None:
         self._stopped.set()
