@@ -33,6 +33,7 @@ from headrace.declare.aggregates import (
 )
 from headrace.declare.alert import Alert
 from headrace.declare.drift import Drift
+from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
@@ -69,6 +70,8 @@ __all__ = [
     "ewm",
     "features",
     "first",
+    "join",
+    "join_asof",
     "last",
     "log",
     "max",
