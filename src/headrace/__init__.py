@@ -37,6 +37,7 @@ from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
@@ -78,6 +79,7 @@ __all__ = [
     "mean",
     "metric",
     "min",
+    "pattern",
     "quantile",
     "request",
     "share",

@@ -1,11 +1,12 @@
 """`headrace run APP PART`: one part of an app alone, against a given broker, store and Spark."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from headrace.cli.settings import BadSetting, Settings, settings_of, settings_op
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+
+if TYPE_CHECKING:
+    from headrace.watch.otlp.endpoint import Endpoint
 
 LOGGER = logging.getLogger("headrace.cli")
 Run = Callable[[App, Settings, threading.Event], None]
@@ -137,6 +141,8 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         networks_of(settings.webhook_allow),
         settings.webhook_ca,
         settings.alerts_every_s,
+        otlp_of(settings),
+        settings.otlp_every_s,
     )
     quality = Quality(app.models)
     with quality.followed(broker_of(settings)), Producer(broker_of(settings)) as producer:
@@ -174,13 +180,21 @@ def require_answerable(app: App) -> None:
         planned.require_answerable(app, tables_of(app))
 
 
+def otlp_of(settings: Settings) -> "Endpoint | None":
+    """Where numbers and spans are pushed to, if anywhere."""
+    from headrace.watch.otlp.endpoint import endpoint_of
+
+    return endpoint_of(settings.otlp, os.environ) if settings.otlp else None
+
+
 def require_tellable(settings: Settings) -> None:
-    """Refuse a webhook that is none before anything starts."""
+    """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
 
     networks_of(settings.webhook_allow)
     if settings.webhook:
         require_https(settings.webhook)
+    otlp_of(settings)
 
 
 def require_known_reasons(file: str, app: App) -> None:

@@ -104,6 +104,7 @@ def _tell_parts(settings: Settings) -> None:
     """What the processes of parts find in their environment."""
     os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
+    os.environ["HEADRACE_OTLP"] = settings.otlp or "off"
     os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
     os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
 
@@ -137,6 +138,7 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         "--lane": settings.lane,
         "--checkpoint": f"{settings.checkpoint_seconds}s",
         "--alerts-every": duration_text(round(settings.alerts_every_s * 1_000_000)),
+        "--otlp-every": duration_text(round(settings.otlp_every_s * 1_000_000)),
         "--lake": str(settings.lake or "off"),
         "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
         "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",

@@ -92,12 +92,15 @@ class ScorerProgress:
 
 @dataclass(frozen=True)
 class WatchProgress:
-    """What the one who watches last did: how many alerts fire, and what became of notifications by sink."""
+    """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
+    pushed by signal.
+    """
 
     watched: str
     at_us: int
     firing: int
     notifications: dict[str, dict[str, int]]
+    pushes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

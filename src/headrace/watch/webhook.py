@@ -5,19 +5,20 @@ import logging
 import math
 import queue
 import random
-import socket
 import ssl
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import orjson
 
 from headrace.watch.addresses import BadWebhook, Network, RefusedAddress, reachable, require_https
+from headrace.watch.post import PinnedConnection, post
 from headrace.watch.tell import Notification
 
 LOGGER = logging.getLogger("headrace.alerts")
@@ -121,54 +122,10 @@ class Webhook:
         return True
 
     def _post(self, body: bytes) -> None:
-        """One attempt, ended as a whole after so long, however slowly the host answers."""
-        connection = PinnedConnection(self.host, self._port, self._allowed, self._tls, self._patience.attempt_seconds)
-        ending = threading.Timer(self._patience.attempt_seconds, connection.end)
-        ending.daemon = True
-        ending.start()
-        try:
-            headers = {"content-type": "application/json", "user-agent": "headrace", "connection": "close"}
-            connection.request("POST", self._path, body, headers)
-            status = connection.getresponse().status
-            if connection.is_ended:
-                raise TimeoutError("timed out")
-            _judge(status)
-        finally:
-            ending.cancel()
-            connection.close()
-
-
-class PinnedConnection(http.client.HTTPSConnection):
-    """HTTPS to an address that was looked at: the name is resolved once, checked, and connected to as it was."""
-
-    def __init__(
-        self, host: str, port: int, allowed: Sequence[Network], tls: ssl.SSLContext, attempt_seconds: float
-    ) -> None:
-        super().__init__(host, port, timeout=attempt_seconds, context=tls)
-        self._allowed, self._tls = tuple(allowed), tls
-        self.is_ended = False
-
-    def connect(self) -> None:
-        failure: OSError = OSError("the name has no address")
-        for address in reachable(self.host, self.port, self._allowed):
-            try:
-                plain = socket.create_connection((address, self.port), self.timeout)
-            except OSError as unreachable:
-                failure = unreachable
-                continue
-            # Agreed on in a step of its own, so that `end` finds the socket meanwhile.
-            self.sock = self._tls.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
-            if self.is_ended:
-                raise TimeoutError("timed out")
-            self.sock.do_handshake()
-            return
-        raise failure
-
-    def end(self) -> None:
-        """Break off whatever is going on."""
-        self.is_ended = True
-        with suppress(OSError, AttributeError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+        addresses = partial(reachable, self.host, self._port, self._allowed)
+        connection = PinnedConnection((self.host, self._port), addresses, self._tls, self._patience.attempt_seconds)
+        headers = {"content-type": "application/json", "user-agent": "headrace", "connection": "close"}
+        _judge(post(connection, self._path, body, headers).status)
 
 
 def _judge(status: int) -> None:
