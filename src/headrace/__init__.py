@@ -32,6 +32,7 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
 from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
@@ -67,6 +68,7 @@ __all__ = [
     "abs",
     "coalesce",
     "count",
+    "derive",
     "distinct",
     "ewm",
     "features",
