@@ -1,4 +1,4 @@
-"""Events as a gate writes them, without one: clean records with their raw offsets, some written again, some sent twice."""
+"""Events as a gate writes them, without one: records with their raw offsets, some written again, some sent twice."""
 
 import random
 import threading
@@ -25,7 +25,9 @@ _numbers = count()
 
 def new_stream(broker: str, name: str = "") -> hr.Stream:
     """A stream whose clean topic is there."""
-    stream = hr.Stream(name or f"sunk{next(_numbers)}-{random.getrandbits(40)}", schema=SCHEMA, id="id", key="card", time="at")
+    stream = hr.Stream(
+        name or f"sunk{next(_numbers)}-{random.getrandbits(40)}", schema=SCHEMA, id="id", key="card", time="at"
+    )
     create_topic(broker, Topic(stream.clean, stream.clean, PARTITIONS, APPEND_TIME))
     return stream
 
