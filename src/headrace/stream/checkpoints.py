@@ -71,3 +71,12 @@ def lag(checkpoint: Path, begin: Mapping[Partition, int], end: Mapping[Partition
     """How many records a query has before it."""
     done = committed_places(checkpoint)
     return sum(max(0, end[place] - max(done.get(place, 0), begin[place])) for place in end)
+
+
+def committed_watermark_us(checkpoint: Path) -> int:
+    """The watermark that the last committed batch worked with; 0 before there is one."""
+    batches = _batches(checkpoint / "commits")
+    if not batches:
+        return 0
+    metadata = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[1]
+    return int(json.loads(metadata)["batchWatermarkMs"]) * 1000
