@@ -8,11 +8,12 @@ import click
 
 from headrace.cli.batch import batch_session
 from headrace.declare.app import App, load_app
-from headrace.declare.derivation import Derivation, FunctionOf
+from headrace.declare.derivation import Derivation
 from headrace.declare.durations import duration_text
 from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
+from headrace.stream.derived import functions_of
 from headrace.stream.plan import Verdict, as_json, as_text, judged_functions, plan_app
 
 
@@ -34,7 +35,7 @@ def plan(app: str, state: str, in_json: bool) -> None:
 
 def _judged(app: App) -> dict[Derivation, Verdict]:
     """What Spark says of the app's functions: only for those is it started."""
-    if not any(isinstance(one, FunctionOf) for one in app.derivations):
+    if not functions_of(app):
         return {}
     with batch_session(None) as spark:
         return judged_functions(app, spark)

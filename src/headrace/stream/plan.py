@@ -8,13 +8,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation, Derived, FunctionOf
+from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
 from headrace.log.topics import fates_of
-from headrace.stream.derived import Function, Judged, judge
+from headrace.stream.derived import Function, Judged, functions_of, judge
 from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
@@ -72,8 +72,7 @@ Verdict = Judged | DeclarationError  # of a function: how it runs, or why it doe
 
 def judged_functions(app: App, spark: SparkSession) -> dict[Derivation, Verdict]:
     """What Spark says of each function that derives a stream."""
-    functions = [Function(one, app.made_by(one)[0]) for one in app.derivations if isinstance(one, FunctionOf)]
-    return {function.made_by: _verdict(spark, function) for function in functions}
+    return {made_by: _verdict(spark, function) for made_by, function in functions_of(app).items()}
 
 
 def _verdict(spark: SparkSession, function: Function) -> Verdict:
@@ -107,13 +106,9 @@ def _refused(stream: Stream, judged: Mapping[Derivation, Verdict]) -> tuple[str,
 
 
 def _derive(stream: Derived, verdict: Verdict | None) -> PlannedQuery:
-    """How a stream is derived; an operator's query may derive others as well."""
+    """How a stream is derived: by a function, which Spark has judged, or by an operator."""
     inputs = stream.made_by.inputs
-    runs = verdict if isinstance(verdict, Judged) else None
-    kept = ", ".join(f"each id of {one.name} for {duration_text(watermark_delay_us(one))}" for one in inputs)
-    lane, why, remembers = ("none", "refused", "nothing") if runs is None else _told(runs, kept)
-    if not isinstance(stream.made_by, FunctionOf):
-        lane, why, remembers = "micro-batch", LANE_OF_OPERATORS, "what its operator keeps of each key"
+    lane, why, remembers = _runs(stream.made_by, verdict)
     return PlannedQuery(
         name=stream.made_by.query,
         reads=", ".join(one.clean for one in inputs),
@@ -125,8 +120,14 @@ def _derive(stream: Derived, verdict: Verdict | None) -> PlannedQuery:
     )
 
 
-def _told(judged: Judged, kept: str) -> tuple[str, str, str]:
-    return judged.lane.value, judged.why, f"{kept}, and what the function keeps" if judged.keeps_state else "nothing"
+def _runs(made_by: Derivation, verdict: Verdict | None) -> tuple[str, str, str]:
+    """The lane of a derivation, why there, and what it remembers."""
+    if isinstance(verdict, DeclarationError):
+        return "no", "refused", "nothing"
+    if verdict is None:
+        return "micro-batch", LANE_OF_OPERATORS, "what its operator keeps of each key"
+    ids = " and ".join(f"each id of {one.name} for {duration_text(watermark_delay_us(one))}" for one in made_by.inputs)
+    return verdict.lane.value, verdict.why, f"{ids}, and what it keeps" if verdict.keeps_state else "nothing"
 
 
 def _gate(stream: Stream, partitions: int) -> PlannedQuery:
