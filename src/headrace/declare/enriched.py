@@ -103,7 +103,9 @@ class _Asked:
         outputs = [output for _, output in names]
         for output in outputs:
             if output in taken or outputs.count(output) > 1:
-                raise self.refused(f'there would be two columns {output!r}. Write prefix="other_", or fewer columns=[…].')
+                raise self.refused(
+                    f'there would be two columns {output!r}. Write prefix="other_", or fewer columns=[…].'
+                )
         return names
 
     def derived(self, stream: Stream, made_by: Enrichment) -> Derived:

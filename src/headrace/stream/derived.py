@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.declare.derivation import KNOWN_AT, Derived, FunctionOf
+from headrace.declare.app import App
+from headrace.declare.derivation import KNOWN_AT, Derivation, Derived, FunctionOf, Operation
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
@@ -42,6 +43,7 @@ class Function:
 
     made_by: FunctionOf
     stream: Derived
+    feeds: str | None = None  # the operation, if any, that waits for what it writes
 
     @property
     def parents(self) -> tuple[Stream, ...]:
@@ -49,6 +51,24 @@ class Function:
 
     def refused(self, sentence: str) -> DeclarationError:
         return DeclarationError(f"{self.made_by.written}: {self.stream.name}: {sentence}")
+
+
+def functions_of(app: App) -> dict[Derivation, Function]:
+    """How an app's streams are derived that functions make."""
+    found = [(stream, stream.made_by) for stream in app.streams if isinstance(stream, Derived)]
+    return {
+        made_by: Function(made_by, one, _fed(app, one)) for one, made_by in found if isinstance(made_by, FunctionOf)
+    }
+
+
+def _fed(app: App, stream: Stream) -> str | None:
+    """The first operation that reads a stream, or what functions make of it."""
+    for reader in (one for one in app.derivations if stream in one.inputs):
+        made = (_fed(app, one) for one in app.made_by(reader))
+        fed = reader.name if isinstance(reader, Operation) else next(filter(None, made), None)
+        if fed is not None:
+            return fed
+    return None
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,8 @@ def judge(spark: SparkSession, function: Function) -> Judged:
         return Judged(Lane.MICRO_BATCH, examined.why, examined.keeps_state)
     if asked == "micro-batch":
         return Judged(Lane.MICRO_BATCH, 'asked for: lane="micro-batch"', keeps_state=False)
+    if asked == "auto" and function.feeds is not None:
+        return Judged(Lane.MICRO_BATCH, f"the clock of {function.feeds} follows its commits", keeps_state=False)
     return Judged(Lane.REAL_TIME, WHY_REAL_TIME, keeps_state=False)
 
 
