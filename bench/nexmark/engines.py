@@ -20,7 +20,7 @@ from bench.peers.flink.connector import connector
 from bench.peers.flink.setup import FLINK
 from headrace.local.java import find_java
 
-END_SECONDS = 20.0
+GRACE_SECONDS = 20.0
 
 
 class NotAnswered(BenchFailed):
@@ -70,7 +70,7 @@ class Engine:
         try:
             said = self._answers.get(timeout=limit_s)
         except Empty:
-            self.end()
+            self.end(grace_s=0)
             raise NotAnswered(f"no answer within {limit_s:g} s") from None
         if said is None:
             self.end()
@@ -80,7 +80,7 @@ class Engine:
             raise NotAnswered(" ".join(answer["failed"].split())[:500])
         return answer["said"]
 
-    def end(self) -> None:
+    def end(self, grace_s: float = GRACE_SECONDS) -> None:
         """End the process, and whatever it has started."""
         process, self._process = self._process, None
         if process is None:
@@ -88,7 +88,7 @@ class Engine:
         with suppress(OSError):
             process.stdin.close()  # type: ignore[union-attr]  # a pipe
         try:
-            process.wait(END_SECONDS)
+            process.wait(grace_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -13,9 +13,8 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 from pyflink.table.table_result import TableResult
 
 from bench.nexmark.orders import obey
+from bench.peers.flink.sql import key_of, text_of
 
-QUERIES = Path(__file__).with_name("queries")
-KEY = "-- key: "
 PARALLELISM = 2
 STREAMS = {
     "persons": "number BIGINT, id BIGINT, name STRING, email STRING, card STRING, city STRING, state STRING",
@@ -83,7 +82,7 @@ class Engine:
         for name in STREAMS:
             self._tables.execute_sql(f"DROP TEMPORARY TABLE IF EXISTS {name}")
             self._tables.execute_sql(self._source(name, sources[name], bounded))
-        text = (QUERIES / f"{query}.sql").read_text()
+        text = text_of(query)
         self._tables.execute_sql("DROP TEMPORARY TABLE IF EXISTS answers")
         self._tables.execute_sql(self._sink(self._columns(text), to, key_of(text)))
         return self._tables.execute_sql(f"INSERT INTO answers\n{text}")
@@ -122,12 +121,6 @@ class Engine:
             f"`{column.getName()}` {column.getDataType().getLogicalType().asSerializableString()}"
             for column in schema.getColumns()
         )
-
-
-def key_of(query: str) -> list[str]:
-    """The columns of its answer's key: where a first line names them, a later row takes the place of an earlier."""
-    first, _, _ = query.partition("\n")
-    return first.removeprefix(KEY).split(", ") if first.startswith(KEY) else []
 
 
 def _options(options: Mapping[str, str]) -> str:
