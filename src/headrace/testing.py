@@ -23,6 +23,8 @@ from headrace.declare.schema import Column, Schema
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
+from headrace.scripts.acts import UnfitScript
+from headrace.scripts.script import Script, script
 from headrace.tiles.admission import Record, Verdict, admit
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
@@ -40,11 +42,14 @@ __all__ = [
     "Fed",
     "Moment",
     "Row",
+    "Script",
     "UnfitQuestion",
+    "UnfitScript",
     "duplicated",
     "early",
     "feed",
     "late",
+    "script",
     "shuffled",
 ]
 

@@ -1,5 +1,6 @@
 """Settings: from flags, then HEADRACE_* variables, then headrace.toml."""
 
+import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from headrace.errors import HeadraceError
 from headrace.serve.access import UNTOLD, USUAL_RATE, Access
 
 FILE = Path("headrace.toml")
+OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publish")
 TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
@@ -48,6 +50,8 @@ class Settings:
     webhook: str | None = field(default=None, repr=False)
     webhook_allow: tuple[str, ...] = ()
     webhook_ca: Path | None = None
+    otlp: str | None = field(default=None, repr=False)
+    otlp_every_s: float = 10.0
     access: Access = UNTOLD
 
     @property
@@ -93,6 +97,8 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         webhook=flags["webhook"],
         webhook_allow=tuple(flags["webhook_allow"]),
         webhook_ca=_file(flags["webhook_ca"]),
+        otlp=_otlp(flags["otlp"]),
+        otlp_every_s=duration_us(flags["otlp_every"], "--otlp-every") / 1_000_000,
         access=Access(
             _file(flags["tls_cert"]),
             _file(flags["tls_key"]),
@@ -101,6 +107,12 @@ def settings_of(flags: dict[str, Any]) -> Settings:
             flags["rate"],
         ),
     )
+
+
+def _otlp(text: str | None) -> str | None:
+    """Where to push: as was said, or as the variable says that all who speak OTLP know."""
+    found = text or os.environ.get(OTLP_VARIABLE)
+    return None if found == "off" else found or None
 
 
 def _file(text: str | None) -> Path | None:
@@ -184,6 +196,12 @@ OPTIONS = (
         help="An address or network that is not public, and may be told.",
     ),
     click.option("--webhook-ca", metavar="FILE", help="Certificates to trust for the webhook, in PEM."),
+    click.option(
+        "--otlp",
+        metavar="https://…|off",
+        help="A receiver of OpenTelemetry that numbers and spans are pushed to; also OTEL_EXPORTER_OTLP_ENDPOINT.",
+    ),
+    click.option("--otlp-every", default="10s", show_default=True, metavar="DURATION", help="How often they are."),
     click.option("--tls-cert", metavar="FILE", help="The server's certificate, in PEM: it then speaks HTTPS."),
     click.option("--tls-key", metavar="FILE", help="The private key of that certificate, in PEM."),
     click.option("--behind-proxy", is_flag=True, help="A proxy does TLS, and says in X-Forwarded-For who asks."),

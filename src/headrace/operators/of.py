@@ -1,0 +1,26 @@
+"""The operator of an operation: which one does what a declaration says."""
+
+from functools import singledispatch
+from typing import Any
+
+from headrace.declare.derivation import Operation
+from headrace.declare.windowed import Windowing
+from headrace.operators.once import Once, remember_us
+from headrace.operators.operator import Operator
+from headrace.operators.windows import Windows
+
+
+def operator_of(operation: Operation) -> Operator[Any]:
+    """What runs for an operation: it is given each event of a key once."""
+    return Once(made_of(operation.what, operation), remember_us(operation.inputs))
+
+
+@singledispatch
+def made_of(what: Any, operation: Operation) -> Operator[Any]:
+    """The operator of what is declared; each kind of declaration registers its own below."""
+    raise TypeError(f"{operation.name}: no operator does what {type(what).__name__} declares")
+
+
+@made_of.register
+def _windows(what: Windowing, operation: Operation) -> Operator[Any]:  # noqa: ARG001
+    return Windows(what)
