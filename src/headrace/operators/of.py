@@ -4,6 +4,9 @@ from functools import singledispatch
 from typing import Any
 
 from headrace.declare.derivation import Operation
+from headrace.declare.joined import AsofJoin, Join
+from headrace.operators.asof import Asof
+from headrace.operators.joins import Joins
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
 
@@ -17,3 +20,13 @@ def operator_of(operation: Operation) -> Operator[Any]:
 def made_of(what: Any, operation: Operation) -> Operator[Any]:
     """The operator of what is declared; each kind of declaration registers its own below."""
     raise TypeError(f"{operation.name}: no operator does what {type(what).__name__} declares")
+
+
+@made_of.register
+def _(what: Join, _operation: Operation) -> Joins:
+    return Joins(what)
+
+
+@made_of.register
+def _(what: AsofJoin, _operation: Operation) -> Asof:
+    return Asof(what)

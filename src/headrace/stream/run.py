@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derivation, Derived, FunctionOf
+from headrace.declare.enriched import Enrichment
 from headrace.errors import DeclarationError
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
 from headrace.stream.derived import Function, judge
+from headrace.stream.enriched import function_of
 from headrace.stream.generations import remember
 from headrace.stream.lanes import QuerySpec
 from headrace.stream.pilot import Pilot
@@ -82,9 +84,9 @@ class Crew:
     def _deriving(self, made_by: Derivation, found: Mapping[str, Runner]) -> Runner:
         """Who derives streams: Spark itself by a function, the host of operators by an operation."""
         gates = [found[f"{one.name}.gate"] for one in made_by.inputs]
-        if isinstance(made_by, FunctionOf):
+        if isinstance(made_by, FunctionOf | Enrichment):
             (stream,) = self.app.made_by(made_by)
-            function = Function(made_by, stream)
+            function = Function(function_of(made_by) if isinstance(made_by, Enrichment) else made_by, stream)
             judged = judge(self.spark.newSession(), function)
             return self._pilot(derive_spec(function, judged, self.place, self.planned.partitions), gates)
         raise DeclarationError(f"{made_by.written}: {made_by.name}: nobody runs {type(made_by).__name__} yet.")
