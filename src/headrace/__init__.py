@@ -43,8 +43,10 @@ from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
+from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
 from headrace.errors import DeclarationError, HeadraceError
 
@@ -55,17 +57,23 @@ __all__ = [
     "Alert",
     "Client",
     "DeclarationError",
+    "Delta",
     "Drift",
     "HeadraceError",
+    "Kafka",
     "Labels",
     "Late",
     "Model",
     "Objective",
+    "Postgres",
     "Query",
+    "Redis",
     "Retrain",
+    "Sink",
     "Stream",
     "Table",
     "View",
+    "Webhook",
     "abs",
     "coalesce",
     "count",

@@ -1,8 +1,9 @@
-"""An operation for tests of what runs operations: it tells of each event at once, and how many there were when woken."""
+"""An operation for tests of whatever runs one: it tells of each event at once, and how many there were when woken."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,15 @@ from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.tail import Tail
-from headrace.log.topics import APPEND_TIME, Topic, ensure_topics
+from headrace.log.topics import ensure_topics
 from headrace.operators.of import made_of, operator_of
 from headrace.operators.operator import Arrived, Key, Made, step
 from headrace.stream.keyed import Keyed
 from headrace.stream.operation import KeyedSpec
-from tests.log.kafka import create_topic
 
 SECOND = 1_000_000
 FOREVER_US = 1 << 61
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _numbers = count()
 
 
@@ -106,7 +107,6 @@ def keyed_of(broker: str, operation: Operation) -> Keyed:
     )
     keyed = Keyed(operation, (out,), broker)
     ensure_topics(broker, [*operation.inputs, out])
-    create_topic(broker, Topic(keyed.clock, keyed.clock, 1, APPEND_TIME))
     return keyed
 
 
@@ -115,12 +115,14 @@ def spec_of(keyed: Keyed, folder: Path, clock_us: int = FOREVER_US) -> KeyedSpec
     return KeyedSpec(keyed, folder / keyed.operation.name, lambda stream: folder / stream, lambda _: clock_us)
 
 
-def arrivals(seed: int, count: int, now_us: int, sources: int = 1, keys: int = 7) -> list[Arrived]:
-    """Events of some keys, a few of them twice, some out of order; nothing came after now."""
+def arrivals(
+    seed: int, count: int, now_us: int, sources: int = 1, keys: int = 7, apart_us: int = 1000
+) -> list[Arrived]:
+    """Events of some keys, a few of them twice; nothing came after now."""
     dice, events, offsets = random.Random(seed), list[Arrived](), [[0, 0] for _ in range(sources)]
     for number in range(count):
         source, partition = dice.randrange(sources), dice.randrange(2)
-        arrival_us = now_us - (count - number) * 1000 - dice.randrange(900)
+        arrival_us = now_us - (count - number) * apart_us - dice.randrange(apart_us)
         amount = dice.choice([1.5, 2.0, None, float("inf")])
         values = {"id": f"e{dice.randrange(count)}", "card": f"c{number % keys}", "amount": amount}
         values |= {"at": arrival_us - dice.randrange(SECOND), "seen": arrival_us}
@@ -143,9 +145,11 @@ def send(keyed: Keyed, events: Iterable[Arrived]) -> None:
 
 
 def iso(at_us: int) -> str:
-    from headrace.stream.making import _iso
+    return (EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="microseconds")
 
-    return str(_iso(at_us))
+
+def micros(text: str) -> int:
+    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
 def pure(keyed: Keyed, events: Iterable[Arrived]) -> dict[str, dict[str, Any]]:
@@ -166,6 +170,26 @@ def pure(keyed: Keyed, events: Iterable[Arrived]) -> dict[str, dict[str, Any]]:
 def written(keyed: Keyed) -> list[Record]:
     """Every record of the output, in the order of each partition."""
     return list(Tail(keyed.broker, keyed.outputs[0].name, 10**9).news())
+
+
+def raised(keyed: Keyed) -> list[tuple[str, bytes]]:
+    """What was put aside: why, and what it is."""
+    found = ((record.header("headrace.raised"), record.value or b"") for record in written(keyed))
+    return [(why.decode(), value) for why, value in found if why is not None]
+
+
+def gated(keyed: Keyed) -> list[Arrived]:
+    """What an operation has written, sent on as the gate of its output would, and what comes of it."""
+    stream, events = keyed.outputs[0], list[Arrived]()
+    with Producer(keyed.broker) as producer:
+        for record in written(keyed):
+            row = orjson.loads(record.value or b"")
+            times = {name: micros(row[name]) for name in ("at", "known_at")}
+            place = {"partition": record.partition, "offset": record.offset}
+            events.append(Arrived(0, row["id"], times["at"], times["known_at"], values=row | times, **place))
+            headers = [(OFFSET, str(record.offset)), (ARRIVAL, str(times["known_at"]))]
+            producer.send(stream.clean, record.value, key=record.key, partition=record.partition, headers=headers)
+    return events
 
 
 def told(keyed: Keyed) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,7 @@ COMMANDS = (
     "drift",
     "alerts",
     "dead",
+    "parked",
     "trace",
     "hot",
     "sql",

@@ -18,6 +18,7 @@ from headrace.cli.run import (
     require_answerable,
     require_known_reasons,
     require_learners,
+    require_sinkable,
     require_tellable,
     stop_on_signals,
 )
@@ -53,6 +54,7 @@ def up(app: str, **flags: Any) -> None:
     require_tellable(settings)
     require_known_reasons(app, declared)
     require_learners(declared)
+    require_sinkable(declared, settings)
     require_answerable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
@@ -119,13 +121,14 @@ def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence
 def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The processes of a running app: those an answer needs, and the others.
 
-    A store of its own needs a worker that feeds it, models a scorer.
+    A store of its own needs a worker that feeds it, models a scorer, and sinks who brings events to them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
-    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training)
+    sinking = ("sink",) if app.sinks else ()
+    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

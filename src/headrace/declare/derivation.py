@@ -75,6 +75,11 @@ class Operation(Derivation):
     what: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
     idle_us: int
 
+    @property
+    def clock(self) -> str:
+        """The topic in which it is told the time."""
+        return f"{self.name}.clock"
+
 
 @dataclass(frozen=True, init=False)
 class Derived(Stream):

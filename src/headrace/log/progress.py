@@ -97,6 +97,24 @@ class ScorerProgress:
 
 
 @dataclass(frozen=True)
+class SinkProgress:
+    """What one copy of a sink has done since it began: how many rows of each fate, how often it had to try again, and
+    what keeps it from going on now.
+    """
+
+    sunk: str
+    copy: str
+    at_us: int
+    rows: dict[str, int]
+    retries: int
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"sink {self.sunk} {self.copy}"
+
+
+@dataclass(frozen=True)
 class WatchProgress:
     """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
     pushed by signal.
@@ -183,6 +201,7 @@ Progress = (
     | CheckProgress
     | LandingProgress
     | ScorerProgress
+    | SinkProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -201,13 +220,14 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, view's check, table of the lake, scorer, watcher, and of what came of models."""
+    """The latest word of each query, check, table of the lake, scorer, sink, watcher, and of what came of models."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
+        self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -224,6 +244,8 @@ class ProgressBoard:
             self.latest[said["query"]] = QueryProgress(**said | lists)
         elif "scored" in said:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
+        elif "sunk" in said:
+            self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
         else:
             self._hear_of_one(said)
 

@@ -44,18 +44,22 @@ class KeyedSpec:
     checkpoint: Path
     gate_of: Callable[[str], Path]  # the checkpoint of the gate of a stream
     clock_of: Callable[[Derivation], int]  # up to when a derivation has written all it knows
+    since_us: int | None = None  # when what it reads was appended; None: all there is
 
     @property
     def name(self) -> str:
-        return self.keyed.operation.name
+        return self.keyed.operation.query
 
     @property
     def stream(self) -> str:
-        return self.keyed.operation.inputs[0].name
+        return self.keyed.outputs[0].name
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What it makes: so that nobody takes it for the gate of what it reads."""
+        return ()
+
+    @property
+    def derives(self) -> tuple[str, ...]:
         return tuple(stream.name for stream in self.keyed.outputs)
 
     @property
@@ -95,6 +99,10 @@ class OperationRunner(threading.Thread):
         query = self._query
         return query is not None and query.isActive and self.lane is not Lane.DRAINING
 
+    @property
+    def draining(self) -> bool:
+        return self.lane is Lane.DRAINING and self.is_alive()
+
     def last_progress(self) -> dict[str, Any]:
         """Spark's own account of the last finished batch; empty before the first."""
         progress = self._query.lastProgress if self._query is not None else None
@@ -104,10 +112,10 @@ class OperationRunner(threading.Thread):
         """None can be: no row that carries an event carries a time that Spark looks at."""
         return 0
 
-    def reached(self) -> dict[int, int]:
-        """The next offset of each partition of its first input, as of its last batch."""
-        first = self.spec.keyed.topics[0]
-        return {place.number: offset for place, offset in self._read.items() if place.topic == first}
+    def reached(self) -> dict[str, int]:
+        """The next offset of each partition of its input, as of its last batch; of several inputs, by place."""
+        alone = len(self.spec.keyed.topics) == 1
+        return {str(place.number if alone else place): offset for place, offset in self._read.items()}
 
     def _start(self) -> StreamingQuery:
         discard_unfinished_state(self.spec.checkpoint)
@@ -128,10 +136,13 @@ class OperationRunner(threading.Thread):
     def _begin(self) -> dict[str, dict[int, int]]:
         """Where a first batch begins: times of before this query are about what it has not read."""
         keyed = self.spec.keyed
-        begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.clock]}
+        begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
         for partition in self._offsets.every_partition(list(begin)):
-            first = FROM_NOW if partition.topic == keyed.clock else FROM_THE_FIRST
+            first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
             begin[partition.topic][partition.number] = first
+        if self.spec.since_us is not None:
+            for topic in keyed.topics:
+                begin[topic] = dict(enumerate(self._offsets.since(topic, self.spec.since_us)))
         return begin
 
     def _watch(self, query: StreamingQuery) -> None:
@@ -170,7 +181,7 @@ class OperationRunner(threading.Thread):
         self._looked_s = time.monotonic()
         clock_us = self._clock.look(self._read)
         if clock_us is not None and clock_us > committed_watermark_us(self.spec.checkpoint):
-            self._teller.send(self.spec.keyed.clock, str(clock_us).encode(), key=self._run_id)
+            self._teller.send(self.spec.keyed.operation.clock, str(clock_us).encode(), key=self._run_id)
 
     @cached_property
     def _clock(self) -> Clock | RecordedClock:
