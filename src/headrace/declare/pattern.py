@@ -151,7 +151,7 @@ class Pattern:
 
     def _condition(self, asked: Asked, schema: Schema, before: list[Step]) -> Expression:
         """A condition reads its event, and what was taken by the steps before it or by itself."""
-        names = [*(step.name for step in before), asked.name]
+        names = [step.name for step in before] + [asked.name] * (asked.near != "never")
         names = [name for name in names if f"{name}." in str(asked.where)]
         return parse(asked.where, readable(schema, names), f"{asked}: where")
 

@@ -158,4 +158,5 @@ def derive_spec(function: Function, judged: Judged, place: Place, partitions: Ma
         lane=judged.lane,
         keeps_rows_back=judged.keeps_state,
         mend=aside.mend,
+        held=function.made_by.held,
     )

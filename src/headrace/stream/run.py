@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation, Derived, FunctionOf
+from headrace.declare.derivation import Derivation, Derived
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
 from headrace.stream.chains import Chain
-from headrace.stream.derived import Function, judge
+from headrace.stream.derived import functions_of, judge
 from headrace.stream.generations import remember
 from headrace.stream.lanes import QuerySpec
 from headrace.stream.operation import OperationRunner
@@ -86,9 +86,8 @@ class Crew:
     def _deriving(self, made_by: Derivation, found: Mapping[str, Runner]) -> Runner:
         """Who derives streams: Spark itself by a function, the host of operators by an operation."""
         gates = [found[f"{one.name}.gate"] for one in made_by.inputs]
-        if isinstance(made_by, FunctionOf):
-            (stream,) = self.app.made_by(made_by)
-            function = Function(made_by, stream)
+        function = functions_of(self.app).get(made_by)
+        if function is not None:
             judged = judge(self.spark.newSession(), function)
             return self._pilot(derive_spec(function, judged, self.place, self.planned.partitions), gates)
         runs = {run.operation.name: run for run in self.planned.runs}
