@@ -95,20 +95,15 @@ def payments(name: str, **settings: Any) -> hr.Stream:
     return hr.Stream(name, schema=schema, id="id", key="card", time="at", **told)
 
 
-def keyed_of(broker: str, operation: Operation) -> Keyed:
+def out_of(operation: Operation) -> Derived:
     schema = "id string, card string, amount double, at timestamp, known_at timestamp"
-    out = Derived(
-        f"{operation.name}-out",
-        made_by=operation,
-        schema=schema,
-        id="id",
-        key="card",
-        time="at",
-        arrival="known_at",
-        late=hr.Late("1h"),
-    )
-    keyed = Keyed(operation, (out,), broker)
-    ensure_topics(broker, [*operation.inputs, out])
+    named = {"id": "id", "key": "card", "time": "at", "arrival": "known_at"}
+    return Derived(f"{operation.name}-out", made_by=operation, schema=schema, late=hr.Late("1h"), **named)
+
+
+def keyed_of(broker: str, operation: Operation) -> Keyed:
+    keyed = Keyed(operation, (out_of(operation),), broker)
+    ensure_topics(broker, [*operation.inputs, *keyed.outputs])
     return keyed
 
 
