@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -194,4 +194,8 @@ class OperationRunner(threading.Thread):
             return RecordedClock([stream.clean for stream in inputs], self._offsets)
         derived = [stream.made_by for stream in inputs if isinstance(stream, Derived)]
         gates = [GateWatch(stream, self._offsets, self.spec.gate_of(stream.name)) for stream in inputs]
-        return Clock(gates, self._offsets, (), lambda: min([now_us(), *map(self.spec.clock_of, derived)]))
+        until_us = partial(self._known_until_us, derived)
+        return Clock(gates, self._offsets, known_until_us=until_us, in_order=not derived)
+
+    def _known_until_us(self, derived: Sequence[Derivation]) -> int:
+        return min([now_us(), *map(self.spec.clock_of, derived)])
