@@ -46,7 +46,9 @@ def records_of(broker: str, topic: str) -> list[Record]:
 
 def rows_of(broker: str, stream: Derived) -> list[dict[str, Any]]:
     """What was derived, each id once."""
-    made = [json.loads(one.value or b"") for one in records_of(broker, stream.name) if not one.header("headrace.raised")]
+    made = [
+        json.loads(one.value or b"") for one in records_of(broker, stream.name) if not one.header("headrace.raised")
+    ]
     return list({row[stream.id]: row for row in made}.values())
 
 

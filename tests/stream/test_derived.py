@@ -143,7 +143,9 @@ def test_rows_keep_microseconds_and_the_order_of_a_key(spark: SparkSession, brok
         assert pilot.lane is Lane.REAL_TIME
     assert [row["id"] for row in rows] == [event["id"] for event in events]
     assert {row["at"][19:] for row in rows} == {f".{event['at'] % 1000:03}007Z" for event in events}
-    assert all(one.key == json.loads(one.value or b"")["card"].encode() for one in records_of(broker.address, later.name))
+    assert all(
+        one.key == json.loads(one.value or b"")["card"].encode() for one in records_of(broker.address, later.name)
+    )
 
 
 def raised_of(broker: Broker, of: Derived) -> list[str]:

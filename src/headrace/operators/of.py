@@ -4,8 +4,10 @@ from functools import singledispatch
 from typing import Any
 
 from headrace.declare.derivation import Operation
+from headrace.declare.sequence import Sequence
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
+from headrace.operators.patterns import Patterns
 
 
 def operator_of(operation: Operation) -> Operator[Any]:
@@ -17,3 +19,8 @@ def operator_of(operation: Operation) -> Operator[Any]:
 def made_of(what: Any, operation: Operation) -> Operator[Any]:
     """The operator of what is declared; each kind of declaration registers its own below."""
     raise TypeError(f"{operation.name}: no operator does what {type(what).__name__} declares")
+
+
+@made_of.register
+def _(what: Sequence, operation: Operation) -> Patterns:
+    return Patterns(what, operation)
