@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.local.broker import Broker
 from headrace.operators.operator import Arrived
 from headrace.stream.chains import Chain
+from headrace.stream.keyed import BUCKETS
 from headrace.stream.operation import KeyedSpec, OperationRunner
 from headrace.stream.operations import plan_run
 from tests.stream.echoes import (
@@ -25,6 +26,7 @@ from tests.stream.echoes import (
     pure,
     raised,
     send,
+    soon_us,
     spec_of,
     told,
 )
@@ -46,19 +48,25 @@ def hosting(spark: SparkSession, spec: KeyedSpec) -> Iterator[OperationRunner]:
     assert runner.failure is None
 
 
+def state_rows(runner: OperationRunner) -> int:
+    return sum(operator["numRowsTotal"] for operator in runner.last_progress().get("stateOperators", []))
+
+
 def test_what_is_written_is_what_the_operator_makes_through_a_restart(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     keyed = new_keyed(broker.address, inputs=2)
-    events = arrivals(1, 300, NOW_US, sources=2)
-    send(keyed, events[:150])
+    first = arrivals(1, 150, soon_us(), sources=2)
+    send(keyed, first)
     with hosting(spark, spec_of(keyed, tmp_path)):
         wait_until(lambda: len(told(keyed)) > 100, 60, "the first half")
-    send(keyed, events[150:])
-    wanted = pure(keyed, events)
+    second = arrivals(2, 150, soon_us(), sources=2, first=1000)
+    send(keyed, [*first[50:], *second])  # a gate that was killed writes some again
+    wanted = pure(keyed, [*first, *second])
     with hosting(spark, spec_of(keyed, tmp_path)) as runner:
         wait_until(lambda: told(keyed).keys() >= wanted.keys(), 60, "all of it")
         assert runner.running()
+        wait_until(lambda: state_rows(runner) <= BUCKETS, 30, "the keys to be forgotten")
     assert told(keyed) == wanted
 
 

@@ -46,7 +46,12 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
     java = find_java()
     place = Place(
-        broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
+        broker_of(settings),
+        settings.state,
+        settings.rebuild,
+        Lane(settings.lane),
+        settings.checkpoint_seconds,
+        settings.since_us,
     )
     options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
     run_queries(app, place, options, stop)

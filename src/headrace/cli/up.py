@@ -36,6 +36,7 @@ from headrace.log.topics import ensure_topics
 from headrace.serve.access import USUAL_RATE, Access
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.stream.generations import possible_plans, remember
+from headrace.stream.operations import begin_run, possible_runs, rebuilt
 
 ASK_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
@@ -96,10 +97,16 @@ def _require_plan(app: App, settings: Settings) -> None:
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
     for warning in found.warnings:
         say(warning)
-    for plan in possible_plans(app, settings.state, found.partitions, settings.rebuild):
+    again = rebuilt(app, settings.rebuild)
+    runs = possible_runs(app, settings.state, again, settings.since_us)
+    for plan in possible_plans(app, settings.state, found.partitions, again):
         remember(plan, settings.state)
         for change in plan.changes:
             say(f"{plan.stream.name}: {change}")
+    for run in runs:
+        begin_run(app, run, settings.state, broker_of(settings))
+        for change in run.changes:
+            say(f"{run.operation.name}: {change}")
 
 
 def _tell_parts(settings: Settings) -> None:
@@ -108,7 +115,8 @@ def _tell_parts(settings: Settings) -> None:
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
     os.environ["HEADRACE_OTLP"] = settings.otlp or "off"
     os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
-    os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
+    for planned in ("HEADRACE_REBUILD", "HEADRACE_SINCE"):  # above, and not again whenever a part is started
+        os.environ.pop(planned, None)
 
 
 def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence[str]) -> None:

@@ -54,10 +54,14 @@ class Derivation:
 
 @dataclass(frozen=True)
 class FunctionOf(Derivation):
-    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in."""
+    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in.
+
+    `held` tells what its result holds besides them, the rows of a table: when that is another one, it is called anew.
+    """
 
     function: Callable[..., Any]
     lane: AskedLane = "auto"
+    held: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
