@@ -38,15 +38,15 @@ def cells(script: Script) -> Script:
         for behind in (30, 60, 300)
         for at, late in [*((number * 25, 0) for number in range(8)), (70, AFTER + behind), (105, AFTER + behind)]
     ]
-    is_killed = False
+    is_told = False
     for arrival, at, late, behind in sorted(arriving):
-        if arrival >= 180 and not is_killed:
-            script.watermark("12:03").kill()
-            is_killed = True
+        if arrival >= 180 and not is_told:
+            script.watermark("12:03")
+            is_told = True
         script.at(second(at))
         script = script.late(by=f"{late}s") if late else script
         script.send(user=f"u{behind}", page=f"p{at}", amount=at / 4)
-    return script.watermark("12:30")
+    return script.kill().watermark("12:30")
 
 
 POLICIES = {
