@@ -24,7 +24,7 @@ def question(random: Random) -> Question:
 
 
 def wanted(random: Random, number: int) -> Wanted:
-    least, most = random.choice([(1, 1), (1, 1), (1, inf), (2, 2), (2, 3), (1, 3), (2, inf)])
+    least, most = random.choice([(1, 1), (1, 1), (1, inf), (2, 2), (2, 3), (1, 3), (2, inf), (3, 3)])
     return Wanted(
         condition(random, number + 1, random.choice([1, 2, 3])),
         random.choice(NEARS),

@@ -34,6 +34,7 @@ from headrace.stream.due import Due
 from headrace.stream.events import event_of, parsed
 from headrace.stream.gate import RAISED
 from headrace.stream.making import Maker
+from headrace.stream.seen import Seen
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS, PARTITIONS = 64, 2
@@ -43,6 +44,7 @@ RECORDS_A_POLL = 5_000
 # time passes days in a batch, and what is due by then is found at one look.
 FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
 CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
+KEPT = "kept"  # the state in which what operators keep is, by key
 MADE = "topic string, key string, value binary, raised string"
 
 
@@ -109,7 +111,7 @@ def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     for number, stream in enumerate(keyed.operation.inputs):
         is_of = F.col("topic") == stream.clean
         event = event_of(parsed(F.col("value"), stream), stream)
-        key = F.when(is_of, _key(event, keyed.operation.by[number])).otherwise(key)
+        key = F.when(is_of, _key(event, keyed.operation, number)).otherwise(key)
         said = F.when(is_of, _said(number, event, stream)).otherwise(said)
     if keyed.tells_its_own_time:
         told_us = F.coalesce(told_us, F.when(said.isNotNull(), _header(1)))
@@ -121,11 +123,11 @@ def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     return rows.where(F.col(SAID).isNotNull() | F.col(CLOCKED).isNotNull())
 
 
-def _key(event: Column, by: tuple[str, ...]) -> Column:
-    """What events of one key have in common, as text; null where a column of the key is null."""
-    columns = [event.getField(name) for name in by]
+def _key(event: Column, operation: Operation, source: int) -> Column:
+    """What events of one key have in common, as text; null where a column of the key is null and must not be."""
+    columns = [event.getField(name) for name in operation.by[source]]
     text = F.to_json(F.struct(*(column.alias(f"k{number}") for number, column in enumerate(columns))))
-    for column in columns:
+    for column in () if operation.null_keys else columns:
         text = F.when(column.isNotNull(), text)
     return text
 
@@ -156,16 +158,15 @@ class Buckets(StatefulProcessor):
         self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._kept = handle.getMapState("kept", "key string", "look_us bigint, packed binary")
-        self._due = Due(handle)
+        self._kept = handle.getMapState(KEPT, "key string", "look_us bigint, packed binary")
+        self._due, self._seen = Due(handle), Seen(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
-        news: dict[str, list[Arrived]] = {}
-        for _bucket, said in rows:
-            if said is not None:
-                event, by = self._reader.read(said)
-                news.setdefault(by, []).append(event)
-        yield from self._stepped(news.items(), timerValues)
+        events = self._seen.news(self._reader.read(said) for _bucket, said in rows if said is not None)
+        by_key: dict[str, list[Arrived]] = {}
+        for event in events:
+            by_key.setdefault(self._reader.key(event), []).append(event)
+        yield from self._stepped(by_key.items(), timerValues)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -228,15 +229,18 @@ class Reader:
         self._times = tuple(stream.time for stream in operation.inputs)
         self._doubles = tuple(_doubles(stream) for stream in operation.inputs)
 
-    def read(self, said: str) -> tuple[Arrived, str]:
-        """An event, and its key as text."""
+    def read(self, said: str) -> Arrived:
+        """An event."""
         source, arrival_us, partition, offset, values = orjson.loads(said)
         for name in self._doubles[source]:
             if isinstance(values[name], str):  # JSON has no number for what is not a number, and Spark writes its name
                 values[name] = float(values[name])
-        by = orjson.dumps([values[name] for name in self._by[source]]).decode()
         time_us = values[self._times[source]]
-        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values), by
+        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values)
+
+    def key(self, event: Arrived) -> str:
+        """The key of an event, as text."""
+        return orjson.dumps([event.values[name] for name in self._by[event.source]]).decode()
 
 
 def _doubles(stream: Stream) -> tuple[str, ...]:
