@@ -85,6 +85,11 @@ class Joining:
         both = {theirs: key for (ours, theirs), key in zip(self.on, self.keys, strict=True) if ours == theirs}
         return (both | dict(self.right_columns))[self.right.key]
 
+    @property
+    def common_key(self) -> str:
+        """A column no row leaves null, whichever event it is of: the key of both streams, or else the row's id."""
+        return self.keys[0] if self.on[0] == (self.left.key, self.right.key) else ID
+
     def sides(self, *, left_outer: bool, right_outer: bool) -> tuple[Side, Side]:
         return (
             Side(self.left.name, self.left_columns, left_outer, *_patience_us(self.left, self.late)),
