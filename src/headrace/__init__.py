@@ -43,11 +43,13 @@ from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
+from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ __all__ = [
     "DeclarationError",
     "Delta",
     "Drift",
+    "Global",
     "HeadraceError",
     "Kafka",
     "Labels",
@@ -69,9 +72,12 @@ __all__ = [
     "Query",
     "Redis",
     "Retrain",
+    "Session",
     "Sink",
+    "Sliding",
     "Stream",
     "Table",
+    "Tumbling",
     "View",
     "Webhook",
     "abs",
@@ -103,6 +109,7 @@ __all__ = [
     "training_set",
     "var",
     "where",
+    "windowed",
 ]
 
 

@@ -25,7 +25,7 @@ def test_an_event_that_cannot_be_taken_is_put_aside_and_leaves_no_trace() -> Non
     assert [one.id for one in done.made] == ["c-0-e1", "c-0-e3", "c-woken-11"]
     assert [(one.event and one.event.id, one.why) for one in done.raised] == [("e2", "ValueError: cannot take 13.0")]
     assert done.packed is not None
-    assert orjson.loads(done.packed) == {"dues": [13], "count": 2, "burns": False}
+    assert orjson.loads(done.packed) == {"arrivals": [3], "burns": False}
     assert done.due_us == 13
 
 
@@ -35,7 +35,7 @@ def test_a_key_that_cannot_be_woken_is_put_aside_whole_and_begins_anew() -> None
     assert [one.id for one in done.made] == ["c-0-e3"], "what is made of an event does not wait for that"
     (raised,) = done.raised
     assert raised.event is None
-    assert orjson.loads(raised.kept)["count"] == 3
+    assert orjson.loads(raised.kept)["arrivals"] == [1, 2, 3]
     assert (done.packed, done.due_us) == (None, None)
 
 
@@ -43,7 +43,7 @@ def test_what_was_kept_and_cannot_be_read_is_put_aside_and_the_key_begins_anew()
     done = stepped(echoes(), ("c",), b"not what it wrote", [event(1)], clock_us=0)
     assert [one.id for one in done.made] == ["c-0-e1"]
     assert [one.kept for one in done.raised] == [b"not what it wrote"]
-    assert orjson.loads(done.packed or b"")["count"] == 1
+    assert orjson.loads(done.packed or b"")["arrivals"] == [1]
 
 
 @pytest.mark.parametrize("clock_us", [0, 11, 100])
@@ -53,4 +53,4 @@ def test_where_nothing_is_raised_a_careful_step_is_a_step(clock_us: int) -> None
     done = stepped(echoes(), ("c",), None, events, clock_us)
     assert done.made == made
     assert not done.raised
-    assert done.packed == (echoes().packed(kept) if kept["dues"] else None)
+    assert done.packed == (echoes().packed(kept) if kept["arrivals"] else None)

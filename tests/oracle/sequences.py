@@ -5,6 +5,7 @@ It shares nothing with the automaton: no state, no order of evaluation, not even
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -67,27 +68,35 @@ class Definition:
         self.question, self.events = question, events
         self.chains = [chain for first in range(len(events)) for chain in self._chains_from(first)]
 
+    @cached_property
+    def all_matches(self) -> list[Chain]:
+        """In the order of their ends, their first events, and what is preferred."""
+        return sorted(filter(self._is_match, self.chains), key=lambda chain: (self.end(chain), self._order(chain)))
+
     def matches(self, after: str) -> list[Chain]:
-        """Those that are told, in the order they are."""
-        ordered = sorted(filter(self._is_match, self.chains), key=lambda chain: (self.end(chain), self._order(chain)))
+        """Those that are told."""
         if after == "no_skip":
-            return ordered
+            return self.all_matches
         told: list[Chain] = []
-        for chain in ordered:
+        for chain in self.all_matches:
             if after == "skip_to_next" and all(chain[0] != other[0] for other in told):
                 told.append(chain)
             if after == "skip_past_last" and (not told or self.begin(chain) > self.end(told[-1])):
                 told.append(chain)
         return told
 
+    @cached_property
+    def open_chains(self) -> list[Chain]:
+        """Of each first event the furthest that could take another after its deadline, had it come before."""
+        furthest: dict[int, Chain] = {}
+        for chain in sorted(filter(self._is_open, self.chains), key=lambda one: (-one[-1][1], self._order(one))):
+            furthest.setdefault(chain[0][0], chain)
+        return [furthest[first] for first in sorted(furthest)]
+
     def timeouts(self, after: str) -> list[Chain]:
-        """Of each first event that came to no match, the furthest that was still open at its deadline."""
-        told, found = self.matches(after), []
-        for first in range(len(self.events)):
-            open_ones = [chain for chain in self.chains if chain[0][0] == first and self._is_open(chain)]
-            if open_ones and not any(self._is_settled(first, chain, after) for chain in told):
-                found.append(min(open_ones, key=lambda chain: (-chain[-1][1], self._order(chain))))
-        return found
+        """Those of first events that came to nothing."""
+        told = self.matches(after)
+        return [one for one in self.open_chains if not any(self._is_settled(one[0][0], other, after) for other in told)]
 
     def begin(self, chain: Chain) -> Position:
         return self.events[chain[0][0]].time, chain[0][0]

@@ -24,7 +24,7 @@ from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, derive_spec
 from tests.waiting import wait_until
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def function_of(stream: Derived) -> Function:

@@ -32,12 +32,14 @@ class Matching:
     def __init__(self, sequence: Sequence) -> None:
         self.automaton, self.taker = Automaton(sequence), Taker(sequence)
         self._after, self._within_us, self._most = sequence.after, sequence.within_us, sequence.partials
+        self._steps = sequence.steps
         self._signs = [1 if step.reluctant else -1 for step in sequence.steps]
 
     def feed(self, runs: list[Run], event: Seen) -> Iterator[Ended]:
         """The next event, by time and place."""
         grown = [*self._grown(runs, event), *self._begun(event)]
-        runs[:] = self._kept([run for run in grown if run.waiting.ways])
+        going = [run for run in grown if run.waiting.ways]
+        runs[:] = going if len(grown) == len(runs) else self._kept(going)
         whole = [run for run in grown if run.taken.event is event and self._is_whole(run)]
         yield from (Ended(run, event.time_us, "match") for run in self._told(whole, runs))
         yield from self._crowded_out(runs, event.time_us)
@@ -81,11 +83,17 @@ class Matching:
             return runs
         best: dict[Any, Run] = {}
         for run in runs:
-            count = run.taken.counts[run.taken.step] if run.waiting.may_repeat else 0
-            alike = run.start, run.waiting, count, run.taken.read
+            alike = run.start, run.waiting, self._count(run), run.taken.read
             if alike not in best or self._is_better(run, best[alike]):
                 best[alike] = run
         return list(best.values())
+
+    def _count(self, run: Run) -> int:
+        """How many the last step has taken, as far as it matters to what may come."""
+        step, count = self._steps[run.taken.step], run.taken.counts[run.taken.step]
+        if not run.waiting.may_repeat:
+            return 0
+        return min(count, step.least) if step.most is None else count
 
     def _told(self, whole: list[Run], runs: list[Run]) -> list[Run]:
         """Those that are told of the matches that end now; what that makes impossible is let go of."""

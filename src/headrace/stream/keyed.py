@@ -34,6 +34,7 @@ from headrace.stream.due import Due
 from headrace.stream.events import event_of, parsed
 from headrace.stream.gate import RAISED
 from headrace.stream.making import Maker
+from headrace.stream.seen import Seen
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS, PARTITIONS = 64, 2
@@ -43,6 +44,7 @@ RECORDS_A_POLL = 5_000
 # time passes days in a batch, and what is due by then is found at one look.
 FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
 CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
+KEPT = "kept"  # the state in which what operators keep is, by key
 MADE = "topic string, key string, value binary, raised string"
 
 
@@ -156,16 +158,15 @@ class Buckets(StatefulProcessor):
         self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._kept = handle.getMapState("kept", "key string", "look_us bigint, packed binary")
-        self._due = Due(handle)
+        self._kept = handle.getMapState(KEPT, "key string", "look_us bigint, packed binary")
+        self._due, self._seen = Due(handle), Seen(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
-        news: dict[str, list[Arrived]] = {}
-        for _bucket, said in rows:
-            if said is not None:
-                event, by = self._reader.read(said)
-                news.setdefault(by, []).append(event)
-        yield from self._stepped(news.items(), timerValues)
+        events = self._seen.news(self._reader.read(said) for _bucket, said in rows if said is not None)
+        by_key: dict[str, list[Arrived]] = {}
+        for event in events:
+            by_key.setdefault(self._reader.key(event), []).append(event)
+        yield from self._stepped(by_key.items(), timerValues)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -228,15 +229,18 @@ class Reader:
         self._times = tuple(stream.time for stream in operation.inputs)
         self._doubles = tuple(_doubles(stream) for stream in operation.inputs)
 
-    def read(self, said: str) -> tuple[Arrived, str]:
-        """An event, and its key as text."""
+    def read(self, said: str) -> Arrived:
+        """An event."""
         source, arrival_us, partition, offset, values = orjson.loads(said)
         for name in self._doubles[source]:
             if isinstance(values[name], str):  # JSON has no number for what is not a number, and Spark writes its name
                 values[name] = float(values[name])
-        by = orjson.dumps([values[name] for name in self._by[source]]).decode()
         time_us = values[self._times[source]]
-        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values), by
+        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values)
+
+    def key(self, event: Arrived) -> str:
+        """The key of an event, as text."""
+        return orjson.dumps([event.values[name] for name in self._by[event.source]]).decode()
 
 
 def _doubles(stream: Stream) -> tuple[str, ...]:

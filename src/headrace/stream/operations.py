@@ -12,8 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from headrace.declare.derivation import Operation, Written
+from headrace.declare.app import App
+from headrace.declare.derivation import Derived, Operation, Written
 from headrace.declare.stream import Stream
+from headrace.log.topics import fates_of
+from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
 from headrace.stream.generations import ChangedDefinition
 
@@ -53,12 +56,43 @@ class KeptRun:
         return state.resolve() / "checkpoints" / self.operation.name / f"operation-{self.number}"
 
 
-def plan_run(operation: Operation, state: Path, rebuild: Collection[str] = (), since_us: int | None = None) -> KeptRun:
+def possible_runs(
+    app: App, state: Path, rebuild: Collection[str] = (), since_us: int | None = None
+) -> tuple[KeptRun, ...]:
+    """What runs of every operation of an app; refuses what the kept state of any of them cannot follow."""
+    operations = [made_by for made_by in app.derivations if isinstance(made_by, Operation)]
+    runs = tuple(plan_run(operation, state, operation.name in rebuild, since_us) for operation in operations)
+    for run in runs:
+        run.require_possible()
+    return runs
+
+
+def rebuilt(app: App, names: Collection[str]) -> frozenset[str]:
+    """All that is computed again with what is named: an operation with its streams, and what is made of those."""
+    found = set(names)
+    for made_by in app.derivations:  # each after those it reads
+        streams = {stream.name for stream in app.made_by(made_by)}
+        reads = {stream.name for stream in made_by.inputs if isinstance(stream, Derived)}
+        if isinstance(made_by, Operation) and not found.isdisjoint({made_by.name, *streams, *reads}):
+            found |= {made_by.name, *streams}
+    return frozenset(found)
+
+
+def begin_run(app: App, run: KeptRun, state: Path, broker: str) -> None:
+    """Write down what now runs; what an earlier run of it wrote is let go of where it is computed again."""
+    past = _load(state, run.operation.name)
+    if past is not None and past["number"] != run.number:
+        empty(broker, [topic for out in app.made_by(run.operation) for topic in (out.name, *fates_of(out))])
+    kept = {"number": run.number, "terms": run.terms, "since_us": run.since_us}
+    write_whole(_file(state, run.operation.name), json.dumps(kept, indent=2))
+
+
+def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us: int | None = None) -> KeptRun:
     """Compare an operation with what an earlier run of it kept; nothing is written."""
     terms, past = terms_of(operation), _load(state, operation.name)
     if past is None:
         return KeptRun(operation, 1, terms, changes=("first run",))
-    if operation.name in rebuild:
+    if rebuild:
         again = f"{operation.name} is computed again from its inputs' clean logs"
         return KeptRun(operation, past["number"] + 1, terms, since_us, (again,))
     different = _differences(past["terms"], terms)
@@ -69,12 +103,6 @@ def plan_run(operation: Operation, state: Path, rebuild: Collection[str] = (), s
         f"({'; '.join(different)}), and its state cannot follow."
     )
     return KeptRun(operation, past["number"], past["terms"], past["since_us"], refused=(refused,))
-
-
-def remember_run(run: KeptRun, state: Path) -> None:
-    """Write down what now runs, whole or not at all."""
-    kept = {"number": run.number, "terms": run.terms, "since_us": run.since_us}
-    write_whole(_file(state, run.operation.name), json.dumps(kept, indent=2))
 
 
 def terms_of(operation: Operation) -> Terms:

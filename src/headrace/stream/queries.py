@@ -15,9 +15,11 @@ from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
 from headrace.stream.checkpoints import is_begun
 from headrace.stream.derived import Function, Judged, derived
+from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.operations import KeptRun, possible_runs, rebuilt
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
@@ -34,6 +36,7 @@ class Place:
     rebuild: frozenset[str] = frozenset()
     lane: Lane = Lane.REAL_TIME
     checkpoint_seconds: int = 300
+    since_us: int | None = None  # where operations that are rebuilt begin; None: with the earliest record
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Planned:
     generations: tuple[Generations, ...]
     partitions: Mapping[str, int]
     derivations: tuple[Derivation, ...] = ()
+    runs: tuple[KeptRun, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -58,11 +62,13 @@ def plan_queries(app: App, place: Place) -> Planned:
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)
-    plans = possible_plans(app, place.state, found.partitions, place.rebuild)
+    again = rebuilt(app, place.rebuild)
+    plans = possible_plans(app, place.state, found.partitions, again)
     for plan in plans:
         _require_cuts(plan, place)
     specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
-    return Planned(specs, plans, found.partitions, app.derivations)
+    runs = possible_runs(app, place.state, again, place.since_us)
+    return Planned(specs, plans, found.partitions, app.derivations, runs)
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:
@@ -134,6 +140,7 @@ def derive_spec(function: Function, judged: Judged, place: Place, partitions: Ma
     """The query that derives a stream by a function, whose parents have so many partitions."""
     name, parents = function.made_by.name, function.parents
     checkpoint = place.state.resolve() / "checkpoints" / name / "derive"
+    require_followable(function, judged, checkpoint)
     aside = Aside(function, place.broker, checkpoint)
     most = max(partitions[parent.name] for parent in parents)
     return QuerySpec(
