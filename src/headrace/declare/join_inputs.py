@@ -14,8 +14,8 @@ from headrace.errors import DeclarationError
 On = str | tuple[str, str] | list[str | tuple[str, str]]
 Names = tuple[tuple[str, str], ...]  # a column's name in its stream, and in the output
 
-ID, EVENT_TIME, RETRACTS, STREAM = "id", "event_time", "retracts", "stream"
-OWN = (ID, EVENT_TIME, KNOWN_AT, RETRACTS, STREAM)
+ID, EVENT_TIME, KIND, RETRACTS, STREAM = "id", "event_time", "kind", "retracts", "stream"
+OWN = (ID, EVENT_TIME, KNOWN_AT, KIND, RETRACTS, STREAM)
 _NOTHING = re.compile("0+(ms|s|m|h|d)", re.ASCII)
 
 
