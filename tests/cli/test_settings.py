@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
-from headrace.cli.settings import BadSetting, Settings, file_defaults, lake_folder
+from headrace.cli.settings import BadSetting, Settings, _otlp, file_defaults, lake_folder
 from headrace.cli.up import PATIENCE_SECONDS, Readiness, command_of, parts_of
 from headrace.declare.app import load_app
 from headrace.local.ports import HOST, free_port
@@ -90,8 +90,9 @@ def test_a_part_is_told_who_may_be_told_but_not_the_webhooks_address_on_its_comm
         webhook_allow=("10.1.2.3", "fd00::/8"),
         webhook_ca=Path("ca"),
     )
-    command = command_of(APP, "watch", told)
-    assert "secret" not in " ".join(command) + repr(told)
+    command = command_of(APP, "watch", replace(told, otlp="https://otlp.example/secret", otlp_every_s=30.0))
+    assert command[command.index("--otlp-every") + 1] == "30s"
+    assert "secret" not in " ".join(command) + repr(replace(told, otlp="https://otlp.example/secret"))
     assert [command[n + 1] for n, word in enumerate(command) if word == "--webhook-allow"] == ["10.1.2.3", "fd00::/8"]
     assert command[command.index("--webhook-ca") + 1] == "ca"
 
@@ -102,10 +103,21 @@ def test_a_part_is_told_who_may_be_told_but_not_the_webhooks_address_on_its_comm
         (["--webhook", "http://hooks.example/secret"], "Write https://host/path"),
         (["--webhook-allow", "10.0.0.1/8"], "Write an address or a network"),
         (["--alerts-every", "often"], "--alerts-every"),
+        (["--otlp", "http://collector.example:4318"], "--otlp http://127.0.0.1:4318"),
+        (["--otlp-every", "often"], "--otlp-every"),
     ],
 )
-def test_a_webhook_that_cannot_be_told_is_refused_before_anything_starts(flags: list[str], words: str) -> None:
+def test_who_cannot_be_told_is_refused_before_anything_starts(flags: list[str], words: str) -> None:
     said = CliRunner().invoke(main, ["up", APP, *flags])
     assert said.exit_code == 1
     assert words in said.output
     assert "secret" not in said.output
+
+
+def test_the_variable_of_all_who_speak_otlp_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    assert _otlp(None) is None
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector.example")
+    assert _otlp(None) == "https://collector.example"
+    assert _otlp("https://ours.example") == "https://ours.example"
+    assert _otlp("off") is None

@@ -12,7 +12,7 @@ from headrace.watch.export import listed
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 # What a label may be: the name of a declared thing, or a word of a list that the code has.
 DECLARED = {"stream", "view", "model", "query", "table", "column", "path", "topic", "partition", "version"}
-WORDS = {"rank", "fate", "reason", "lane", "outcome", "status", "role", "state", "test", "by", "sink"}
+WORDS = {"rank", "fate", "reason", "lane", "outcome", "status", "role", "state", "test", "by", "sink", "signal"}
 NOT_BASE = ("_ms", "_millis", "_us", "_minutes", "_hours", "_kb", "_mb", "_kilobytes", "_percent")
 
 

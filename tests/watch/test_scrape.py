@@ -79,7 +79,7 @@ class Server:
         self.board.scorers["fraud", "s"] = ScorerProgress(
             "fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0
         )
-        self.board.watchers["shop"] = WatchProgress("shop", 0, 1, {"log": {"delivered": 1}})
+        self.board.watchers["shop"] = WatchProgress("shop", 0, 1, {"log": {"delivered": 1}}, {"traces": {"failed": 1}})
         now_us = time.time_ns() // 1000
         statistics = {"amount": {"psi": 0.2}}
         self.board.drifts["fraud"] = DriftProgress(

@@ -11,7 +11,7 @@ import headrace as hr
 from headrace.local.ports import HOST, free_port
 from headrace.watch.addresses import BadWebhook, RefusedAddress, may_reach, networks_of, reachable, require_https
 from headrace.watch.phases import Phase, State
-from headrace.watch.post import Patience
+from headrace.watch.poster import Patience
 from headrace.watch.tell import Change, Notification
 from headrace.watch.webhook import MOST_WAITING, Webhook
 from tests.waiting import wait_until

@@ -1,6 +1,7 @@
 """`headrace run APP PART`: one part of an app alone, against a given broker, store and Spark."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.guarded import door_of, require_guarded
+from headrace.cli.savepoint import go_back
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
@@ -17,6 +19,7 @@ from headrace.local.java import find_java
 
 if TYPE_CHECKING:
     from headrace.sink.writer import SinkPlace
+    from headrace.watch.otlp.endpoint import Endpoint
 
 LOGGER = logging.getLogger("headrace.cli")
 Run = Callable[[App, Settings, threading.Event], None]
@@ -43,8 +46,14 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.stream.run import SparkOptions, run_queries
 
     java = find_java()
+    go_back(settings)
     place = Place(
-        broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
+        broker_of(settings),
+        settings.state,
+        settings.rebuild,
+        Lane(settings.lane),
+        settings.checkpoint_seconds,
+        settings.since_us,
     )
     options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
     run_queries(app, place, options, stop)
@@ -154,6 +163,8 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         networks_of(settings.webhook_allow),
         settings.webhook_ca,
         settings.alerts_every_s,
+        otlp_of(settings),
+        settings.otlp_every_s,
     )
     quality = Quality(app.models)
     with quality.followed(broker_of(settings)), Producer(broker_of(settings)) as producer:
@@ -191,6 +202,13 @@ def require_answerable(app: App) -> None:
         planned.require_answerable(app, tables_of(app))
 
 
+def otlp_of(settings: Settings) -> "Endpoint | None":
+    """Where numbers and spans are pushed to, if anywhere."""
+    from headrace.watch.otlp.endpoint import endpoint_of
+
+    return endpoint_of(settings.otlp, os.environ) if settings.otlp else None
+
+
 def require_sinkable(app: App, settings: Settings) -> None:
     """Refuse a sink whose driver is missing before anything starts."""
     from headrace.sink.run import writer_of
@@ -200,12 +218,13 @@ def require_sinkable(app: App, settings: Settings) -> None:
 
 
 def require_tellable(settings: Settings) -> None:
-    """Refuse a webhook that is none before anything starts."""
+    """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
 
     networks_of(settings.webhook_allow)
     if settings.webhook:
         require_https(settings.webhook)
+    otlp_of(settings)
 
 
 def require_known_reasons(file: str, app: App) -> None:

@@ -1,9 +1,10 @@
 """Settings: from flags, then HEADRACE_* variables, then headrace.toml."""
 
+import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,10 +15,12 @@ from headrace.errors import HeadraceError
 from headrace.serve.access import UNTOLD, USUAL_RATE, Access
 
 FILE = Path("headrace.toml")
+OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publish")
 TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
+ONCE = {"rebuild": "STREAM", "since": "TIME", "from-savepoint": "NAME"}  # settings of one start, not of every one
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -48,7 +51,11 @@ class Settings:
     webhook: str | None = field(default=None, repr=False)
     webhook_allow: tuple[str, ...] = ()
     webhook_ca: Path | None = None
+    otlp: str | None = field(default=None, repr=False)
+    otlp_every_s: float = 10.0
     access: Access = UNTOLD
+    since_us: int | None = None
+    savepoint: str | None = None
 
     @property
     def host(self) -> str:
@@ -93,6 +100,8 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         webhook=flags["webhook"],
         webhook_allow=tuple(flags["webhook_allow"]),
         webhook_ca=_file(flags["webhook_ca"]),
+        otlp=_otlp(flags["otlp"]),
+        otlp_every_s=duration_us(flags["otlp_every"], "--otlp-every") / 1_000_000,
         access=Access(
             _file(flags["tls_cert"]),
             _file(flags["tls_key"]),
@@ -100,7 +109,27 @@ def settings_of(flags: dict[str, Any]) -> Settings:
             tuple(flags["allow_host"]),
             flags["rate"],
         ),
+        since_us=_since_us(flags["since"], flags["rebuild"]),
+        savepoint=flags["from_savepoint"],
     )
+
+
+def _since_us(text: str | None, rebuild: Sequence[str]) -> int | None:
+    if text is None:
+        return None
+    if not rebuild:
+        raise BadSetting(f"--since {text!r} says where a rebuild begins. Write --rebuild NAME with it.")
+    try:
+        since = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadSetting(f"--since {text!r} is not a time. Write it as 2026-01-01T00:00:00Z.") from error
+    return int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
+
+
+def _otlp(text: str | None) -> str | None:
+    """Where to push: as was said, or as the variable says that all who speak OTLP know."""
+    found = text or os.environ.get(OTLP_VARIABLE)
+    return None if found == "off" else found or None
 
 
 def _file(text: str | None) -> Path | None:
@@ -148,6 +177,8 @@ OPTIONS = (
     click.option(
         "--rebuild", multiple=True, metavar="STREAM", help="Compute this stream's views again from its clean log."
     ),
+    click.option("--since", metavar="TIME", help="With --rebuild of an operation: read what was appended since then."),
+    click.option("--from-savepoint", metavar="NAME", help="Go back to the state that this savepoint has."),
     click.option(
         "--lane",
         type=click.Choice(LANES),
@@ -184,6 +215,12 @@ OPTIONS = (
         help="An address or network that is not public, and may be told.",
     ),
     click.option("--webhook-ca", metavar="FILE", help="Certificates to trust for the webhook, in PEM."),
+    click.option(
+        "--otlp",
+        metavar="https://…|off",
+        help="A receiver of OpenTelemetry that numbers and spans are pushed to; also OTEL_EXPORTER_OTLP_ENDPOINT.",
+    ),
+    click.option("--otlp-every", default="10s", show_default=True, metavar="DURATION", help="How often they are."),
     click.option("--tls-cert", metavar="FILE", help="The server's certificate, in PEM: it then speaks HTTPS."),
     click.option("--tls-key", metavar="FILE", help="The private key of that certificate, in PEM."),
     click.option("--behind-proxy", is_flag=True, help="A proxy does TLS, and says in X-Forwarded-For who asks."),
@@ -259,8 +296,8 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
         written = tomllib.loads(FILE.read_text())
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
-    if "rebuild" in written:
-        raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
+    for once in ONCE.keys() & written.keys():
+        raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: --{once} {ONCE[once]}.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
     groups = {"models": MODELS_COMMANDS, "token": TOKEN_COMMANDS}
     return dict.fromkeys(commands, flat) | {group: dict.fromkeys(inner, flat) for group, inner in groups.items()}

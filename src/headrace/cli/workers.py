@@ -13,7 +13,7 @@ from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.serve.colleagues import Worker
 from headrace.serve.listen import bind
 
-SECRET = {"--store", "--webhook"}
+SECRET = {"--store", "--webhook", "--otlp"}
 LOGGER = logging.getLogger("headrace.serve")
 
 

@@ -1,4 +1,4 @@
-"""An app is a module: its streams, its feature views, its models, its alerts, its saved queries and its sinks."""
+"""An app is a module: its streams and those derived of them, its views, models, alerts, queries and sinks."""
 
 import importlib
 import importlib.util
@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from headrace.declare.alert import Alert
+from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
 from headrace.declare.query import Query
 from headrace.declare.series import Objective, Series, Share
@@ -23,7 +24,7 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True)
 class App:
-    """What a module declares, in the order it does."""
+    """What a module declares, in the order it does; a derived stream comes after those it is made of."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -66,6 +67,15 @@ class App:
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         return tuple(view for view in self.views if stream in view.streams)
 
+    @property
+    def derivations(self) -> tuple[Derivation, ...]:
+        """How its derived streams are made, each after those it reads."""
+        return tuple(dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived)))
+
+    def made_by(self, derivation: Derivation) -> tuple[Derived, ...]:
+        """The streams that a derivation writes."""
+        return tuple(stream for stream in self.streams if isinstance(stream, Derived) and stream.made_by == derivation)
+
 
 def load_app(where: str) -> App:
     """The app of a file (`examples/fraud/app.py`) or a module (`shop.features`)."""
@@ -73,18 +83,19 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """What is declared among a module's names; alerts, queries and sinks also in lists."""
+    """What is declared among a module's names; all but views and models also in lists."""
     values = list(vars(module).values())
     sinks = tuple(dict.fromkeys(_among(values, Sink)))
     declared_models = [value for value in values if isinstance(value, Model)]
     models = tuple(dict.fromkeys([*declared_models, *(sink.of for sink in sinks if isinstance(sink.of, Model))]))
     declared_views = [value for value in values if isinstance(value, View)]
     views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
-    declared_streams = [value for value in values if isinstance(value, Stream)]
+    declared_streams = _among(values, Stream)
     read = (stream for model in models for stream in _streams_of(model))
     kept = (stream for view in views for stream in view.streams)
     sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
-    streams = tuple(dict.fromkeys([*declared_streams, *kept, *read, *sunk]))
+    used = [*declared_streams, *kept, *read, *sunk]
+    streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
@@ -106,6 +117,14 @@ def _among(values: Iterable[object], kind: type[Wanted]) -> Iterator[Wanted]:
         for one in value if isinstance(value, list | tuple) else [value]:
             if isinstance(one, kind):
                 yield one
+
+
+def _with_inputs(stream: Stream) -> Iterator[Stream]:
+    """A stream, and before it every one it is made of."""
+    if isinstance(stream, Derived):
+        for one in stream.made_by.inputs:
+            yield from _with_inputs(one)
+    yield stream
 
 
 def _require_watchable(alert: Alert, app: App) -> None:

@@ -296,6 +296,13 @@ WATCH = (
         "sink",
         "outcome",
     ),
+    _count(
+        "pushes",
+        "pushes",
+        "Pushes to a receiver of OTLP by signal, and what became of them: delivered, failed, refused",
+        "signal",
+        "outcome",
+    ),
     _level("watch_at_seconds", "seconds", "When alerts were last looked at, in epoch seconds"),
     _level(
         "server_up",

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from headrace.declare.derivation import Derived
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.latest import ensure_latest_topic
@@ -33,10 +34,15 @@ class QueryProgress:
     dropped_by_watermark: int = 0
     checkpoint_ms: int | None = None
     reached: dict[str, int] = field(default_factory=dict)  # the next offset of each partition, at the last checkpoint
+    derives: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         return self.query
+
+    @property
+    def is_gate(self) -> bool:
+        return not self.views and not self.derives
 
 
 @dataclass(frozen=True)
@@ -110,12 +116,15 @@ class SinkProgress:
 
 @dataclass(frozen=True)
 class WatchProgress:
-    """What the one who watches last did: how many alerts fire, and what became of notifications by sink."""
+    """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
+    pushed by signal.
+    """
 
     watched: str
     at_us: int
     firing: int
     notifications: dict[str, dict[str, int]]
+    pushes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -231,7 +240,8 @@ class ProgressBoard:
 
     def _hear(self, said: dict[str, Any]) -> None:
         if "query" in said:
-            self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+            lists = {name: tuple(said.get(name, ())) for name in ("views", "derives")}
+            self.latest[said["query"]] = QueryProgress(**said | lists)
         elif "scored" in said:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         elif "sunk" in said:
@@ -258,9 +268,15 @@ class ProgressBoard:
         """What does not run yet, or has fallen silent, a sentence each."""
         now_us = now_us or time.time_ns() // 1000
         alive = [said for said in self.latest.values() if said.running and now_us - said.at_us < SILENT_AFTER_US]
-        gates = {said.stream for said in alive if not said.views}
+        gates = {said.stream for said in alive if said.is_gate}
         kept = {(said.stream, view) for said in alive for view in said.views}
+        derived = {stream for said in alive for stream in said.derives}
         return [
+            *(
+                f"{stream.name} is not derived yet"
+                for stream in streams
+                if isinstance(stream, Derived) and stream.name not in derived
+            ),
             *(f"the gate of {stream.name} does not run yet" for stream in streams if stream.name not in gates),
             *(
                 f"the tiles of {_fed(view, stream)} are not computed yet"

@@ -1,4 +1,4 @@
-"""The last records of a topic, read once."""
+"""The last records of topics, read once."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,18 @@ from headrace.log.records import Partition, Record
 
 
 class Tail:
-    """Reads what has come to a topic since it was last asked; so many records at most, of each partition as many."""
+    """Reads what has come to a topic since it was last asked, and to others beside it; so many records at most, of each
+    partition as many.
+    """
 
-    def __init__(self, broker: str, topic: str, at_most: int) -> None:
-        self._broker, self._topic, self._at_most = broker, topic, at_most
+    def __init__(self, broker: str, topic: str, at_most: int, *beside: str) -> None:
+        self._broker, self._topics, self._at_most = broker, (topic, *beside), at_most
         self._offsets = Offsets(broker)
         self._read: dict[Partition, int] = {}
 
     def news(self) -> Iterator[Record]:
         """The records, each partition's in their order."""
-        ends = self._offsets.end([self._topic])
+        ends = self._offsets.end(self._topics)
         share = self._at_most // max(1, len(ends))
         begins = {
             partition: max(begin, ends[partition] - share, self._read.get(partition, 0))

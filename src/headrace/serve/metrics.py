@@ -222,13 +222,15 @@ def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:
     said = list(latest)
     yield tell("alerts_firing", [([], one.firing) for one in said])
     yield tell("watch_at_seconds", [([], w.at_us / 1e6) for w in said])
-    told: list[Sample] = [
-        ([sink, outcome], n)
-        for one in said
-        for sink, outcomes in one.notifications.items()
-        for outcome, n in outcomes.items()
+    yield tell("notifications_total", _outcomes(one.notifications for one in said))
+    yield tell("pushes_total", _outcomes(one.pushes for one in said))
+
+
+def _outcomes(told: Iterable[Mapping[str, Mapping[str, int]]]) -> list[Sample]:
+    """How many ended how, by whom it was told or what was."""
+    return [
+        ([name, outcome], float(n)) for one in told for name, outcomes in one.items() for outcome, n in outcomes.items()
     ]
-    yield tell("notifications_total", told)
 
 
 def outcomes(latest: Iterable[OutcomesProgress]) -> Iterator[Metric]:

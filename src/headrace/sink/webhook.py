@@ -15,7 +15,7 @@ from headrace.sink.secrets import secret_of
 from headrace.sink.texts import jsonable
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer
 from headrace.watch.addresses import BadWebhook, RefusedAddress
-from headrace.watch.post import Poster, Refused
+from headrace.watch.poster import Poster, Refused
 
 ATTEMPT_SECONDS = 10.0
 OF_ROWS = frozenset({400, 413, 422})  # what a receiver says of rows; the rest is about the address, or who asks

@@ -21,7 +21,7 @@ from headrace.log.records import Partition, Record
 from headrace.sink.park import NotParked, Parking
 from headrace.sink.rows import Reader, Row
 from headrace.sink.writer import Away, Move, Moved, Rejected, Writer
-from headrace.watch.post import Patience
+from headrace.watch.poster import Patience
 
 LOGGER = logging.getLogger("headrace.sink")
 PATIENCE = Patience(attempts=3, pause_seconds=0.2, longest_pause_seconds=30.0)

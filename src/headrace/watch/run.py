@@ -18,18 +18,21 @@ from headrace.watch.addresses import Network
 from headrace.watch.board import TOPIC, Board, read_board, write_state
 from headrace.watch.defaults import alerts_of
 from headrace.watch.engine import Engine
+from headrace.watch.otlp.endpoint import Endpoint
+from headrace.watch.otlp.push import Numbers, Push, Spans
 from headrace.watch.scrape import ServerValues
 from headrace.watch.tell import Notification
 from headrace.watch.values import Together, Values
 from headrace.watch.webhook import Webhook
 
 LOOK_SECONDS = 5.0
+PUSH_SECONDS = 10.0
 LOGGER = logging.getLogger("headrace.alerts")
 
 
 @dataclass(frozen=True)
 class WatchPlace:
-    """What is watched, where its log is, as what the app was started, and who is told."""
+    """What is watched, where its log is, as what the app was started, who is told, and where numbers are pushed."""
 
     door: Door
     broker: str
@@ -38,6 +41,8 @@ class WatchPlace:
     webhook_allow: tuple[Network, ...] = ()
     webhook_ca: Path | None = None
     every_seconds: float = LOOK_SECONDS
+    otlp: Endpoint | None = None
+    otlp_every_seconds: float = PUSH_SECONDS
 
 
 def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequence[Values] = ()) -> None:
@@ -52,11 +57,16 @@ def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequen
         producer = open_.enter_context(Producer(place.broker))
         if webhook is not None:
             open_.enter_context(webhook)
+        push = open_.enter_context(_push(app, place.otlp, place)) if place.otlp is not None else None
         engine = Engine(alerts, kept, lambda *word: write_state(producer, *word))
         watch = Watch(engine, Together([ServerValues(place.door, alerts), *more]), board, webhook)
         while not stop.wait(place.every_seconds):
             watch.look(time.time_ns() // 1000)
-            report(producer, watch.progress(app.name))
+            report(producer, watch.progress(app.name, {} if push is None else push.outcomes()))
+
+
+def _push(app: App, endpoint: Endpoint, place: WatchPlace) -> Push:
+    return Push(endpoint, [Numbers(app, place.door), Spans(app, place.broker)], place.otlp_every_seconds)
 
 
 class Watch:
@@ -73,13 +83,13 @@ class Watch:
         for notification in notifications:
             self._tell(notification)
 
-    def progress(self, app: str) -> WatchProgress:
+    def progress(self, app: str, pushes: dict[str, dict[str, int]] | None = None) -> WatchProgress:
         """What was done so far."""
         told: Mapping[str, Counter[str]] = {"log": self._logged}
         if self._webhook is not None:
             told = {**told, "webhook": self._webhook.outcomes.copy()}
         notifications = {sink: dict(outcomes) for sink, outcomes in told.items()}
-        return WatchProgress(app, time.time_ns() // 1000, self.engine.firing, notifications)
+        return WatchProgress(app, time.time_ns() // 1000, self.engine.firing, notifications, pushes or {})
 
     def _tell(self, notification: Notification) -> None:
         if self._webhook is not None and not self._webhook.tell(notification):

@@ -13,7 +13,7 @@ from typing import Self
 import orjson
 
 from headrace.watch.addresses import Network, RefusedAddress
-from headrace.watch.post import Patience, Poster, Refused
+from headrace.watch.poster import Patience, Poster, Refused
 from headrace.watch.tell import Notification
 
 LOGGER = logging.getLogger("headrace.alerts")
