@@ -6,6 +6,7 @@ abroad.derive        payments.clean   what it has committed, where it does so ea
 fraud.score          payments.clean   what its group has committed
 CardSpend.store      CardSpend.tiles  where this server is, or what the group that fills Redis has committed
 silver/payments.lake payments.clean   where the last step ended
+SINK.sink            payments.clean   what its group has kept
 """
 
 import logging
@@ -76,12 +77,13 @@ class Readers:
         """The groups of those that do, by query; the store's is of all views."""
         scorers = {f"{model.name}.score": scores_of(model) for model in self.app.models}
         fill = {"store": fills_of(self.app.views)} if self.app.views and not self.online.tables else {}
-        return scorers | fill
+        return scorers | fill | {sink.query: sink.group for sink in self.app.sinks}
 
     def topics(self) -> dict[str, set[str]]:
         """What each of these groups reads."""
         read = {f"{model.name}.score": {model.stream.clean} for model in self.app.models}
         read["store"] = {view.topic for view in self.app.views}
+        read |= {sink.query: {sink.topic, sink.again} for sink in self.app.sinks}
         return {group: read[query] for query, group in self.groups().items()}
 
     def of_groups(self, committed: dict[str, Places]) -> dict[str, Places]:
