@@ -19,8 +19,9 @@ from headrace.log.between import records_between
 from headrace.log.latest import ensure_latest_topic
 from headrace.log.ledger import ARRIVAL, OFFSET, code_of, reason_of
 from headrace.log.offsets import Offsets
+from headrace.log.places import records_at
 from headrace.log.produce import Producer
-from headrace.log.records import Record
+from headrace.log.records import Headers, Partition, Record
 from headrace.log.tail import Tail
 
 PLACE = "headrace.replays"
@@ -48,6 +49,10 @@ class Letter(NamedTuple):
     @property
     def code(self) -> str:
         return code_of(self.reason)
+
+    @property
+    def offset(self) -> int:
+        return int(self.place.rpartition("@")[2])
 
 
 class Deed(NamedTuple):
@@ -78,6 +83,15 @@ class Letters:
     def words(self) -> dict[str, Word]:
         """The latest word on letters, by their places; on those it does not name nothing was done."""
         return {place: deed.word for place, deed in self._deeds().items()}
+
+    def headers(self, letters: Iterable[Letter]) -> dict[str, Headers]:
+        """What producers gave with letters, by their places, as far as the raw log still has those very records."""
+        by_place = {letter.place: letter for letter in letters}
+        raw = records_at(self._broker, [(self._raw(letter), letter.offset) for letter in by_place.values()])
+        return {one.place: one.headers or [] for one in raw if one.value == by_place[one.place].value}
+
+    def _raw(self, letter: Letter) -> Partition:
+        return Partition(self._stream.name, letter.partition)
 
     def replay(self, letters: Iterable[Letter], mended: Mapping[str, bytes]) -> int:
         """Send letters to the raw topic, those that are mended with their new value, each once ever; how many went."""

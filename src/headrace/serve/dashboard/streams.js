@@ -124,10 +124,18 @@ function letterOf(letter, stream, reason) {
     { "data-letter": letter.place },
     element("h3", {}, `${letter.place}, ${letter.arrived}, key ${textOf(letter.key)}`),
     words(letter.reason),
+    headersOf(letter),
     value,
     element("details", {}, element("summary", {}, `${bytes.length} bytes`), element("pre", {}, hexOf(bytes))),
     element("p", {}, ...buttons.flatMap((one) => [one, " "])),
   );
+}
+
+/** What its producer gave beside the value: text, whatever it holds. */
+function headersOf({ place, headers }) {
+  if (headers === null) return words("The raw log has it no more: its headers are gone.");
+  if (!headers.length) return words("no headers");
+  return element("div", { "data-headers": place }, table(["header", "value"], headers.map(([name, value]) => [name, textOf(value)])));
 }
 
 function bytesOf(value) {
