@@ -148,8 +148,7 @@ class Parts(NamedTuple):
 
     def held(self) -> dict[str, str]:
         """What holds back watermarks, in words."""
-        readers = Readers(self.app, self.board, self.ledgers, self.online)
-        return held(readers, self.behind(), time.time_ns() // 1000)
+        return {} if self.lagging is None else held(self.lagging.readers, self.behind(), time.time_ns() // 1000)
 
     async def missing(self) -> list[str]:
         """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
