@@ -70,9 +70,9 @@ def measure(run: Run) -> Result:
         run.say(f"filling the topics with {size.events:,} events")
         full = Full.of(broker.address, size.events, size.shape)
         contenders, without = _contenders(run, broker.address, stack)
-        for contender in {one.engine: one for one in contenders}.values():
-            run.say(f"warming {contender.name} up")
-            Contender(f"{contender.name}-warm", contender.engine).answer(full, WARM_UP)
+        for engine in dict.fromkeys(one.engine for one in contenders):
+            run.say(f"warming {engine.program.name} up")
+            Contender(f"{engine.program.name}-warm", engine).answer(full, WARM_UP)
         drained = {query.name: _answered(run, full, query, contenders) for query in _in_order()}
         delays = {
             query: _delays(run, broker.address, query, contenders, size.pace) for query in LIVE if query in _chosen()
