@@ -34,6 +34,7 @@ from headrace.declare.aggregates import (
 from headrace.declare.alert import Alert
 from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
+from headrace.declare.enriched import enrich
 from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
@@ -84,6 +85,7 @@ __all__ = [
     "count",
     "derive",
     "distinct",
+    "enrich",
     "ewm",
     "features",
     "first",

@@ -20,7 +20,7 @@ EnrichKind = Literal["inner", "left"]
 
 @dataclass(frozen=True)
 class Enrichment(Derivation):
-    """Events, and the columns of the row of a table that one of theirs names; `columns`: of the table, in the output."""
+    """Events with some columns of the row of a table that one of theirs names: `columns`, and what they are called."""
 
     table: Table
     by: str
@@ -89,7 +89,7 @@ class _Asked:
         found = stream.schema.column(ours, f"{self.where}: on: {stream.name}")
         if found.kind is not table.key_kind:
             raise self.refused(
-                f"{stream.name}.{found.name} is a {found.type}, {table.path.name}'s {table.key} a "
+                f"{stream.name}.{found.name} is {found.type}, {table.path.name}'s {table.key} is "
                 f"{table.key_kind.value}: they are never equal. Declare both with one type."
             )
         return found.name
@@ -103,9 +103,7 @@ class _Asked:
         outputs = [output for _, output in names]
         for output in outputs:
             if output in taken or outputs.count(output) > 1:
-                raise self.refused(
-                    f'there would be two columns {output!r}. Write prefix="other_", or fewer columns=[…].'
-                )
+                raise self.refused(f'there would be two columns {output!r}. Write prefix="other_", or columns=[…].')
         return names
 
     def derived(self, stream: Stream, made_by: Enrichment) -> Derived:

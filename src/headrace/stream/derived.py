@@ -15,10 +15,12 @@ from pyspark.sql import functions as F
 
 from headrace.declare.app import App
 from headrace.declare.derivation import KNOWN_AT, Derivation, Derived, FunctionOf, Operation
+from headrace.declare.enriched import Enrichment
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
 from headrace.log.records import Partition
+from headrace.stream.enriched import function_of
 from headrace.stream.events import event_of, parsed
 from headrace.stream.examined import SOURCE, WHY_REAL_TIME, Examined, examine, require_streamable
 from headrace.stream.lanes import Lane
@@ -55,10 +57,16 @@ class Function:
 
 def functions_of(app: App) -> dict[Derivation, Function]:
     """How an app's streams are derived that functions make."""
-    found = [(stream, stream.made_by) for stream in app.streams if isinstance(stream, Derived)]
+    found = [(one.made_by, _function(one.made_by), one) for one in app.streams if isinstance(one, Derived)]
     return {
-        made_by: Function(made_by, one, _fed(app, one)) for one, made_by in found if isinstance(made_by, FunctionOf)
+        made_by: Function(function, one, _fed(app, one)) for made_by, function, one in found if function is not None
     }
+
+
+def _function(made_by: Derivation) -> FunctionOf | None:
+    if isinstance(made_by, Enrichment):
+        return function_of(made_by)
+    return made_by if isinstance(made_by, FunctionOf) else None
 
 
 def _fed(app: App, stream: Stream) -> str | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -68,6 +68,36 @@ class KeyedSpec:
         return PARTITIONS
 
 
+def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery:
+    """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
+    discard_unfinished_state(spec.checkpoint)
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    return (
+        made(spark, spec.keyed, _begin(spec), run_id)
+        .writeStream.format("kafka")
+        .queryName(spec.name)
+        .option("kafka.bootstrap.servers", spec.keyed.broker)
+        .options(**KAFKA_SINK)
+        .option("checkpointLocation", spec.checkpoint.as_uri())
+        .outputMode("update")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def _begin(spec: KeyedSpec) -> dict[str, dict[int, int]]:
+    """Where a first batch begins: times of before this query are about what it has not read."""
+    keyed, offsets = spec.keyed, Offsets(spec.keyed.broker)
+    begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
+    for partition in offsets.every_partition(list(begin)):
+        first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
+        begin[partition.topic][partition.number] = first
+    if spec.since_us is not None:
+        for topic in keyed.topics:
+            begin[topic] = dict(enumerate(offsets.since(topic, spec.since_us)))
+    return begin
+
+
 class OperationRunner(threading.Thread):
     """Runs an operation until it is stopped."""
 
@@ -84,7 +114,7 @@ class OperationRunner(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._query = self._start()
+            self._query = started(self._spark, self.spec, self._run_id)
             while not self._stopped.wait(LOOK_SECONDS):
                 self._watch(self._query)
         except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
@@ -118,34 +148,6 @@ class OperationRunner(threading.Thread):
         """The next offset of each partition of its input, as of its last batch; of several inputs, by place."""
         alone = len(self.spec.keyed.topics) == 1
         return {str(place.number if alone else place): offset for place, offset in self._read.items()}
-
-    def _start(self) -> StreamingQuery:
-        discard_unfinished_state(self.spec.checkpoint)
-        self._spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
-        keyed = self.spec.keyed
-        return (
-            made(self._spark, keyed, self._begin(), self._run_id)
-            .writeStream.format("kafka")
-            .queryName(self.spec.name)
-            .option("kafka.bootstrap.servers", keyed.broker)
-            .options(**KAFKA_SINK)
-            .option("checkpointLocation", self.spec.checkpoint.as_uri())
-            .outputMode("update")
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-
-    def _begin(self) -> dict[str, dict[int, int]]:
-        """Where a first batch begins: times of before this query are about what it has not read."""
-        keyed = self.spec.keyed
-        begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
-        for partition in self._offsets.every_partition(list(begin)):
-            first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
-            begin[partition.topic][partition.number] = first
-        if self.spec.since_us is not None:
-            for topic in keyed.topics:
-                begin[topic] = dict(enumerate(self._offsets.since(topic, self.spec.since_us)))
-        return begin
 
     def _watch(self, query: StreamingQuery) -> None:
         if not query.isActive:
@@ -194,4 +196,8 @@ class OperationRunner(threading.Thread):
             return RecordedClock([stream.clean for stream in inputs], self._offsets)
         derived = [stream.made_by for stream in inputs if isinstance(stream, Derived)]
         gates = [GateWatch(stream, self._offsets, self.spec.gate_of(stream.name)) for stream in inputs]
-        return Clock(gates, self._offsets, (), lambda: min([now_us(), *map(self.spec.clock_of, derived)]))
+        until_us = partial(self._known_until_us, derived)
+        return Clock(gates, self._offsets, known_until_us=until_us, in_order=not derived)
+
+    def _known_until_us(self, derived: Sequence[Derivation]) -> int:
+        return min([now_us(), *map(self.spec.clock_of, derived)])
