@@ -29,7 +29,7 @@ NOTE = (
     "{events:,} events, {rate:,} a second of event time, in topics of two partitions. events/s: those a query reads, "
     "from its start in a warm process to the end of its answer in another topic. Every answer was compared with "
     "DuckDB's. Headrace: the same functions in micro-batches, and in real time where that lane runs them, straight "
-    "from the topics as Flink reads them; app: some as declared streams of an app, new process and gate included. Flink "
+    "from the topics as Flink reads them; app: some as declared streams of an app, process and gate included. Flink "
     "{flink}: its SQL with Nexmark's own settings, two tasks, RocksDB. More than 1 ×: our better lane is quicker."
 )
 LIVE_NOTE = (
