@@ -47,7 +47,7 @@ class Size:
     pace: Pace
 
 
-FULL = Size(150_000, Shape(rate=1_000, group=16), Pace(warm_up=6, measured=12))
+FULL = Size(100_000, Shape(rate=1_000, group=16), Pace(warm_up=4, measured=6))
 QUICK = Size(20_000, Shape(rate=200, group=16), Pace(warm_up=4, measured=4))
 
 Answers = Mapping[str, Mapping[str, Drained]]
