@@ -64,7 +64,8 @@ class _Batch:
 
     def price(self, slot: int) -> Numbers:
         step, part = np.divmod(self.draw(slot, 1_000_000), 1_000)
-        return PRICES[step] + (PRICES[step + 1] - PRICES[step]) * part // 1_000
+        low: Numbers = PRICES[step]
+        return low + (PRICES[step + 1] - low) * part // 1_000
 
     @property
     def happened_ms(self) -> Numbers:

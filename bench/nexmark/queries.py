@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 EURO = 0.908
 LONGEST = "20 seconds"  # no auction is open for longer, where there are at least 167 events a second
 LATEST = 10  # bids of an auction, auctions of a seller
-RANKS = {"cheap": (None, 10_000), "middling": (10_000, 1_000_000), "dear": (1_000_000, None)}
+RANKS = {"cheap": (0, 10_000), "middling": (10_000, 1_000_000), "dear": (1_000_000, 1 << 60)}
 
 
 def q0(bids: DataFrame) -> DataFrame:
@@ -187,10 +187,7 @@ def _day() -> Column:
 def _of_rank(rank: str, value: Column) -> Column:
     """A value where the price is of a rank, else null."""
     least, below = RANKS[rank]
-    price = F.col("price")
-    if least is None:
-        return F.when(price < below, value)
-    return F.when((price >= least) & (price < below) if below else price >= least, value)
+    return F.when((F.col("price") >= least) & (F.col("price") < below), value)
 
 
 def _counts() -> list[Column]:

@@ -34,6 +34,8 @@ from headrace.declare.aggregates import (
 from headrace.declare.alert import Alert
 from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
+from headrace.declare.enriched import enrich
+from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
@@ -41,11 +43,13 @@ from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
+from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ __all__ = [
     "DeclarationError",
     "Delta",
     "Drift",
+    "Global",
     "HeadraceError",
     "Kafka",
     "Labels",
@@ -67,9 +72,12 @@ __all__ = [
     "Query",
     "Redis",
     "Retrain",
+    "Session",
     "Sink",
+    "Sliding",
     "Stream",
     "Table",
+    "Tumbling",
     "View",
     "Webhook",
     "abs",
@@ -77,9 +85,12 @@ __all__ = [
     "count",
     "derive",
     "distinct",
+    "enrich",
     "ewm",
     "features",
     "first",
+    "join",
+    "join_asof",
     "last",
     "log",
     "max",
@@ -98,6 +109,7 @@ __all__ = [
     "training_set",
     "var",
     "where",
+    "windowed",
 ]
 
 

@@ -2,59 +2,46 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from headrace.operators.operator import Arrived, Operator, step
 from tests.operators.join_oracle import Told, text
 
 END_US = 10**9
-VALUES = st.sampled_from([None, 1.5, -0.0, float("nan"), float("inf")])
+KEYS = ["a", "a", "a", "a", "a", "a", "b", None]
+VALUES = [None, None, 1.5, -0.0, float("nan"), float("inf")]
 
 
-@st.composite
-def histories(draw: st.DrawFn, latest_us: int = 30) -> list[Arrived]:
+def history(dice: Random) -> list[Arrived]:
     """A few events of both sides with a time and a lateness: ties, strangers and nulls among them."""
-    said = st.tuples(
-        st.integers(0, 1),
-        st.integers(0, 25),
-        st.integers(-4, latest_us),
-        st.sampled_from(["a", "a", "a", "b", None]),
-        VALUES,
-    )
+    last_us, latest_us = dice.choice([6, 25]), dice.choice([4, 30])
     return [
-        event(f"e{number}", source, time_us, time_us + late_us, key, paid)
-        for number, (source, time_us, late_us, key, paid) in enumerate(draw(st.lists(said, max_size=14)))
+        random_event(dice, f"e{number}", dice.randint(0, last_us), dice.randint(-4, latest_us))
+        for number in range(dice.randint(0, 16))
     ]
+
+
+def random_event(dice: Random, own_id: str, time_us: int, late_us: int) -> Arrived:
+    return event(own_id, dice.randint(0, 1), time_us, time_us + late_us, dice.choice(KEYS), dice.choice(VALUES))
 
 
 def event(own_id: str, source: int, time_us: int, arrival_us: int, key: str | None = "a", paid: Any = 1.5) -> Arrived:
     return Arrived(source, own_id, time_us, arrival_us, 0, 0, {"key": key, "id": own_id, "paid": paid})
 
 
-@st.composite
-def runs(draw: st.DrawFn, events: Sequence[Arrived]) -> list[tuple[list[Arrived], int]]:
+def run_of(dice: Random, events: Sequence[Arrived]) -> list[tuple[list[Arrived], int]]:
     """The events in batches, each with a clock: what has not been taken yet arrived no earlier than that."""
-    jitter = draw(st.sampled_from([0, 3, 40]))
-    noise = [draw(st.integers(0, jitter)) for _ in events]
-    order = [one for _, _, one in sorted(zip(map(_late, events), noise, events, strict=True), key=_noisy)]
-    batches, clock_us = [], 0
+    jitter_us = dice.choice([0, 3, 40])
+    order = sorted(events, key=lambda one: one.arrival_us + dice.randint(0, jitter_us))
+    batches, clock_us = [], -END_US
     while order:
-        size = draw(st.integers(1, len(order)))
+        size = dice.randint(1, dice.choice([2, len(order)]))
         batch, order = order[:size], order[size:]
         furthest_us = min((one.arrival_us for one in order), default=END_US)
-        clock_us = max(clock_us, furthest_us - draw(st.integers(0, 6)))
-        batches.append((batch, min(clock_us, furthest_us)))
+        clock_us = max(clock_us, min(furthest_us, furthest_us - dice.randint(0, 6)))
+        batches.append((batch, clock_us))
     return [*batches, ([], END_US)]
-
-
-def _late(event: Arrived) -> int:
-    return event.arrival_us
-
-
-def _noisy(one: tuple[int, int, Arrived]) -> tuple[int, Any]:
-    return one[0] + one[1], one[2].id
 
 
 def made(operator: Operator[Any], run: Iterable[tuple[list[Arrived], int]]) -> Counter[Told]:

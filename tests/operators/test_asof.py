@@ -1,5 +1,6 @@
 """As-of joins: each left event with what was valid at its time, by what had arrived when it was decided."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from headrace.declare.joined import AsofJoin
 from headrace.operators.asof import Asof
 from headrace.operators.operator import Made, step
 from tests.operators import join_oracle as oracle
-from tests.operators.join_events import END_US, event, histories, made, runs
+from tests.operators.join_events import END_US, event, history, made, run_of
 from tests.operators.join_oracle import LEFT_COLUMNS, RIGHT_COLUMNS, Patience
-from tests.operators.test_joins import LATENESS, patience
+from tests.operators.test_joins import patience, random_patience
 
 
 def asof_of(asked: oracle.Asof, waits: Patience) -> Asof:
@@ -23,19 +24,26 @@ def asof_of(asked: oracle.Asof, waits: Patience) -> Asof:
     return Asof(AsofJoin(left, right, ("key",), waits.then, asked.tolerance_us, asked.wait_us, deleted))  # type: ignore[arg-type]
 
 
+def require_what_was_valid(dice: Random, kind: str, then: str) -> None:
+    events, waits = history(dice), random_patience(dice, then)
+    asked = oracle.Asof(kind, dice.choice([0, 4, 30]), dice.choice([None, 0, 2, 10]), dice.choice([True, False]))
+    found = made(asof_of(asked, waits), run_of(dice, events))
+    assert found == dict.fromkeys(oracle.valid_at(events, asked, waits), 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(), st.sampled_from(["inner", "left"]), st.sampled_from(["drop", "side_output", "update"]))
+def test_whatever_the_order_the_batches_and_the_clocks_each_row_has_what_was_valid(
+    dice: Random, kind: str, then: str
+) -> None:
+    require_what_was_valid(dice, kind, then)
+
+
 @pytest.mark.parametrize("then", ["drop", "side_output", "update"])
 @pytest.mark.parametrize("kind", ["inner", "left"])
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_whatever_the_order_the_batches_and_the_clocks_each_row_has_what_was_valid(
-    kind: str, then: str, data: st.DataObject
-) -> None:
-    tolerance_us, wait_us = data.draw(st.sampled_from([0, 4, 30])), data.draw(st.sampled_from([None, 0, 2, 10]))
-    asked = oracle.Asof(kind, tolerance_us, wait_us, data.draw(st.booleans()))
-    waits = patience(then, data.draw(LATENESS), data.draw(LATENESS), data.draw(st.sampled_from([0, 3, 15])))
-    events = data.draw(histories())
-    found = made(asof_of(asked, waits), data.draw(runs(events)))
-    assert found == dict.fromkeys(oracle.valid_at(events, asked, waits), 1)
+def test_in_two_thousand_histories_each_row_has_what_was_valid(kind: str, then: str) -> None:
+    for seed in range(2000):
+        require_what_was_valid(Random(seed), kind, then)
 
 
 def trade(own_id: str, at: int, late: int = 0) -> Any:

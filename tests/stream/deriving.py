@@ -10,24 +10,27 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.derivation import Derived, FunctionOf
+from headrace.declare.enriched import Enrichment
 from headrace.declare.stream import Stream
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
+from headrace.stream import enriched
 from headrace.stream.derived import Function, judge
 from headrace.stream.lanes import Lane
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, derive_spec
 from tests.waiting import wait_until
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def function_of(stream: Derived) -> Function:
-    assert isinstance(stream.made_by, FunctionOf)
-    return Function(stream.made_by, stream)
+    made_by = enriched.function_of(stream.made_by) if isinstance(stream.made_by, Enrichment) else stream.made_by
+    assert isinstance(made_by, FunctionOf)
+    return Function(made_by, stream)
 
 
 def send_clean(broker: str, stream: Stream, events: Sequence[dict[str, Any]]) -> None:

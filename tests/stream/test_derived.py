@@ -110,7 +110,7 @@ REFUSED: list[tuple[Callable[[DataFrame], object], str]] = [
 def test_a_function_that_cannot_work_is_refused_with_its_line(
     spark: SparkSession, function: Callable[[DataFrame], DataFrame], words: str
 ) -> None:
-    with pytest.raises(DeclarationError, match="test_derived.py:[0-9]+: it: ") as refused:
+    with pytest.raises(DeclarationError, match=r"test_derived[.]py:[0-9]+: it: ") as refused:
         judge(spark.newSession(), function_of(hr.derive(one_side, name="it")(function)))
     assert words in str(refused.value)
 
@@ -173,20 +173,19 @@ def test_rows_that_raise_in_real_time_are_put_aside_and_the_rest_goes_on(
 def test_rows_that_raise_in_a_python_udf_are_put_aside(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     parent = stream("picky_parent")
 
-    def picked(n: int) -> int:
+    def picked(n):  # type: ignore[no-untyped-def]
         if n % 10 == 3:
             raise ValueError(f"nobody wants {n}")
         return n
 
     picky = derived("picky", parent, lambda p: p.withColumn("n", F.udf(picked, LongType())("n")))
-    send_clean_before = payments(40)
     with deriving(spark, broker.address, picky, tmp_path) as pilot:
-        send_clean(broker.address, parent, send_clean_before)
-        rows = wait_for_rows(broker.address, picky, 36, pilot)
+        send_clean(broker.address, parent, payments(20))
+        rows = wait_for_rows(broker.address, picky, 18, pilot)
         assert pilot.lane is Lane.MICRO_BATCH
-    assert {row["n"] for row in rows} == {n for n in range(40) if n % 10 != 3}
+    assert {row["n"] for row in rows} == set(range(20)) - {3, 13}
     assert [why.partition(" (")[0] for why in raised_of(broker, picky)] == [
-        f"ValueError: nobody wants {n}" for n in (3, 13, 23, 33)
+        f"ValueError: nobody wants {n}" for n in (3, 13)
     ]
 
 
@@ -197,12 +196,12 @@ def failed(pilot: Pilot) -> bool:
 def test_what_no_row_is_to_blame_for_stops_the_query(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     parent = stream("unreached_parent")
 
-    def asked(n: int) -> int:
+    def asked(n):  # type: ignore[no-untyped-def]
         raise ConnectionRefusedError("the service is down")
 
     unreached = derived("unreached", parent, lambda p: p.withColumn("n", F.udf(asked, LongType())("n")))
     with deriving(spark, broker.address, unreached, tmp_path) as pilot:
         send_clean(broker.address, parent, payments(5))
-        wait_until(lambda: failed(pilot), 60, "the query to fail")
+        wait_until(lambda: failed(pilot), 120, "the query to fail")
     assert "ConnectionRefusedError: the service is down" in str(pilot.failure)
     assert records_of(broker.address, unreached.name) == []

@@ -1,4 +1,4 @@
-"""An app is a module: its streams, those derived from them, its views, models, alerts, saved queries and sinks."""
+"""An app is a module: its streams and those derived of them, its views, models, alerts, queries and sinks."""
 
 import importlib
 import importlib.util
@@ -83,7 +83,7 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """What is declared among a module's names; all but views and models in lists too."""
+    """What is declared among a module's names; all but views and models also in lists."""
     values = list(vars(module).values())
     sinks = tuple(dict.fromkeys(_among(values, Sink)))
     declared_models = [value for value in values if isinstance(value, Model)]

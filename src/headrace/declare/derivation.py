@@ -54,10 +54,14 @@ class Derivation:
 
 @dataclass(frozen=True)
 class FunctionOf(Derivation):
-    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in."""
+    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in.
+
+    `held` tells what its result holds besides them, the rows of a table: when that is another one, it is called anew.
+    """
 
     function: Callable[..., Any]
     lane: AskedLane = "auto"
+    held: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class Operation(Derivation):
     by: tuple[tuple[str, ...], ...]
     what: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
     idle_us: int
+
+    @property
+    def clock(self) -> str:
+        """The topic in which it is told the time."""
+        return f"{self.name}.clock"
 
 
 @dataclass(frozen=True, init=False)

@@ -99,6 +99,11 @@ def joining(
     written = written_here(2)
     where = f"{written}: {word} {name!r}"
     ours, theirs = _stream(left, where), _stream(right, where)
+    if ours == theirs:
+        raise DeclarationError(
+            f"{where}: {ours.name} is joined with itself. Derive a copy and join with that: "
+            f"@hr.derive({ours.name}) def others({ours.name}): return {ours.name}."
+        )
     if late is not None and not isinstance(late, Late):
         raise DeclarationError(f'{where}: late={late!r} is not a policy. Write late=hr.Late("2m", then="drop").')
     pairs = _pairs(on, where)

@@ -61,7 +61,7 @@ def join(
     kind: JoinKind = "inner",
     late: Late | None = None,
     prefix: str | None = None,
-    idle: str = "10s",
+    idle: str = "5s",
     partitions: int = 2,
 ) -> Joined:
     """Pairs of events of one key whose times are close: right − left in [−within[0], within[1]], ends included.
@@ -74,7 +74,8 @@ def join(
     ours, theirs = asked.sides(left_outer=kind in ("left", "full"), right_outer=kind in ("right", "full"))
     what = Join(ours, theirs, asked.keys, asked.then, before_us, after_us)
     key = {"right": asked.right_key, "full": asked.keys[0]}.get(kind, asked.left_key)
-    return joined(asked, what, key, max(before_us, after_us, 0), asked.duration_us("idle", idle), partitions)
+    idle_us, reach_us = asked.duration_us("idle", idle), max(before_us, after_us, 0)
+    return joined(asked, what, key, reach_us=reach_us, idle_us=idle_us, partitions=partitions)
 
 
 def join_asof(
@@ -89,7 +90,7 @@ def join_asof(
     deleted: str | None = None,
     late: Late | None = None,
     prefix: str | None = None,
-    idle: str = "10s",
+    idle: str = "5s",
     partitions: int = 2,
 ) -> Joined:
     """Each left event with what was valid at its time: the last right one of its key, not older than `tolerance`.
@@ -108,7 +109,8 @@ def join_asof(
     wait_us = None if wait is None else asked.duration_us("wait", wait)
     ends = None if deleted is None else (deleted, _ends(asked, deleted))
     what = AsofJoin(ours, theirs, asked.keys, asked.then, tolerance_us, wait_us, ends)
-    return joined(asked, what, asked.left_key, 0, asked.duration_us("idle", idle), partitions)
+    idle_us = asked.duration_us("idle", idle)
+    return joined(asked, what, asked.left_key, reach_us=0, idle_us=idle_us, partitions=partitions)
 
 
 def _bounds_us(asked: Joining, within: object) -> tuple[int, int]:

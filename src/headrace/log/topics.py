@@ -9,7 +9,7 @@ fraud.predictions   every score of a model, kept 7 days, or until a day after th
 fraud.quality       what came of them, in tiles: compacted
 fraud.lessons       of a model that learns: what it learns from, two to three generations of it
 SINK.parked, .again  what the target of a sink refused, and what of it is sent again: kept for ever
-fraud.clock         times up to which its predictions and labels have been read, kept a day
+fraud.clock         times up to which its predictions and labels have been read, kept a day; of an operation, its inputs
 """
 
 import time
@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
     ResourceType,
 )
 
+from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
 from headrace.declare.sink import Sink
@@ -43,6 +44,7 @@ RAW_RETENTION_MS = 7 * DAY_MS
 LARGEST_RAW = 1 << 20
 ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
+CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
 SERVED: Config = APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
 
 
@@ -95,13 +97,19 @@ def ensure_topics(
     ]
     of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
     of_models = [topic for model in models for topic in topics_of_model(model, raw[model.stream.name])]
-    wanted = [*of_streams, *of_views, *of_models]
+    operations = dict.fromkeys(made_by for made_by in map(_made_by, streams) if isinstance(made_by, Operation))
+    of_operations = [Topic(operation.clock, operation.clock, 1, CLOCK) for operation in operations]
+    wanted = [*of_streams, *of_views, *of_models, *of_operations]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
     retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
     _keep_as_long(admin, broker, retentions)
     _require_partitions(wanted, _settled(admin, broker, wanted))
     return Topics(raw, changelogs, tuple(_warnings(given)))
+
+
+def _made_by(stream: Stream) -> Derivation | None:
+    return stream.made_by if isinstance(stream, Derived) else None
 
 
 def ensure_sink_topics(broker: str, sink: Sink) -> None:
@@ -147,11 +155,10 @@ def topics_of_model(model: Model, partitions: int) -> list[Topic]:
     if model.labels is None:
         return [scores]
     quality = APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
-    clock = APPEND_TIME | {"retention.ms": str(DAY_MS)}
     raw = model.stream.name
     lessons = APPEND_TIME | {"retention.ms": "-1"}  # whoever teaches lets go of those nobody needs
     learned = [] if model.learn is None else [Topic(model.lessons, raw, 1, lessons)]
-    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, clock), *learned]
+    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, CLOCK), *learned]
 
 
 def predictions_of(model: Model, partitions: int) -> Topic:

@@ -4,10 +4,15 @@ from functools import singledispatch
 from typing import Any
 
 from headrace.declare.derivation import Operation
+from headrace.declare.joined import AsofJoin, Join
 from headrace.declare.sequence import Sequence
+from headrace.declare.windowed import Windowing
+from headrace.operators.asof import Asof
+from headrace.operators.joins import Joins
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
 from headrace.operators.patterns import Patterns
+from headrace.operators.windows import Windows
 
 
 def operator_of(operation: Operation) -> Operator[Any]:
@@ -22,5 +27,20 @@ def made_of(what: Any, operation: Operation) -> Operator[Any]:
 
 
 @made_of.register
-def _(what: Sequence, operation: Operation) -> Patterns:
+def _windows(what: Windowing, _operation: Operation) -> Windows:
+    return Windows(what)
+
+
+@made_of.register
+def _joins(what: Join, _operation: Operation) -> Joins:
+    return Joins(what)
+
+
+@made_of.register
+def _asof(what: AsofJoin, _operation: Operation) -> Asof:
+    return Asof(what)
+
+
+@made_of.register
+def _patterns(what: Sequence, operation: Operation) -> Patterns:
     return Patterns(what, operation)

@@ -14,7 +14,7 @@ HeadraceError
 """
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from math import isnan
 from typing import Any, NamedTuple
@@ -28,6 +28,12 @@ Header = tuple[bytes, bytes]
 JSON_TYPE = b"application/json"
 
 
+# Tells one who listens a piece, or with None that it is over; gives whether there is still somebody.
+Tell = Callable[[bytes | None], bool]
+# Lets somebody listen; gives what is called when that one has gone.
+Flow = Callable[[Tell], Callable[[], object]]
+
+
 class Answer(NamedTuple):
     """A status, a body and what the body is; one that `flows` has no end, and comes in pieces instead."""
 
@@ -35,7 +41,7 @@ class Answer(NamedTuple):
     body: bytes
     content_type: bytes = JSON_TYPE
     headers: tuple[Header, ...] = ()
-    flows: AsyncGenerator[bytes, None] | None = None
+    flows: Flow | None = None
 
 
 class Refused(HeadraceError):

@@ -11,8 +11,7 @@ import asyncio
 import logging
 import types
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Generator
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +19,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from headrace.serve.answers import Answer, BadRequest, Header
+from headrace.serve.answers import Answer, BadRequest, Flow, Header
 from headrace.serve.http import LARGEST_BODY, Http, Request, too_large
 from headrace.serve.overload import RETRY_SECONDS, Came
 
@@ -77,6 +76,7 @@ class Connection(asyncio.Protocol):
         self.busy_since: float | None = self._loop.time()
         self.idle_since = 0.0
         self._address = ""
+        self._leave: Callable[[], object] = _nothing
 
     # Told by the event loop.
 
@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _cause: Exception | None) -> None:
         self._desk.leave(self)
+        self._leave()
         self._line.leave(self._unanswered)
         self._unanswered = 0
         self._asked.clear()
@@ -248,24 +249,28 @@ class Connection(asyncio.Protocol):
             self._respond(asked, answer)
             self._go_on()
         elif not self._transport.is_closing():
-            await self._flow(answer, answer.flows)
+            self._flow(answer, answer.flows)
 
-    async def _flow(self, answer: Answer, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Write what comes until the client has gone or the server ends; nothing else is read meanwhile.
-
-        A client that is slow misses pieces, and one that takes none for long is let go of as any other.
-        """
+    def _flow(self, answer: Answer, flow: Flow) -> None:
+        """Write what comes until the client has gone or the server ends; nothing else is read meanwhile."""
         self._answered_one()
         self._transport.write(self._written(answer, keeps=False))
         self._rest()
-        async with aclosing(pieces):
-            async for piece in pieces:
-                if self._transport.is_closing():
-                    break
-                if not self._is_full:
-                    self._transport.write(piece)
-                    self._rest()
-        self._transport.close()
+        self._leave = flow(self._tell)
+
+    def _tell(self, piece: bytes | None) -> bool:
+        """One piece of what flows, or its end; gives whether the client is still there.
+
+        One that is slow misses pieces, and one that takes none for long is let go of as any other.
+        """
+        if piece is None:
+            self._transport.close()
+        if self._transport.is_closing():
+            return False
+        if piece is not None and not self._is_full:
+            self._transport.write(piece)
+            self._rest()
+        return True
 
     def _respond(self, asked: Asked, answer: Answer) -> None:
         self._is_at_work, self._has_answered = False, True
@@ -338,6 +343,10 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End at once."""
         self._transport.abort()
+
+
+def _nothing() -> None:
+    """Nobody has to be told of a client that listens to nothing."""
 
 
 @types.coroutine

@@ -9,14 +9,13 @@ Without tokens, on a loopback address, everybody on this machine may ask; a name
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from headrace.errors import HeadraceError
 from headrace.serve.access import Access
-from headrace.serve.answers import Answer, Forbidden, Header, Refused, Unauthorized
+from headrace.serve.answers import Answer, Flow, Forbidden, Header, Refused, Tell, Unauthorized
 from headrace.serve.login import login_page
 from headrace.serve.overload import RETRY_SECONDS, Came
 from headrace.serve.passes import Passes, Purpose
@@ -151,16 +150,6 @@ class Guard:
             return False
         return True
 
-    async def while_allowed(
-        self, request: Head, scope: Scope, pieces: AsyncGenerator[bytes, None]
-    ) -> AsyncGenerator[bytes, None]:
-        """What flows, until whoever listens may no more."""
-        async with aclosing(pieces):
-            async for piece in pieces:
-                if not self.allows(request, scope):
-                    return
-                yield piece
-
     def session(self, token: str) -> Header | None:
         """A cookie for whoever has a token."""
         digest = digest_of(token.strip().encode())
@@ -275,6 +264,15 @@ class Guard:
         address = told.rpartition(b",")[2].strip()[:LONGEST_ADDRESS].decode("latin-1") or request.address
         if not self._strangers.take(neighbourhood(address), request.came.at):
             raise TooOften(STRANGERS_A_SECOND, "with a token")
+
+
+def while_allowed(flow: Flow, allows: Callable[[], bool]) -> Flow:
+    """What flows, until whoever listens may no more."""
+
+    def joined(tell: Tell) -> Callable[[], object]:
+        return flow(lambda piece: tell(piece if allows() else None))
+
+    return joined
 
 
 def _found(headers: Iterable[Header]) -> dict[bytes, bytes]:

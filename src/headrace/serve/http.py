@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
 from headrace.serve.answers import Answer, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
-from headrace.serve.guard import Guard
+from headrace.serve.guard import Guard, while_allowed
 from headrace.serve.overload import Came, Line
 from headrace.serve.scopes import Scope
 from headrace.serve.tallies import Tally
@@ -132,7 +133,7 @@ class Http:
         """What flows goes on only as long as whoever listens may."""
         if self._guard is None or answer.flows is None:
             return answer
-        return answer._replace(flows=self._guard.while_allowed(request, route.scope, answer.flows))
+        return answer._replace(flows=while_allowed(answer.flows, partial(self._guard.allows, request, route.scope)))
 
     def _not_found(self, path: str) -> NotFound:
         beginning = path[: path.find("/", 1) + 1]

@@ -3,18 +3,19 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 import orjson
 from prometheus_client.metrics_core import Metric
 
-from headrace.serve.answers import Answer
+from headrace.serve.answers import Answer, Tell
 from headrace.serve.http import Request
 
 EVERY_SECONDS = 1.0
 FEW = 20
-TURNS, TURNS_SECONDS = 500, 0.8  # many who listen are told in turns: at once they would hold up whoever asks
+TURNS, TURNS_SECONDS = 400, 0.8  # of many who listen: libuv knows no pause shorter than a millisecond
+RETRY = b"retry: 1000\n\n"
 EVENTS = b"text/event-stream"
 NOT_KEPT = ((b"cache-control", b"no-store"),)
 LOGGER = logging.getLogger("headrace.serve")
@@ -37,34 +38,19 @@ class Live:
 
     def __init__(self, look: Callable[[], bytes], news: Callable[[], bytes] = bytes) -> None:
         self._look, self._news = look, news
-        self._listening = self._came = 0
+        self._listening: dict[Tell, None] = {}
         self._looking: asyncio.Task[None] | None = None
-        self._next: asyncio.Future[bytes] | None = None
 
     async def __call__(self, _request: Request) -> Answer:
-        return Answer(200, b"", EVENTS, NOT_KEPT, self._pieces())
+        return Answer(200, b"", EVENTS, NOT_KEPT, self._join)
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        self._listening += 1
-        self._came += 1
-        turn = self._came % TURNS
-        try:
-            yield b"retry: 1000\n\n"
-            while True:
-                told = await asyncio.shield(self._awaited())
-                if self._listening > FEW:
-                    await asyncio.sleep(turn * TURNS_SECONDS / TURNS)
-                yield told
-        finally:
-            self._listening -= 1
-
-    def _awaited(self) -> asyncio.Future[bytes]:
-        """What is looked up next, by a task that somebody's listening keeps alive."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
+    def _join(self, tell: Tell) -> Callable[[], object]:
+        """One more listens; somebody's listening keeps alive the task that looks."""
+        tell(RETRY)
+        self._listening[tell] = None
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_on())
-        return self._next
+        return lambda: self._listening.pop(tell, None)
 
     async def _look_on(self) -> None:
         while self._listening:
@@ -74,7 +60,21 @@ class Live:
             except Exception:
                 LOGGER.exception("the numbers of this second could not be told")
                 told = b": none\n\n"
-            if self._next is not None:
-                self._next.set_result(told)
-                self._next = None
+            await self._tell_all(told)
             await asyncio.sleep(max(0.0, began + EVERY_SECONDS - time.monotonic()))
+
+    async def _tell_all(self, told: bytes) -> None:
+        """A few at a time: many at once would hold up whoever asks."""
+        listening, began = [*self._listening], time.monotonic()
+        at_once = -(-len(listening) // TURNS) if len(listening) > FEW else FEW
+        for turn, first in enumerate(range(0, len(listening), at_once)):
+            if turn:
+                due = began + turn * TURNS_SECONDS / TURNS
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            for tell in listening[first : first + at_once]:
+                self._tell_one(tell, told)
+
+    def _tell_one(self, tell: Tell, told: bytes) -> None:
+        """Who has gone meanwhile is not told, and who is gone now is forgotten."""
+        if tell in self._listening and not tell(told):
+            self._listening.pop(tell, None)

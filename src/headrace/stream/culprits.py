@@ -1,8 +1,8 @@
-"""Which rows make a function raise: found by halves, each tried again and again without Spark knowing why.
+"""Which rows make a function raise: found by halves, each given to it again.
 
 ├──────────────── raises ────────────────┤
 ├───── does not ─────┤├───── raises ─────┤
-                      ├─ raises ─┤├ does ┤    … down to single rows
+                      ├ does not ┤├───┬──┤    the rest must: it is not tried, but halved, down to single rows
 """
 
 import builtins
@@ -16,17 +16,21 @@ DATA_ERRORS = ("21", "22", "23", "38", "P0")  # classes of SQLSTATE: about value
 LONGEST = 400
 
 
-def culprits(rows: Sequence[Row], raises: Raises[Row]) -> Iterator[tuple[Row, str]]:
-    """The rows that raise by themselves, and what they raise; what only several together raise is not among them."""
-    why = raises(rows) if rows else None
+def culprits(rows: Sequence[Row], raises: Raises[Row], *, is_sure: bool = False) -> Iterator[tuple[Row, str]]:
+    """The rows that raise by themselves, and what they raise; what only several together raise is not among them.
+
+    Where it is sure that there are some, only single rows are tried: the other half raised nothing.
+    """
+    why = "" if is_sure and len(rows) > 1 else raises(rows) if rows else None
     if why is None:
         return
     if len(rows) == 1:
         yield rows[0], why
         return
     middle = len(rows) // 2
-    yield from culprits(rows[:middle], raises)
-    yield from culprits(rows[middle:], raises)
+    found = list(culprits(rows[:middle], raises))
+    yield from found
+    yield from culprits(rows[middle:], raises, is_sure=not found)
 
 
 def said_of_data(message: str, sql_state: str | None) -> str | None:

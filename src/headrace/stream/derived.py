@@ -13,11 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.declare.derivation import KNOWN_AT, Derived, FunctionOf
+from headrace.declare.app import App
+from headrace.declare.derivation import KNOWN_AT, Derivation, Derived, FunctionOf, Operation
+from headrace.declare.enriched import Enrichment
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
 from headrace.log.records import Partition
+from headrace.stream.enriched import function_of
 from headrace.stream.events import event_of, parsed
 from headrace.stream.examined import SOURCE, WHY_REAL_TIME, Examined, examine, require_streamable
 from headrace.stream.lanes import Lane
@@ -42,6 +45,7 @@ class Function:
 
     made_by: FunctionOf
     stream: Derived
+    feeds: str | None = None  # the operation, if any, that waits for what it writes
 
     @property
     def parents(self) -> tuple[Stream, ...]:
@@ -49,6 +53,30 @@ class Function:
 
     def refused(self, sentence: str) -> DeclarationError:
         return DeclarationError(f"{self.made_by.written}: {self.stream.name}: {sentence}")
+
+
+def functions_of(app: App) -> dict[Derivation, Function]:
+    """How an app's streams are derived that functions make."""
+    found = [(one.made_by, _function(one.made_by), one) for one in app.streams if isinstance(one, Derived)]
+    return {
+        made_by: Function(function, one, _fed(app, one)) for made_by, function, one in found if function is not None
+    }
+
+
+def _function(made_by: Derivation) -> FunctionOf | None:
+    if isinstance(made_by, Enrichment):
+        return function_of(made_by)
+    return made_by if isinstance(made_by, FunctionOf) else None
+
+
+def _fed(app: App, stream: Stream) -> str | None:
+    """The first operation that reads a stream, or what functions make of it."""
+    for reader in (one for one in app.derivations if stream in one.inputs):
+        made = (_fed(app, one) for one in app.made_by(reader))
+        fed = reader.name if isinstance(reader, Operation) else next(filter(None, made), None)
+        if fed is not None:
+            return fed
+    return None
 
 
 @dataclass(frozen=True)
@@ -75,6 +103,8 @@ def judge(spark: SparkSession, function: Function) -> Judged:
         return Judged(Lane.MICRO_BATCH, examined.why, examined.keeps_state)
     if asked == "micro-batch":
         return Judged(Lane.MICRO_BATCH, 'asked for: lane="micro-batch"', keeps_state=False)
+    if asked == "auto" and function.feeds is not None:
+        return Judged(Lane.MICRO_BATCH, f"the clock of {function.feeds} follows its commits", keeps_state=False)
     return Judged(Lane.REAL_TIME, WHY_REAL_TIME, keeps_state=False)
 
 

@@ -34,14 +34,17 @@ from headrace.stream.due import Due
 from headrace.stream.events import event_of, parsed
 from headrace.stream.gate import RAISED
 from headrace.stream.making import Maker
+from headrace.stream.seen import Seen
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS, PARTITIONS = 64, 2
 RECORDS_AT_ONCE = 20_000  # bounds the memory of a batch, and how long it takes a core
 RECORDS_A_POLL = 5_000
-GRAIN_US = UNITS_US["s"]  # keys that are due within a second of each other are looked at together
-RECORDED_GRAIN_US = UNITS_US["h"]  # recorded time passes quicker than the clock
+# Keys that are due within a second of each other are looked at together. Long before, an hour is near enough: recorded
+# time passes days in a batch, and what is due by then is found at one look.
+FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
 CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
+KEPT = "kept"  # the state in which what operators keep is, by key
 MADE = "topic string, key string, value binary, raised string"
 
 
@@ -53,11 +56,6 @@ class Keyed:
     outputs: tuple[Derived, ...]
     broker: str
     records_at_once: int = RECORDS_AT_ONCE
-
-    @property
-    def clock(self) -> str:
-        """The topic in which the clock is told."""
-        return f"{self.operation.name}.clock"
 
     @property
     def topics(self) -> list[str]:
@@ -73,10 +71,6 @@ class Keyed:
     def margin_us(self) -> int:
         """How far partitions may be apart in a time that passes quicker than the clock."""
         return DRAINING_MARGIN_US if self.tells_its_own_time else 0
-
-    @property
-    def grain_us(self) -> int:
-        return RECORDED_GRAIN_US if self.tells_its_own_time else GRAIN_US
 
 
 def tells_its_own_time(stream: Stream) -> bool:
@@ -100,7 +94,7 @@ def _records(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int,
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", keyed.broker)
         .option("kafka.max.poll.records", RECORDS_A_POLL)
-        .option("subscribe", ",".join([*keyed.topics, keyed.clock]))
+        .option("subscribe", ",".join([*keyed.topics, keyed.operation.clock]))
         .option("startingOffsets", orjson.dumps(begin, option=orjson.OPT_NON_STR_KEYS).decode())
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "false")
@@ -111,7 +105,7 @@ def _records(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int,
 
 def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     """Events and clocks: a bucket, what an event says, and the time that moves the clock."""
-    is_clock = (F.col("topic") == keyed.clock) & (F.col("key").cast("string") == run)
+    is_clock = (F.col("topic") == keyed.operation.clock) & (F.col("key").cast("string") == run)
     told_us = F.when(is_clock, F.col("value").cast("string").cast("bigint") + keyed.margin_us)
     said, key = F.lit(None).cast("string"), F.lit(None).cast("string")
     for number, stream in enumerate(keyed.operation.inputs):
@@ -161,20 +155,18 @@ class Buckets(StatefulProcessor):
 
     def __init__(self, keyed: Keyed) -> None:
         self._operator: Operator[Any] = operator_of(keyed.operation)
-        self._grain_us, self._maker = keyed.grain_us, Maker(keyed.operation, keyed.outputs)
-        self._reader = Reader(keyed.operation)
+        self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._kept = handle.getMapState("kept", "key string", "look_us bigint, packed binary")
-        self._due = Due(handle)
+        self._kept = handle.getMapState(KEPT, "key string", "look_us bigint, packed binary")
+        self._due, self._seen = Due(handle), Seen(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
-        news: dict[str, list[Arrived]] = {}
-        for _bucket, said in rows:
-            if said is not None:
-                event, by = self._reader.read(said)
-                news.setdefault(by, []).append(event)
-        yield from self._stepped(news.items(), timerValues)
+        events = self._seen.news(self._reader.read(said) for _bucket, said in rows if said is not None)
+        by_key: dict[str, list[Arrived]] = {}
+        for event in events:
+            by_key.setdefault(self._reader.key(event), []).append(event)
+        yield from self._stepped(by_key.items(), timerValues)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -215,10 +207,17 @@ class Buckets(StatefulProcessor):
                 self._kept.removeKey((by,))
             return None
         noted_us = None if known is None or known[0] <= clock_us else known[0]
-        look_us = -(-done.due_us // self._grain_us) * self._grain_us
+        look_us = look_at_us(done.due_us, clock_us)
         is_noted = noted_us is not None and noted_us <= look_us
         self._kept.updateValue((by,), (noted_us if is_noted else look_us, done.packed))
         return None if is_noted else look_us
+
+
+def look_at_us(due_us: int, clock_us: int) -> int:
+    """When to look at a key: the first second after it is due, or before the last hour until then."""
+    if due_us - clock_us > COARSE_US:
+        return due_us // COARSE_US * COARSE_US
+    return -(-due_us // FINE_US) * FINE_US
 
 
 class Reader:
@@ -230,15 +229,18 @@ class Reader:
         self._times = tuple(stream.time for stream in operation.inputs)
         self._doubles = tuple(_doubles(stream) for stream in operation.inputs)
 
-    def read(self, said: str) -> tuple[Arrived, str]:
-        """An event, and its key as text."""
+    def read(self, said: str) -> Arrived:
+        """An event."""
         source, arrival_us, partition, offset, values = orjson.loads(said)
         for name in self._doubles[source]:
             if isinstance(values[name], str):  # JSON has no number for what is not a number, and Spark writes its name
                 values[name] = float(values[name])
-        by = orjson.dumps([values[name] for name in self._by[source]]).decode()
         time_us = values[self._times[source]]
-        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values), by
+        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values)
+
+    def key(self, event: Arrived) -> str:
+        """The key of an event, as text."""
+        return orjson.dumps([event.values[name] for name in self._by[event.source]]).decode()
 
 
 def _doubles(stream: Stream) -> tuple[str, ...]:

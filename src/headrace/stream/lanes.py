@@ -52,6 +52,7 @@ class QuerySpec:
     lane: Lane = Lane.REAL_TIME  # the fastest it can run in
     keeps_rows_back: bool = False  # until the watermark says that they are final
     mend: Callable[[SparkSession, Exception], None] | None = None
+    held: Callable[[], object] | None = None  # what its plan holds besides its sources: with another one it begins anew
 
     @property
     def slots(self) -> int:

@@ -11,6 +11,7 @@ from headrace.declare.derivation import Derived, Operation
 from headrace.declare.schema import Kind, Schema
 from headrace.operators.careful import Raised, Stepped
 from headrace.operators.operator import Key, Made
+from headrace.operators.rows import row_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROW = Row("topic", "key", "value", "raised")
@@ -35,14 +36,8 @@ class Maker:
             yield self._raised(key, one_raised)
 
     def _made(self, key: Key, made: Made, stream: Derived) -> Row:
-        said = {
-            **dict(zip(self._by, key, strict=True)),
-            stream.time: made.time_us,
-            **made.values,
-            stream.id: made.id,
-            str(stream.arrival): made.known_us,
-        }
-        return ROW(stream.name, _text(said.get(stream.key)), _json(said, stream.schema), None)
+        row = row_of(made, key, self._by, stream)
+        return ROW(stream.name, _text(row[stream.key]), as_json(row, stream.schema), None)
 
     def _raised(self, key: Key, raised: Raised) -> Row:
         event = raised.event
@@ -50,11 +45,11 @@ class Maker:
             return ROW(self._first.name, _text(key[0]), raised.kept, raised.why)
         stream = self._inputs[event.source]
         place = f"{stream.name}-{event.partition}@{event.offset}"
-        value = _json(event.values, stream.schema)
+        value = as_json(event.values, stream.schema)
         return ROW(self._first.name, _text(key[0]), value, f"{raised.why} (at {place})")
 
 
-def _json(said: Mapping[str, Any], schema: Schema) -> bytes:
+def as_json(said: Mapping[str, Any], schema: Schema) -> bytes:
     """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
     return orjson.dumps(
         {

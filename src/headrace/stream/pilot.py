@@ -17,6 +17,7 @@ from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
 from headrace.stream.runner import Runner
 
 LOOK_SECONDS = 0.2
+HELD_SECONDS = 1
 LOGGER = logging.getLogger("headrace.stream")
 
 
@@ -51,10 +52,21 @@ class Pilot(threading.Thread):
     def _fly(self) -> None:
         """Work off the backlog, then run until stopped."""
         self._drain()
+        held = self._held()
         if not self._stopped.is_set():
-            self._start(self._goal).awaitTermination()
-            if not self._stopped.is_set():
-                raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
+            self._watch(self._start(self._goal), held)
+
+    def _watch(self, query: StreamingQuery, held: object) -> None:
+        """Wait until a query is stopped, or stop it because its plan holds what is no longer so."""
+        while not query.awaitTermination(HELD_SECONDS):
+            if self._held() is not held:
+                query.stop()
+                return
+        if not self._stopped.is_set():
+            raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
+
+    def _held(self) -> object:
+        return None if self.spec.held is None else self.spec.held()
 
     def _failed(self, failure: Exception) -> None:
         """Remove what made it fail, where that can be found; else this is the end."""

@@ -18,6 +18,7 @@ from headrace.stream.derived import Function, Judged, derived
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.operations import KeptRun, possible_runs, rebuilt
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
@@ -34,6 +35,7 @@ class Place:
     rebuild: frozenset[str] = frozenset()
     lane: Lane = Lane.REAL_TIME
     checkpoint_seconds: int = 300
+    since_us: int | None = None  # where operations that are rebuilt begin; None: with the earliest record
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Planned:
     generations: tuple[Generations, ...]
     partitions: Mapping[str, int]
     derivations: tuple[Derivation, ...] = ()
+    runs: tuple[KeptRun, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -58,11 +61,13 @@ def plan_queries(app: App, place: Place) -> Planned:
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)
-    plans = possible_plans(app, place.state, found.partitions, place.rebuild)
+    again = rebuilt(app, place.rebuild)
+    plans = possible_plans(app, place.state, found.partitions, again)
     for plan in plans:
         _require_cuts(plan, place)
     specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
-    return Planned(specs, plans, found.partitions, app.derivations)
+    runs = possible_runs(app, place.state, again, place.since_us)
+    return Planned(specs, plans, found.partitions, app.derivations, runs)
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:
@@ -153,4 +158,5 @@ def derive_spec(function: Function, judged: Judged, place: Place, partitions: Ma
         lane=judged.lane,
         keeps_rows_back=judged.keeps_state,
         mend=aside.mend,
+        held=function.made_by.held,
     )

@@ -13,13 +13,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation, Derived, FunctionOf
-from headrace.errors import DeclarationError
+from headrace.declare.derivation import Derivation, Derived
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
-from headrace.stream.derived import Function, judge
+from headrace.stream.chains import Chain
+from headrace.stream.derived import functions_of, judge
 from headrace.stream.generations import remember
 from headrace.stream.lanes import QuerySpec
+from headrace.stream.operation import OperationRunner
+from headrace.stream.operations import begin_run
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, Planned, derive_spec, plan_queries
 from headrace.stream.runner import Runner
@@ -43,6 +45,8 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
+    for run in planned.runs:
+        begin_run(app, run, place.state, place.broker)
     spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
     runners: Sequence[Runner] = ()
     try:
@@ -82,12 +86,13 @@ class Crew:
     def _deriving(self, made_by: Derivation, found: Mapping[str, Runner]) -> Runner:
         """Who derives streams: Spark itself by a function, the host of operators by an operation."""
         gates = [found[f"{one.name}.gate"] for one in made_by.inputs]
-        if isinstance(made_by, FunctionOf):
-            (stream,) = self.app.made_by(made_by)
-            function = Function(made_by, stream)
+        function = functions_of(self.app).get(made_by)
+        if function is not None:
             judged = judge(self.spark.newSession(), function)
             return self._pilot(derive_spec(function, judged, self.place, self.planned.partitions), gates)
-        raise DeclarationError(f"{made_by.written}: {made_by.name}: nobody runs {type(made_by).__name__} yet.")
+        runs = {run.operation.name: run for run in self.planned.runs}
+        spec = Chain(self.place.broker, self.place.state, runs).spec(runs[made_by.name], self.app.made_by(made_by))
+        return OperationRunner(self.spark, spec, gates)
 
     def _pilot(self, spec: QuerySpec, upstream: Sequence[Runner]) -> Pilot:
         return Pilot(self.spark, spec, self.place.lane, upstream)
