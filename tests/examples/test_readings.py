@@ -133,8 +133,9 @@ def test_the_table_has_a_row_for_every_fate():
     cells = list(summary(result()).columns[0].cells)
     assert cells == [
         "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped",
-        "cards tested, then charged", "decided", "features read", "producer to readable", "log to store", "decision: pass", "decision: block", "frauds caught",
-        "arrival to decision", "degraded", "labels", "by labels (by scores)",
+        "cards tested, then charged", "decided", "features read", "producer to readable", "log to store",
+        "decision: pass", "decision: block", "frauds caught", "arrival to decision", "degraded", "labels",
+        "by labels (by scores)",
     ]  # fmt: skip
 
 
