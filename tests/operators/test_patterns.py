@@ -304,6 +304,15 @@ def test_it_goes_to_other_machines_and_tells_the_same_there() -> None:
     assert made[0] == made[1] != []
 
 
+def test_an_event_that_changes_nothing_is_not_kept() -> None:
+    relaxed = guessed().step("low", where="score < 1").then("high", where="score > 100")
+    for pattern, kept_events in ((relaxed, 0), (relaxed.next("higher", where="score > 1000"), 1)):
+        operator = operator_of(pattern.on(LOGINS))
+        kept = operator.begin()
+        list(operator.take(("u",), kept, login(1, 0, ok=True, score=50.0)))
+        assert len(kept.pending) == kept_events
+
+
 def test_a_key_of_which_nothing_is_open_is_forgotten() -> None:
     operator = operator_of(fails_then_success())
     kept = operator.begin()
