@@ -146,7 +146,7 @@ def _require_comparable(left: Stream, right: Stream, pairs: Names, where: str) -
         other = right.schema.column(theirs, f"{where}: on: {right.name}")
         if one.kind is not other.kind:
             raise DeclarationError(
-                f"{where}: {left.name}.{ours} is a {one.type}, {right.name}.{theirs} is a {other.type}: "
+                f"{where}: {left.name}.{ours} is {one.type}, {right.name}.{theirs} is {other.type}: "
                 "they are never equal. Declare both columns with one type."
             )
         if one.kind is Kind.DOUBLE:

@@ -33,7 +33,15 @@ def joined(asked: Joining, what: Waiting, key: str, *, reach_us: int, idle_us: i
     """The streams of a join whose rows are known at most so long after their time, and the lateness of its inputs."""
     left_on, right_on = zip(*asked.on, strict=True)
     inputs = asked.left, asked.right
-    made_by = Operation(asked.name, inputs, asked.written, by=(left_on, right_on), what=what, idle_us=idle_us)
+    made_by = Operation(
+        asked.name,
+        inputs,
+        asked.written,
+        by=(left_on, right_on),
+        what=what,
+        idle_us=idle_us,
+        null_keys=what.left.outer or what.right.outer,
+    )
     late_us = max(stream.late.until_us for stream in inputs) + 1
     settings: dict[str, Any] = {
         "made_by": made_by,

@@ -111,7 +111,7 @@ def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     for number, stream in enumerate(keyed.operation.inputs):
         is_of = F.col("topic") == stream.clean
         event = event_of(parsed(F.col("value"), stream), stream)
-        key = F.when(is_of, _key(event, keyed.operation.by[number])).otherwise(key)
+        key = F.when(is_of, _key(event, keyed.operation, number)).otherwise(key)
         said = F.when(is_of, _said(number, event, stream)).otherwise(said)
     if keyed.tells_its_own_time:
         told_us = F.coalesce(told_us, F.when(said.isNotNull(), _header(1)))
@@ -123,11 +123,11 @@ def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     return rows.where(F.col(SAID).isNotNull() | F.col(CLOCKED).isNotNull())
 
 
-def _key(event: Column, by: tuple[str, ...]) -> Column:
-    """What events of one key have in common, as text; null where a column of the key is null."""
-    columns = [event.getField(name) for name in by]
+def _key(event: Column, operation: Operation, source: int) -> Column:
+    """What events of one key have in common, as text; null where a column of the key is null and must not be."""
+    columns = [event.getField(name) for name in operation.by[source]]
     text = F.to_json(F.struct(*(column.alias(f"k{number}") for number, column in enumerate(columns))))
-    for column in columns:
+    for column in () if operation.null_keys else columns:
         text = F.when(column.isNotNull(), text)
     return text
 

@@ -15,6 +15,7 @@ from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
 from headrace.stream.checkpoints import is_begun
 from headrace.stream.derived import Function, Judged, derived
+from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
@@ -139,6 +140,7 @@ def derive_spec(function: Function, judged: Judged, place: Place, partitions: Ma
     """The query that derives a stream by a function, whose parents have so many partitions."""
     name, parents = function.made_by.name, function.parents
     checkpoint = place.state.resolve() / "checkpoints" / name / "derive"
+    require_followable(function, judged, checkpoint)
     aside = Aside(function, place.broker, checkpoint)
     most = max(partitions[parent.name] for parent in parents)
     return QuerySpec(

@@ -1,0 +1,34 @@
+"""Nexmark's windows in Headrace's own words: what the queries say in PySpark, declared as operators.
+
+Events are recorded history: each arrives when it happened.
+"""
+
+import headrace as hr
+from bench.nexmark.catalogue import STREAMS
+
+bids = hr.Stream(
+    "bids",
+    schema=STREAMS["bids"].replace("happened_ms bigint", "happened_ms timestamp"),
+    id="number",
+    key="auction",
+    time="happened_ms",
+    arrival="happened_ms",
+)
+
+q11 = hr.windowed("q11", bids, by="bidder", over=hr.Session("10s"), bids=hr.count())
+q12 = hr.windowed("q12", bids, by="bidder", over=hr.Tumbling("10s"), bids=hr.count())
+q17 = hr.windowed(
+    "q17",
+    bids,
+    by="auction",
+    over=hr.Tumbling("1d"),
+    emit="update",
+    bids=hr.count(),
+    cheap_bids=hr.count(where="price < 10000"),
+    middling_bids=hr.count(where="price >= 10000 AND price < 1000000"),
+    dear_bids=hr.count(where="price >= 1000000"),
+    least=hr.min("price"),
+    most=hr.max("price"),
+    mean=hr.mean("price"),
+    total=hr.sum("price"),
+)
