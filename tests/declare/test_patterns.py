@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import headrace as hr
+from headrace.declare.app import app_of
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.pattern import Pattern
 from headrace.declare.sequence import Sequence
@@ -78,6 +80,16 @@ def test_a_pattern_waits_no_longer_than_the_gate_lets_events_be_late() -> None:
     assert sequence_of(begun(late=hr.Late("1h"))).patience_us == LOGINS.late.until_us
 
 
+def test_one_column_that_is_kept_needs_no_list() -> None:
+    assert sequence_of(begun().then("ok", where="ok", keep="ip")).steps[1].keep == ("ip",)
+
+
+def test_an_app_has_the_streams_of_its_patterns() -> None:
+    module = ModuleType("shop")
+    module.guessed = begun().on(LOGINS)  # type: ignore[attr-defined]
+    assert [stream.name for stream in app_of(module).streams] == ["logins", "a_b", "a_b_timeouts", "a_b_late"]
+
+
 def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
     pattern = begun().then("high", where="score > first(fail.score) and ok").then("last", where="id <> ''", keep=["ip"])
     assert sequence_of(pattern).columns == ("ok", "ip", "score")
@@ -95,6 +107,7 @@ def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
         (lambda: begun().then("b", times=0), "times=0. Write a number, such as 3"),
         (lambda: begun().then("b", times=(3, 2)), "times=(3, 2). Write"),
         (lambda: begun().then("b", times="0+"), "optional=True"),
+        (lambda: begun().then("b", time=3), "step 'b': time= is no setting of a step. These are: times, "),
         (lambda: begun().then("b", repeat="often"), "repeat='often'"),
         (lambda: begun().then("b", where="ip").on(LOGINS), "step 'b': where: 'ip' is not a condition"),
         (lambda: begun().then("b", where="okay").on(LOGINS), "no column 'okay'. The schema's columns are id, user, "),
