@@ -1,5 +1,6 @@
 """A pattern as an operator: whatever the batches and the clocks, what it tells is what the definition says."""
 
+from heapq import heappop
 from random import Random
 from typing import Any
 
@@ -7,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 import headrace as hr
 from headrace.declare.derivation import Derived, Operation, Written
@@ -14,6 +16,7 @@ from headrace.declare.pattern import Pattern
 from headrace.declare.pattern_outputs import Matches
 from headrace.operators.operator import Arrived, Made, step
 from headrace.operators.patterns import Patterns
+from headrace.operators.taking import events_of
 from tests.oracle.sequences import Chain, Definition, Event
 from tests.oracle.sequences_at_random import STRATEGIES, events, question, sequence, values
 
@@ -213,6 +216,39 @@ def test_a_condition_may_compare_with_what_was_taken_before() -> None:
     assert (match.values["low_count"], match.values["high_first_id"]) == (2, 4)
 
 
+def letters(pattern: Pattern, written: str) -> list[str]:
+    """The matches of a pattern in logins that have these letters as their addresses."""
+    operator = operator_of(pattern.on(LOGINS))
+    logins = [login(number, number / 10, ok=True, ip=ip) for number, ip in enumerate(written.split())]
+    ways: list[str] = []
+    kept = operator.begin()
+    for one in logins:
+        list(operator.take(("u",), kept, one))
+    while kept.pending:
+        ended = operator._matching.feed(kept.runs, heappop(kept.pending))
+        ways += ["".join(logins[int(one.event.id)].values["ip"] for one in events_of(each.run.taken)) for each in ended]
+    return ways
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ("skip_past_last", ["s1s2s3L"]),
+        ("skip_to_next", ["s1s2s3L", "s2s3L"]),
+        ("no_skip", ["s1s2s3L", "s1s2L", "s2s3L"]),
+    ],
+)
+def test_which_matches_are_told_is_as_the_docs_say(after: Any, told: list[str]) -> None:
+    pattern = guessed(after=after).step("small", where="ip in ('s1', 's2', 's3')", times="2+")
+    assert letters(pattern.then("large", where="ip = 'L'"), "s1 s2 s3 L") == told
+
+
+@pytest.mark.parametrize(("word", "told"), [("next", ["ab1"]), ("then", ["ab1"]), ("then_any", ["ab1", "ab2"])])
+def test_how_near_a_step_is_is_as_the_docs_say(word: str, told: list[str]) -> None:
+    pattern = getattr(guessed(after="no_skip").step("a", where="ip = 'a'"), word)("b", where="ip in ('b1', 'b2')")
+    assert letters(pattern, "a b1 c b2") == told
+
+
 def test_where_too_many_are_open_the_oldest_are_given_up_and_told() -> None:
     matches = (
         guessed(after="no_skip", partials=100)
@@ -252,6 +288,23 @@ def test_what_is_kept_is_the_same_after_it_was_packed_and_not_a_number_stays_so(
     assert operator.packed(again) == operator.packed(kept)
     made = list(step(operator, ("u",), again, [login(3, 6, ok=True)], 20 * MINUTE))
     assert [one.values["fail_score"] for one in told(made, "out")] == [score]
+
+
+def test_it_goes_to_other_machines_and_tells_the_same_there() -> None:
+    operator = operator_of(fails_then_success())
+    logins = [login(n, n, ok=n == 4) for n in range(1, 5)]
+    there = cloudpickle.loads(cloudpickle.dumps(operator))
+    made = [list(step(one, ("u",), one.begin(), logins, 100 * MINUTE)) for one in (operator, there)]
+    assert made[0] == made[1] != []
+
+
+def test_an_event_that_changes_nothing_is_not_kept() -> None:
+    relaxed = guessed().step("low", where="score < 1").then("high", where="score > 100")
+    for pattern, kept_events in ((relaxed, 0), (relaxed.next("higher", where="score > 1000"), 1)):
+        operator = operator_of(pattern.on(LOGINS))
+        kept = operator.begin()
+        list(operator.take(("u",), kept, login(1, 0, ok=True, score=50.0)))
+        assert len(kept.pending) == kept_events
 
 
 def test_a_key_of_which_nothing_is_open_is_forgotten() -> None:

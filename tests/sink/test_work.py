@@ -3,7 +3,7 @@
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -97,8 +97,8 @@ class MemoryLog:
         self._luck.strikes(NotParked("not parked"), Killed())
         self.parked.append(row.place)
 
-    def run(self, work: Work, dice: random.Random) -> None:
-        """Follow until everything is done with; partitions come and go."""
+    def steps(self, work: Work, dice: random.Random) -> Iterator[None]:
+        """Follow step by step until everything is done with; partitions come and go."""
         work.group = self
         ends = {at: 1 + max(r.offset for r in self._records if r.partition == at.number) for at in self.partitions}
         self._begin(work, self.partitions)
@@ -108,9 +108,9 @@ class MemoryLog:
                 self._begin(work, self.partitions[:1])
             if work.go_on():
                 work.take(self._next(dice.randrange(1, 20)))
-                is_over = work._kept == work._reached and self._read == ends
-                if is_over:
+                if work._kept == work._reached and self._read == ends:
                     return
+            yield
         pytest.fail(f"it does not come to an end: {work.fates} {work.trouble}")
 
     @property
@@ -151,7 +151,8 @@ def brought(
     log, target, dice = MemoryLog(luck, records), MemoryTarget(sink, luck, keeps_places=keeps), random.Random(seed)
     while True:
         try:
-            log.run(Work(sink, target, log), dice)  # type: ignore[arg-type]  # parks too
+            for _ in log.steps(Work(sink, target, log), dice):  # type: ignore[arg-type]  # parks too
+                pass
         except Killed:
             continue
         return target.taken, log.parked
@@ -213,3 +214,21 @@ def test_what_is_written_again_comes_in_runs_that_leave_nothing_out(written: lis
         first_times = list(dict.fromkeys(offsets))
         assert first_times == sorted(first_times)
     assert set(taken) == good
+
+
+@settings(max_examples=100)
+@given(flows, st.integers(0, 2**32))
+def test_two_copies_at_once_take_each_row_once(written: list[tuple[int, bool]], seed: int) -> None:
+    """One was thought dead and was not: both read every partition in turn, until one of them is dead indeed."""
+    luck, records, dice = Luck(seed, 0.0), records_of(written), random.Random(seed)
+    sink = Sink("x", of=stream, to=hr.Kafka("y"), delivery="exactly_once")
+    target, logs = MemoryTarget(sink, luck, keeps_places=True), [MemoryLog(luck, records) for _ in range(2)]
+    copies = [log.steps(Work(sink, target, log), dice) for log in logs]  # type: ignore[arg-type]
+    while copies:
+        copy = dice.choice(copies)
+        is_dead = len(copies) > 1 and dice.random() < 0.05
+        if is_dead or next(copy, "over") == "over":
+            copies.remove(copy)
+    good, bad = all_of(written)
+    assert sorted(target.taken) == sorted(good)
+    assert {place for log in logs for place in log.parked} == bad

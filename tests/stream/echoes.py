@@ -95,20 +95,15 @@ def payments(name: str, **settings: Any) -> hr.Stream:
     return hr.Stream(name, schema=schema, id="id", key="card", time="at", **told)
 
 
-def keyed_of(broker: str, operation: Operation) -> Keyed:
+def out_of(operation: Operation) -> Derived:
     schema = "id string, card string, amount double, at timestamp, known_at timestamp"
-    out = Derived(
-        f"{operation.name}-out",
-        made_by=operation,
-        schema=schema,
-        id="id",
-        key="card",
-        time="at",
-        arrival="known_at",
-        late=hr.Late("1h"),
-    )
-    keyed = Keyed(operation, (out,), broker)
-    ensure_topics(broker, [*operation.inputs, out])
+    named = {"id": "id", "key": "card", "time": "at", "arrival": "known_at"}
+    return Derived(f"{operation.name}-out", made_by=operation, schema=schema, late=hr.Late("1h"), **named)
+
+
+def keyed_of(broker: str, operation: Operation) -> Keyed:
+    keyed = Keyed(operation, (out_of(operation),), broker)
+    ensure_topics(broker, [*operation.inputs, *keyed.outputs])
     return keyed
 
 
@@ -118,12 +113,13 @@ def spec_of(keyed: Keyed, folder: Path, clock_us: int = FOREVER_US) -> KeyedSpec
 
 
 def arrivals(
-    seed: int, count: int, now_us: int, *, sources: int = 1, keys: int = 7, apart_us: int = 1000, first: int = 0
+    seed: int, count: int, now_us: int, *, sources: int = 1, keys: int = 7, partitions: int = 2, **more: int
 ) -> list[Arrived]:
     """Events of some keys, a few of them twice; nothing came after now, and no place is before the first."""
-    dice, events, offsets = random.Random(seed), list[Arrived](), [[first, first] for _ in range(sources)]
+    first, apart_us = more.get("first", 0), more.get("apart_us", 1000)
+    dice, events, offsets = random.Random(seed), list[Arrived](), [[first] * partitions for _ in range(sources)]
     for number in range(count):
-        source, partition = dice.randrange(sources), dice.randrange(2)
+        source, partition = dice.randrange(sources), dice.randrange(partitions)
         arrival_us = now_us - (count - number) * apart_us - dice.randrange(apart_us)
         amount = dice.choice([1.5, 2.0, None, float("inf")])
         values = {"id": f"e{first + dice.randrange(count)}", "card": f"c{number % keys}", "amount": amount}

@@ -6,14 +6,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 
+from headrace.declare.app import App
 from headrace.local.broker import Broker
 from headrace.operators.operator import Arrived
 from headrace.stream.chains import Chain
-from headrace.stream.keyed import BUCKETS
+from headrace.stream.kept import batch_at, kept_by, of_key
+from headrace.stream.keyed import BUCKETS, Keyed
 from headrace.stream.operation import KeyedSpec, OperationRunner
 from headrace.stream.operations import plan_run
+from headrace.stream.savepoints import make, restore
 from tests.stream.echoes import (
     SECOND,
     Echo,
@@ -29,6 +33,7 @@ from tests.stream.echoes import (
     soon_us,
     spec_of,
     told,
+    written,
 )
 from tests.waiting import wait_until
 
@@ -48,11 +53,17 @@ def hosting(spark: SparkSession, spec: KeyedSpec) -> Iterator[OperationRunner]:
     assert runner.failure is None
 
 
+def add_partitions(broker: str, topic: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result()
+    wait_until(lambda: len(admin.list_topics(topic).topics[topic].partitions) == count, 10, "the broker to have them")
+
+
 def state_rows(runner: OperationRunner) -> int:
     return sum(operator["numRowsTotal"] for operator in runner.last_progress().get("stateOperators", []))
 
 
-def test_what_is_written_is_what_the_operator_makes_through_a_restart(
+def test_what_is_written_is_what_the_operator_makes_through_a_restart_and_more_partitions(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     keyed = new_keyed(broker.address, inputs=2)
@@ -60,7 +71,9 @@ def test_what_is_written_is_what_the_operator_makes_through_a_restart(
     send(keyed, first)
     with hosting(spark, spec_of(keyed, tmp_path)):
         wait_until(lambda: len(told(keyed)) > 100, 60, "the first half")
-    second = arrivals(2, 150, soon_us(), sources=2, first=1000)
+    for stream in keyed.operation.inputs:
+        add_partitions(broker.address, stream.clean, 3)
+    second = arrivals(2, 150, soon_us(), sources=2, partitions=3, first=1000)
     send(keyed, [*first[50:], *second])  # a gate that was killed writes some again
     wanted = pure(keyed, [*first, *second])
     with hosting(spark, spec_of(keyed, tmp_path)) as runner:
@@ -128,3 +141,41 @@ def test_recorded_history_tells_the_time_itself_and_is_closed_where_it_ends(
     with hosting(spark, spec_of(keyed, tmp_path)):
         wait_until(lambda: told(keyed).keys() >= wanted, 60, "all that is complete")
     assert told(keyed).keys() == wanted
+
+
+def test_what_is_kept_of_a_key_can_be_read_and_gone_back_to(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    keyed = new_keyed(broker.address, Echo(after_us=3600 * SECOND))
+    app = App("app", (*keyed.operation.inputs, *keyed.outputs), ())
+    run = plan_run(keyed.operation, tmp_path)
+    spec = Chain(broker.address, tmp_path, {run.operation.name: run}).spec(run, keyed.outputs)
+    first, second = arrivals(5, 20, soon_us()), arrivals(6, 20, soon_us(), first=100)
+
+    def kept_of(card: str) -> list[int]:
+        (kept,) = kept_by(app, tmp_path)
+        (row,) = of_key(spark, kept, card, batch_at(kept, None, None))
+        assert row["key"] == [card]
+        return list(row["kept"]["kept"]["arrivals"])
+
+    send(keyed, first)
+    with hosting(spark, spec) as runner:
+        wait_until(lambda: sum(runner.reached().values()) == 20, 60, "the first")
+    early = kept_of("c1")
+    make(tmp_path, "early")
+    send(keyed, second)
+    with hosting(spark, spec) as runner:
+        wait_until(lambda: sum(runner.reached().values()) == 40, 60, "the second")
+    late = kept_of("c1")
+    restore(tmp_path, "early")
+    assert kept_of("c1") == early < late
+    with hosting(spark, spec) as runner:
+        wait_until(lambda: sum(runner.reached().values()) == 40, 60, "the second again")
+    assert len(written(keyed)) > len(told(keyed)), "some of it was written twice"
+    assert kept_of("c1") == late
+    assert told(keyed).keys() == takes(keyed, [*first, *second])
+
+
+def takes(keyed: Keyed, events: list[Arrived]) -> set[str]:
+    """The ids of what is made of events at once."""
+    return {one for one in pure(keyed, events) if "woken" not in one}

@@ -24,6 +24,8 @@ COMMANDS = (
     "alerts",
     "dead",
     "parked",
+    "state",
+    "savepoint",
     "trace",
     "hot",
     "sql",

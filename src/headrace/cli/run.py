@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.guarded import door_of, require_guarded
+from headrace.cli.savepoint import go_back
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
@@ -45,6 +46,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.stream.run import SparkOptions, run_queries
 
     java = find_java()
+    go_back(settings)
     place = Place(
         broker_of(settings),
         settings.state,

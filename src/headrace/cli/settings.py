@@ -20,6 +20,7 @@ MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publ
 TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
+ONCE = {"rebuild": "STREAM", "since": "TIME", "from-savepoint": "NAME"}  # settings of one start, not of every one
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -295,8 +296,8 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
         written = tomllib.loads(FILE.read_text())
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
-    for once in {"rebuild", "since", "from-savepoint"} & written.keys():
-        raise BadSetting(f"{FILE} sets {once}, which would count at each start. Give it once: --{once} on its own.")
+    for once in ONCE.keys() & written.keys():
+        raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: --{once} {ONCE[once]}.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
     groups = {"models": MODELS_COMMANDS, "token": TOKEN_COMMANDS}
     return dict.fromkeys(commands, flat) | {group: dict.fromkeys(inner, flat) for group, inner in groups.items()}

@@ -22,6 +22,7 @@ from headrace.cli.run import (
     require_tellable,
     stop_on_signals,
 )
+from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
@@ -63,6 +64,8 @@ def up(app: str, **flags: Any) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     try:
         _start_broker(supervisor, settings)
+        if (before := go_back(settings)) is not None:
+            say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
         _require_plan(declared, settings)
         _tell_parts(settings)
         needed, others = parts_of(settings, declared)
@@ -115,7 +118,11 @@ def _tell_parts(settings: Settings) -> None:
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
     os.environ["HEADRACE_OTLP"] = settings.otlp or "off"
     os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
-    for planned in ("HEADRACE_REBUILD", "HEADRACE_SINCE"):  # above, and not again whenever a part is started
+    for planned in (
+        "HEADRACE_REBUILD",
+        "HEADRACE_SINCE",
+        "HEADRACE_FROM_SAVEPOINT",
+    ):  # above, and not again whenever a part is started
         os.environ.pop(planned, None)
 
 

@@ -68,12 +68,14 @@ class FunctionOf(Derivation):
 class Operation(Derivation):
     """An operator over the events of its inputs, by key: a window, a pattern, a join.
 
-    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes.
+    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes; an event
+    whose key is null is passed over, but where `null_keys` are taken too.
     """
 
     by: tuple[tuple[str, ...], ...]
     what: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
     idle_us: int
+    null_keys: bool = False
 
     @property
     def clock(self) -> str:

@@ -89,7 +89,7 @@ class _Asked:
         found = stream.schema.column(ours, f"{self.where}: on: {stream.name}")
         if found.kind is not table.key_kind:
             raise self.refused(
-                f"{stream.name}.{found.name} is a {found.type}, {table.path.name}'s {table.key} a "
+                f"{stream.name}.{found.name} is {found.type}, {table.path.name}'s {table.key} is "
                 f"{table.key_kind.value}: they are never equal. Declare both with one type."
             )
         return found.name

@@ -9,7 +9,7 @@ user u1    fail     fail  ok      fail           ok
 import re
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack, cast, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from headrace.declare.derivation import Operation, Written, written_here
 from headrace.declare.durations import duration_us
@@ -22,6 +22,9 @@ from headrace.errors import DeclarationError
 
 Times = int | tuple[int, int] | str
 MOST_PARTIALS = 100_000
+MOST_STEPS = 60  # whether each is met by an event is kept as a bit of a number
+Word = Literal["step", "then", "next", "then_any", "never"]
+NEAR: dict[Word, Near] = {"step": "then", "then": "then", "next": "next", "then_any": "then_any"}
 _OR_MORE = re.compile(r"([1-9]\d{0,5})\+", re.ASCII)
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
@@ -33,7 +36,7 @@ class Quantity(TypedDict, total=False):
     repeat: Near
     reluctant: bool
     optional: bool
-    keep: Several[str]
+    keep: str | Several[str]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Asked:
     """A step as it was written, and where: its condition is read once it is known on which stream."""
 
     written: Written
-    near: Near | Literal["never"]
+    word: Word
     name: str
     where: object
     least: int
@@ -76,12 +79,7 @@ class Pattern:
 
     def step(self, name: str, where: str = "true", **quantity: Unpack[Quantity]) -> "Pattern":
         """What a match begins with."""
-        if self.asked:
-            raise DeclarationError(
-                f"{written_here()}: pattern {self.title!r} has begun with {self.asked[0].name!r}. "
-                f"Write .then({name!r}, …), .next or .then_any for what comes after."
-            )
-        return self._with("then", name, where, quantity)
+        return self._with("step", name, where, quantity)
 
     def then(self, name: str, where: str = "true", **quantity: Unpack[Quantity]) -> "Pattern":
         """The next event that is such a one; others may come between."""
@@ -112,17 +110,29 @@ class Pattern:
         puts_aside = self._late(stream).then == "side_output"
         return matches(made_by, sequence, puts_aside=puts_aside, partitions=self.partitions)
 
-    def _with(self, near: Near | Literal["never"], name: str, where: object, quantity: Quantity) -> "Pattern":
+    def _with(self, word: Word, name: str, where: object, quantity: Quantity) -> "Pattern":
         written = written_here(2)
+        self._require_turn(word, f"{written}: step {name!r}")
         _require_name(name, [one.name for one in self.asked], f"{written}: step {name!r}")
-        settings: dict[str, Any] = {**quantity, "keep": tuple(quantity.get("keep", ()))}
+        settings = _settings(quantity, f"{written}: step {name!r}")
         least, most = _bounds(settings.pop("times", 1), f"{written}: step {name!r}")
-        asked = Asked(written, near, name, where, least, most, **settings)
-        if not self.asked and (near != "then" or asked.optional):
-            raise DeclarationError(f"{asked} cannot begin a pattern. Write .step(…) first, one that is not optional.")
+        asked = Asked(written, word, name, where, least, most, **settings)
+        if word == "step" and asked.optional:
+            raise DeclarationError(f"{asked}: what a match begins with cannot be optional. Begin with what must come.")
         if asked.repeat not in get_args(Near):
             raise DeclarationError(f'{asked}: repeat={asked.repeat!r}. Write "then", "next" or "then_any".')
         return replace(self, asked=(*self.asked, asked))
+
+    def _require_turn(self, word: Word, where: str) -> None:
+        if not self.asked and word != "step":
+            raise DeclarationError(f"{where} comes after nothing. Write .step(…) first: what a match begins with.")
+        if self.asked and word == "step":
+            raise DeclarationError(
+                f"{where}: pattern {self.title!r} has begun with {self.asked[0].name!r}. "
+                "Write .then(…), .next(…) or .then_any(…) for what comes after."
+            )
+        if len(self.asked) == MOST_STEPS:
+            raise DeclarationError(f"{where} is one too many: a pattern has at most {MOST_STEPS} steps. Write two.")
 
     def _require_steps(self) -> None:
         if not self.asked:
@@ -131,7 +141,7 @@ class Pattern:
     def _sequence(self, stream: Stream) -> Sequence:
         steps, nevers = list[Step](), list[Never]()
         for asked in self.asked:
-            if asked.near == "never":
+            if asked.word == "never":
                 nevers.append(Never(asked.name, self._condition(asked, stream.schema, steps), len(steps)))
             else:
                 steps.append(self._step(asked, stream.schema, steps))
@@ -144,14 +154,14 @@ class Pattern:
     def _step(self, asked: Asked, schema: Schema, before: list[Step]) -> Step:
         for column in asked.keep:
             schema.column(column, f"{asked}: keep")
-        where, near = self._condition(asked, schema, before), cast("Near", asked.near)
+        where, near = self._condition(asked, schema, before), NEAR[asked.word]
         return Step(
             asked.name, where, near, asked.least, asked.most, asked.repeat, asked.optional, asked.reluctant, asked.keep
         )
 
     def _condition(self, asked: Asked, schema: Schema, before: list[Step]) -> Expression:
         """A condition reads its event, and what was taken by the steps before it or by itself."""
-        names = [step.name for step in before] + [asked.name] * (asked.near != "never")
+        names = [step.name for step in before] + [asked.name] * (asked.word != "never")
         names = [name for name in names if f"{name}." in str(asked.where)]
         return parse(asked.where, readable(schema, names), f"{asked}: where")
 
@@ -209,6 +219,15 @@ def _name(title: object, where: str) -> str:
     if not name:
         raise DeclarationError(f'{where}: no topic can be called so. Write name="logins_guessed" beside the title.')
     return name
+
+
+def _settings(quantity: Quantity, where: str) -> dict[str, Any]:
+    for unknown in quantity.keys() - Quantity.__annotations__.keys():
+        raise DeclarationError(
+            f"{where}: {unknown}= is no setting of a step. These are: {', '.join(Quantity.__annotations__)}."
+        )
+    keep = quantity.get("keep", ())
+    return {**quantity, "keep": (keep,) if isinstance(keep, str) else tuple(keep)}
 
 
 def _bounds(times: object, where: str) -> tuple[int, int | None]:

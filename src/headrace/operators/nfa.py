@@ -8,7 +8,7 @@ An event is here only which conditions hold for it, as bits. So where it brings 
 """
 
 from collections.abc import Iterator
-from functools import cache, reduce
+from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -67,7 +67,8 @@ class Automaton:
     def __init__(self, sequence: Sequence) -> None:
         self.steps, self.nevers, self.end = sequence.steps, sequence.nevers, len(sequence.steps)
         self.ways = [tuple(self._ways(step)) for step in range(self.end)]
-        self.waiting = cache(self._waiting)
+        self.is_strict = any(way.near == "next" for ways in self.ways for way in ways)
+        self._waiting: dict[tuple[int, tuple[int, ...]], Waiting] = {}
         self._may_end = [
             self.end in self._targets(step) and not self._between(step, self.end) for step in range(self.end)
         ]
@@ -83,8 +84,12 @@ class Automaton:
         """Whether a match is one as it stands: nothing more need come, and nothing is left that must not."""
         return self._may_end[step] and count >= self.steps[step].least
 
-    def _waiting(self, step: int, is_open: tuple[int, ...]) -> Waiting:
-        return Waiting(self, step, is_open)
+    def waiting(self, step: int, is_open: tuple[int, ...]) -> Waiting:
+        """The one that waits there for just these: what is waited for alike is the same."""
+        found = self._waiting.get((step, is_open))
+        if found is None:
+            found = self._waiting[step, is_open] = Waiting(self, step, is_open)
+        return found
 
     def _ways(self, step: int) -> Iterator[Way]:
         yield Way(step, self.steps[step].repeat, 1 << step, 0)

@@ -5,11 +5,13 @@ from typing import Any
 
 from headrace.declare.derivation import Operation
 from headrace.declare.joined import AsofJoin, Join
+from headrace.declare.sequence import Sequence
 from headrace.declare.windowed import Windowing
 from headrace.operators.asof import Asof
 from headrace.operators.joins import Joins
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
+from headrace.operators.patterns import Patterns
 from headrace.operators.windows import Windows
 
 
@@ -37,3 +39,8 @@ def _joins(what: Join, _operation: Operation) -> Joins:
 @made_of.register
 def _asof(what: AsofJoin, _operation: Operation) -> Asof:
     return Asof(what)
+
+
+@made_of.register
+def _patterns(what: Sequence, operation: Operation) -> Patterns:
+    return Patterns(what, operation)

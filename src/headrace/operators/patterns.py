@@ -44,8 +44,8 @@ class Patterns(Operator[Kept]):
     def take(self, key: Key, kept: Kept, event: Arrived) -> Iterator[Made]:
         if event.lateness_us > self._sequence.patience_us:
             yield self._late(key, event)
-        else:
-            heappush(kept.pending, self._matching.taker.seen(event))
+        elif self._matching.may_matter(seen := self._matching.taker.seen(event)):
+            heappush(kept.pending, seen)
 
     def due_us(self, kept: Kept) -> int | None:
         times = [one.time_us for one in kept.pending[:1]]

@@ -13,7 +13,7 @@ NOTHING_YET = "-"  # what Spark notes of a source that a batch has not come to
 
 def committed_places(checkpoint: Path) -> dict[Partition, int]:
     """The next offset of each partition of every topic after the last committed batch; empty before the first."""
-    batches = _batches(checkpoint / "commits")
+    batches = batches_in(checkpoint / "commits")
     if not batches:
         return {}
     sources = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[2:]
@@ -28,7 +28,7 @@ def committed_offsets(checkpoint: Path) -> dict[int, int]:
 
 def is_begun(checkpoint: Path) -> bool:
     """Whether a query has committed anything here."""
-    return bool(_batches(checkpoint / "commits"))
+    return bool(batches_in(checkpoint / "commits"))
 
 
 def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata: Mapping[str, object]) -> None:
@@ -36,7 +36,7 @@ def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata
 
     `metadata` is what Spark notes beside a batch: times, and the settings its state depends on.
     """
-    if _batches(checkpoint / "offsets"):
+    if batches_in(checkpoint / "offsets"):
         return
     offsets = {topic: {str(number): end for number, end in enumerate(ends)}}
     write_whole(checkpoint / "metadata", json.dumps({"id": str(uuid4())}))
@@ -59,11 +59,12 @@ def discard_unfinished_state(checkpoint: Path) -> None:
     if not is_begun(checkpoint):
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
         for log in (checkpoint / "commits", checkpoint / "offsets"):
-            if not _batches(log):
+            if not batches_in(log):
                 shutil.rmtree(log, ignore_errors=True)
 
 
-def _batches(folder: Path) -> list[int]:
+def batches_in(folder: Path) -> list[int]:
+    """The numbers of the batches that a log of a checkpoint has."""
     return [int(file.name) for file in folder.glob("*") if file.name.isdigit()] if folder.is_dir() else []
 
 
@@ -75,7 +76,7 @@ def lag(checkpoint: Path, begin: Mapping[Partition, int], end: Mapping[Partition
 
 def committed_watermark_us(checkpoint: Path) -> int:
     """The watermark that the last committed batch worked with; 0 before there is one."""
-    batches = _batches(checkpoint / "commits")
+    batches = batches_in(checkpoint / "commits")
     if not batches:
         return 0
     metadata = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[1]

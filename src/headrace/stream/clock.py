@@ -4,8 +4,9 @@
            ──▶ 10:02 the query has committed that far as well: all that arrived before 10:00 is in ──▶ NAME.clock
 
 A gate is past an offset once it has committed it, or written a clean record of a later one: it writes in order.
-Nothing is guessed: while a gate or the query is behind, the clock stands. What another query writes is known only up
-to that one's own clock, whatever the time is.
+Nothing is guessed. While a gate or the query is behind, the clock goes as far as each partition has been read: the log
+takes its records in the order in which they arrive. What another query writes is known only up to that one's own clock,
+whatever the time is.
 """
 
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.declare.stream import Stream
+from headrace.log.between import records_between
 from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.offsets import Offsets
 from headrace.log.records import Partition, Record
@@ -46,6 +48,11 @@ class GateWatch:
     checkpoint: Path
     _written: dict[Partition, int] = field(default_factory=dict)
 
+    @property
+    def topics(self) -> tuple[str, str]:
+        """What it reads, and what the query reads of it."""
+        return self.stream.name, self.stream.clean
+
     def reached(self) -> dict[Partition, int]:
         """The first raw offset of each partition that the gate may still have before it."""
         for record in self._tail.news():
@@ -70,6 +77,7 @@ class Clock:
     offsets: Offsets
     ungated: Sequence[str] = ()
     known_until_us: Callable[[], int] = now_us  # up to when the raw topics have all that is known
+    in_order: bool = False  # whether each partition has its records as they arrived: not what another query writes
     _at_gates: list[Moment] = field(default_factory=list)
     _at_query: list[Moment] = field(default_factory=list)
 
@@ -77,13 +85,37 @@ class Clock:
         """The newest time that is through both, given how far the query has committed; None where none is news."""
         known_us = self.known_until_us()  # first: what comes between the two questions is among the ends
         self._at_gates.append(Moment(known_us, self._ends([gate.stream.name for gate in self.gates])))
-        reached = [item for gate in self.gates for item in gate.reached().items()]
-        gated, self._at_gates = _passed(self._at_gates, dict(reached))
+        reached = dict(item for gate in self.gates for item in gate.reached().items())
+        first = self._at_gates[0]
+        gated, self._at_gates = _passed(self._at_gates, reached)
         if gated is not None:
             ends = self._ends([*(gate.stream.clean for gate in self.gates), *self.ungated])
             self._at_query.append(Moment(gated.at_us, ends))
         done, self._at_query = _passed(self._at_query, read)
+        if done is None and self.in_order:
+            return self._behind_us(first, reached, read)
         return None if done is None else done.at_us
+
+    def _behind_us(self, first: Moment, reached: Ends, read: Ends) -> int | None:
+        """How far all partitions have been read: up to a moment, those with nothing more of it; to a record, others."""
+        clean = self._ends([gate.stream.clean for gate in self.gates])
+        times = []
+        for gate in self.gates:
+            numbers = [place.number for place in (*first.ends, *clean) if place.topic in gate.topics]
+            for number in set(numbers):
+                raw, cleaned = (Partition(topic, number) for topic in gate.topics)
+                is_through = reached.get(raw, 0) >= first.ends.get(raw, 0)
+                has_all = is_through and read.get(cleaned, 0) >= clean.get(cleaned, 0)
+                times.append(first.at_us if has_all else self._arrival_us(cleaned, read.get(cleaned, 0)))
+        return min(times, default=None)
+
+    def _arrival_us(self, partition: Partition, end: int) -> int:
+        """When the last record before an offset had arrived; 0 where that is not known."""
+        if end == 0:
+            return 0
+        records = records_between(self.offsets.broker, {partition: end - 1}, {partition: end})
+        arrivals = [int(record.header(ARRIVAL) or 0) for record in records]
+        return arrivals[0] // 1000 * 1000 if arrivals else 0
 
     def _ends(self, topics: Sequence[str]) -> Ends:
         return ends_of(self.offsets, topics)

@@ -37,7 +37,7 @@ class Maker:
 
     def _made(self, key: Key, made: Made, stream: Derived) -> Row:
         row = row_of(made, key, self._by, stream)
-        return ROW(stream.name, _text(row[stream.key]), _json(row, stream.schema), None)
+        return ROW(stream.name, _text(row[stream.key]), as_json(row, stream.schema), None)
 
     def _raised(self, key: Key, raised: Raised) -> Row:
         event = raised.event
@@ -45,11 +45,11 @@ class Maker:
             return ROW(self._first.name, _text(key[0]), raised.kept, raised.why)
         stream = self._inputs[event.source]
         place = f"{stream.name}-{event.partition}@{event.offset}"
-        value = _json(event.values, stream.schema)
+        value = as_json(event.values, stream.schema)
         return ROW(self._first.name, _text(key[0]), value, f"{raised.why} (at {place})")
 
 
-def _json(said: Mapping[str, Any], schema: Schema) -> bytes:
+def as_json(said: Mapping[str, Any], schema: Schema) -> bytes:
     """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
     return orjson.dumps(
         {

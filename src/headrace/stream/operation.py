@@ -11,9 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.declare.derivation import Derivation, Derived
+from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
@@ -68,6 +68,36 @@ class KeyedSpec:
         return PARTITIONS
 
 
+def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery:
+    """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
+    discard_unfinished_state(spec.checkpoint)
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    return (
+        made(spark, spec.keyed, _begin(spec), run_id)
+        .writeStream.format("kafka")
+        .queryName(spec.name)
+        .option("kafka.bootstrap.servers", spec.keyed.broker)
+        .options(**KAFKA_SINK)
+        .option("checkpointLocation", spec.checkpoint.as_uri())
+        .outputMode("update")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def _begin(spec: KeyedSpec) -> dict[str, dict[int, int]]:
+    """Where a first batch begins: times of before this query are about what it has not read."""
+    keyed, offsets = spec.keyed, Offsets(spec.keyed.broker)
+    begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
+    for partition in offsets.every_partition(list(begin)):
+        first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
+        begin[partition.topic][partition.number] = first
+    if spec.since_us is not None:
+        for topic in keyed.topics:
+            begin[topic] = dict(enumerate(offsets.since(topic, spec.since_us)))
+    return begin
+
+
 class OperationRunner(threading.Thread):
     """Runs an operation until it is stopped."""
 
@@ -84,7 +114,7 @@ class OperationRunner(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._query = self._start()
+            self._query = started(self._spark, self.spec, self._run_id)
             while not self._stopped.wait(LOOK_SECONDS):
                 self._watch(self._query)
         except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
@@ -119,52 +149,26 @@ class OperationRunner(threading.Thread):
         alone = len(self.spec.keyed.topics) == 1
         return {str(place.number if alone else place): offset for place, offset in self._read.items()}
 
-    def _start(self) -> StreamingQuery:
-        discard_unfinished_state(self.spec.checkpoint)
-        self._spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
-        keyed = self.spec.keyed
-        return (
-            made(self._spark, keyed, self._begin(), self._run_id)
-            .writeStream.format("kafka")
-            .queryName(self.spec.name)
-            .option("kafka.bootstrap.servers", keyed.broker)
-            .options(**KAFKA_SINK)
-            .option("checkpointLocation", self.spec.checkpoint.as_uri())
-            .outputMode("update")
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-
-    def _begin(self) -> dict[str, dict[int, int]]:
-        """Where a first batch begins: times of before this query are about what it has not read."""
-        keyed = self.spec.keyed
-        begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
-        for partition in self._offsets.every_partition(list(begin)):
-            first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
-            begin[partition.topic][partition.number] = first
-        if self.spec.since_us is not None:
-            for topic in keyed.topics:
-                begin[topic] = dict(enumerate(self._offsets.since(topic, self.spec.since_us)))
-        return begin
-
     def _watch(self, query: StreamingQuery) -> None:
         if not query.isActive:
             query.awaitTermination()  # raises what ended it
             raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
-        self._look()
-        if self.lane is Lane.DRAINING and self._has_caught_up():
-            self.lane = Lane.MICRO_BATCH
-        if time.monotonic() >= self._due_s:
-            self._tell()
+        try:
+            self._look()
+            if self.lane is Lane.DRAINING and self._has_caught_up():
+                self.lane = Lane.MICRO_BATCH
+            if time.monotonic() >= self._due_s:
+                self._tell()
+        except (HeadraceError, OSError, ValueError) as passing:
+            # A broker that restarts, a batch that Spark cleans up meanwhile: the next look finds it.
+            LOGGER.debug("%s: no look at the clock: %s", self.spec.name, passing)
 
     def _look(self) -> None:
         """See how far it has read."""
-        topics = self.spec.keyed.topics
-        with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
-            places = committed_places(self.spec.checkpoint)
-            read = {place: offset for place, offset in places.items() if place.topic in topics}
-            if read != self._read:
-                self._read, self._came_s = read, time.monotonic()
+        topics, places = self.spec.keyed.topics, committed_places(self.spec.checkpoint)
+        read = {place: offset for place, offset in places.items() if place.topic in topics}
+        if read != self._read:
+            self._read, self._came_s = read, time.monotonic()
 
     def _has_caught_up(self) -> bool:
         """Whether little is waiting, here and at those whose output this one reads."""
@@ -194,4 +198,8 @@ class OperationRunner(threading.Thread):
             return RecordedClock([stream.clean for stream in inputs], self._offsets)
         derived = [stream.made_by for stream in inputs if isinstance(stream, Derived)]
         gates = [GateWatch(stream, self._offsets, self.spec.gate_of(stream.name)) for stream in inputs]
-        return Clock(gates, self._offsets, (), lambda: min([now_us(), *map(self.spec.clock_of, derived)]))
+        until_us = partial(self._known_until_us, derived)
+        return Clock(gates, self._offsets, known_until_us=until_us, in_order=not derived)
+
+    def _known_until_us(self, derived: Sequence[Derivation]) -> int:
+        return min([now_us(), *map(self.spec.clock_of, derived)])

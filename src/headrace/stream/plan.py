@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation, Derived
+from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -16,9 +16,11 @@ from headrace.errors import DeclarationError
 from headrace.log.topics import fates_of
 from headrace.stream.derived import Function, Judged, functions_of, judge
 from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.operations import KeptRun, plan_run
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
 
+UNCHANGED = ("nothing has changed",)
 LANE_OF_GATE = "stateless, Kafka to Kafka"
 LANE_OF_OPERATORS = "an operator keeps what it knows of each key in Python"
 LANE_OF_TILES = "deduplication and tiles are native Spark aggregates, Kafka to Kafka"
@@ -89,15 +91,25 @@ def plan_app(app: App, state: Path, judged: Mapping[Derivation, Verdict] | None 
 
 def _plan(stream: Stream, views: tuple[View, ...], state: Path, judged: Mapping[Derivation, Verdict]) -> PlannedStream:
     generations = plan_generations(stream, views, state, stream.partitions)
+    planned: list[KeptRun | Generations] = [*_runs_of(stream, state), generations]
     deriving = (_derive(stream, judged.get(stream.made_by)),) if isinstance(stream, Derived) else ()
     return PlannedStream(
         stream=stream.name,
         topics=(stream.name, *fates_of(stream), *(view.topic for view in views)),
         queries=(*deriving, _gate(stream, generations.partitions), *_tiles(stream, generations)),
         tiles=tuple(_sized(stream, view, layout) for view in views for layout in layouts_of(view)),
-        changes=generations.changes or ("nothing has changed",),
-        refused=(*(f"{reason} {generations.advice}" for reason in generations.refused), *_refused(stream, judged)),
+        changes=tuple(dict.fromkeys(change for one in planned for change in one.changes)) or UNCHANGED,
+        refused=(
+            *(f"{reason} {one.advice}" for one in planned for reason in one.refused),
+            *_refused(stream, judged),
+        ),
     )
+
+
+def _runs_of(stream: Stream, state: Path) -> list[KeptRun]:
+    """The run of the operation that writes a stream, if one does."""
+    made_by = stream.made_by if isinstance(stream, Derived) else None
+    return [plan_run(made_by, state)] if isinstance(made_by, Operation) else []
 
 
 def _refused(stream: Stream, judged: Mapping[Derivation, Verdict]) -> tuple[str, ...]:
