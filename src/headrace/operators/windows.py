@@ -5,8 +5,9 @@
     clock                       closes: a row      forgotten
     an event, late by           ≤ after: counts    ≤ until, then="update": corrects     more: late
 
-An event that arrived after something was due waits for that: it is seen by what comes after, never by what was before.
-So a row that is due at a time is of the events that arrived before it, however they were read.
+An event whose window has something due before it arrived waits for that, and so do those that arrived after it: it is
+seen by what comes after, never by what was before. So a row that is due at a time is of the events that arrived before
+it, however they were read.
 """
 
 from bisect import insort
@@ -56,9 +57,12 @@ class Windows:
         yield from self._take_waiting(key, kept)
 
     def _take_waiting(self, key: Key, kept: Kept) -> Iterator[Made]:
-        """Take what arrived before anything is due."""
-        while kept.waiting and kept.waiting[0].arrival_us < _or_never(kept.due_us):
+        """Take events as they arrived, up to one that would be seen by what was due before."""
+        while kept.waiting and not self._is_early(kept, kept.waiting[0]):
             yield from self._taken(key, kept, kept.waiting.pop(0))
+
+    def _is_early(self, kept: Kept, event: Arrived) -> bool:
+        return any(span.due_us <= event.arrival_us for span in self._shape.met(kept.spans, event))
 
     def _taken(self, key: Key, kept: Kept, event: Arrived) -> Iterator[Made]:
         if event.lateness_us > self._late.until_us:
@@ -76,9 +80,9 @@ class Windows:
         """A row that is too late is counted once: with the window it misses, or alone where that is closed."""
         if self._late.then != "drop":
             yield late_row(event)
-        span = self._shape.found(kept.spans, event)
-        if span is not None and self._is_open(span, event.arrival_us):
-            span.late += 1
+        missed = [span for span in self._shape.met(kept.spans, event) if self._is_open(span, event.arrival_us)]
+        if missed:
+            missed[-1].late += 1
         else:
             yield left_out(key, event, self._shape.own(event))
 
@@ -93,16 +97,14 @@ class Windows:
             self._note_due(span, self._shape.windows(span), at_us)
 
     def _is_open(self, span: Span, now_us: int) -> bool:
-        return any(window.closes_us + self._late.after_us > now_us for window in self._shape.windows(span))
+        """Whether a closing is still to come; of what never closes there is none."""
+        before_us = now_us - self._late.after_us
+        return any(before_us < window.closes_us < NEVER_US for window in self._shape.windows(span))
 
     def _note_due(self, span: Span, windows: Sequence[Window], now_us: int) -> None:
         closings_us = [window.closes_us + self._late.after_us for window in windows]
         dues = [*closings_us, self._shape.forgets_us(span) + self._late.until_us, span.tick_us or NEVER_US]
         span.due_us = min([due_us for due_us in dues if due_us > now_us])
-
-
-def _or_never(due_us: int | None) -> int:
-    return NEVER_US if due_us is None else due_us
 
 
 def _shape_of(over: shapes.Shape, tallies: Tallies) -> Shape:
