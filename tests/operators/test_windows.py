@@ -71,11 +71,12 @@ def one_by_one(events: Sequence[Arrived]) -> list[tuple[list[Arrived], int]]:
 @pytest.mark.parametrize("then", list(LATE))
 @pytest.mark.parametrize("behind", [30, 60, 300])
 def test_what_comes_late_goes_where_the_policy_says(shape: str, then: str, behind: int) -> None:
-    on_time = [event(number, at=number * 25) for number in range(12)]
+    on_time = [event(number, at=number * 25 + number // 4 * 100) for number in range(12)]
     injected = [event(100 + number, at=number * 50 + 5, late=AFTER + behind, amount=7.0) for number in range(4)]
     what, everything = declared(SHAPES[shape], LATE[then]), [*on_time, *injected]
     made = run(what, one_by_one(everything))
     corrects = then == "update" and behind <= 120
+    assert any(one.values["kind"] == "correction" for one in out(made, "out")) == corrects
     expected = brute.windows(SHAPES[shape], everything if corrects else on_time)
     assert brute.standing(made) == {bounds: brute.row(inside) for bounds, (_, inside) in expected.items()}
     put_aside = [] if corrects or then == "drop" else sorted(one.id for one in injected)
