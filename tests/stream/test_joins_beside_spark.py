@@ -30,7 +30,7 @@ from tests.waiting import wait_until
 
 SECOND = 1_000_000
 BEGIN_US = (time.time_ns() // 1_000_000_000 - 7200) * SECOND
-EVENTS, KEYS = 40_000, 1000
+EVENTS, KEYS = 20_000, 500
 SCHEMA = "id string, key string, at timestamp"
 Pair = tuple[str, str | None]
 
