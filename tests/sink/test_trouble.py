@@ -8,13 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 import headrace as hr
+from bench.postgres import OwnPostgres
 from headrace.cli import main
 from headrace.declare.sink import Sink
 from headrace.local.broker import Broker
 from headrace.log.letters import Letters, parked_of
 from headrace.sink.run import Sinking
 from headrace.sink.writer import SinkPlace
-from tests.servers import OwnPostgres, OwnRedis
+from tests.servers import OwnRedis
 from tests.sink.flowing import Flow, Gate, event, new_stream, sinking
 from tests.sink.reading import by, in_postgres, in_redis, timed
 from tests.sink.test_kills import AUDIT
