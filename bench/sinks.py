@@ -142,11 +142,9 @@ def _certificate(folder: Path) -> Path | None:
     if program is None:
         return None
     how = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
-    names = ["-subj", "/CN=bench", "-addext", f"subjectAltName=IP:{HOST}"]
-    subprocess.run(
-        [program, *how, *names, "-keyout", str(file), "-out", str(folder / "c.pem")], check=True, capture_output=True
-    )
-    file.write_text(file.read_text() + (folder / "c.pem").read_text())
+    names = ["-subj", "/CN=bench", "-addext", f"subjectAltName=IP:{HOST}", "-keyout", str(file), "-out", str(signed)]
+    subprocess.run([program, *how, *names], check=True, capture_output=True)
+    file.write_text(file.read_text() + signed.read_text())
     return file
 
 
