@@ -66,6 +66,7 @@ def one_by_one(events: Sequence[Arrived]) -> list[tuple[list[Arrived], int]]:
     return [*(([one], one.arrival_us) for one in arriving), ([], END_US)]
 
 
+@pytest.mark.shows("tumbling window", "sliding window", "session window", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("shape", ["tumbling", "sliding", "session"])
 @pytest.mark.parametrize("then", list(LATE))
 @pytest.mark.parametrize("behind", [30, 60, 300])

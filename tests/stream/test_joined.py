@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -93,6 +94,7 @@ def _told(output: str, own_id: str, time_us: int, known_us: int, row: Any) -> To
     return Told(output, own_id, time_us, known_us, oracle.text(values))
 
 
+@pytest.mark.shows("stream-stream join", "as-of join", lane="micro-batch", late="side_output")
 def test_joins_through_the_broker_are_those_of_every_pair_of_events(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -65,6 +66,7 @@ def written(keyed: Keyed) -> Rows:
     return rows
 
 
+@pytest.mark.shows("pattern", lane="micro-batch", late="side_output")
 def test_what_a_pattern_writes_is_what_it_tells_without_a_broker_through_a_restart(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

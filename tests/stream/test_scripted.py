@@ -58,6 +58,9 @@ QUICK = [("tumbling", "drop"), ("sliding", "side_output"), ("session", "update")
 ALL = [(shape, then) for shape in SHAPES for then in POLICIES]
 
 
+@pytest.mark.shows(
+    "tumbling window", "sliding window", "session window", lane="micro-batch", late=("drop", "side_output", "update")
+)
 @pytest.mark.parametrize(
     ("shape", "then"),
     [pytest.param(*one, marks=() if one in QUICK else pytest.mark.faults) for one in ALL],
