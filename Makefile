@@ -49,9 +49,9 @@ faults: $(running) $(archive) $(redis) $(browser)
 setup: $(running) $(archive) $(redis) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
-	@for peer in feast evidently; do \
+	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' -o bench/peers/$$peer/requirements.lock || exit 1; done
 

@@ -29,6 +29,7 @@ from bench import (
 from bench.chart import draw
 from bench.errors import Skipped
 from bench.machine import Machine
+from bench.nexmark import section as nexmark
 from bench.page import CHART, publish
 from bench.parts import ROOT
 from bench.results import Kept, Result, latest
@@ -52,6 +53,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "sql": sql.measure,
     "drift": drift.measure,
     "drift-peers": drift_peers.measure,
+    "nexmark": nexmark.measure,
 }
 
 

@@ -23,14 +23,19 @@ TITLES = {
     "drift": "Drift",
     "drift-peers": "Drift beside River and Evidently",
 }
+NEXMARK = "nexmark"
 UNTIMED = {"drift", "drift-peers"}  # they count, and a busy machine counts alike
 
 
 def publish(kept: Mapping[str, Kept], docs: Path) -> None:
-    """Draw the chart and put the tables between the page's marks."""
+    """Draw the chart and put the tables between the marks of the pages; Nexmark has one of its own."""
     (docs / CHART).write_text(draw(kept))
-    page = docs / "benchmarks.md"
-    page.write_text(with_figures(page.read_text(), figures(kept)))
+    pages = {"benchmarks.md": figures(kept)}
+    if NEXMARK in kept:
+        pages["nexmark.md"] = f"{runs({NEXMARK: kept[NEXMARK]})}\n\n{kept[NEXMARK].body()}"
+    for name, text in pages.items():
+        page = docs / name
+        page.write_text(with_figures(page.read_text(), text))
 
 
 def with_figures(page: str, text: str) -> str:

@@ -20,6 +20,20 @@ chargebacks = hr.Stream(
     key="payment_id",
     time="at",
 )
+tested = (
+    hr.pattern(
+        "a card is tested with small amounts, then charged",
+        by="card",
+        within="10m",
+        name="tested",
+        late=hr.Late("5s", then="drop"),
+        idle="5s",
+    )
+    .step("small", where="amount < 1", times=3)
+    .then("large", where="amount > 100 * first(small.amount)", keep=["amount", "merchant"])
+    .on(payments)
+    .out
+)
 
 
 @hr.features(payments, by="card", freshness="1s")

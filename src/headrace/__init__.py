@@ -32,16 +32,24 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
+from headrace.declare.enriched import enrich
+from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
+from headrace.declare.shapes import Global, Session, Sliding, Tumbling
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
+from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
+from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
@@ -51,30 +59,45 @@ __all__ = [
     "Alert",
     "Client",
     "DeclarationError",
+    "Delta",
     "Drift",
+    "Global",
     "HeadraceError",
+    "Kafka",
     "Labels",
     "Late",
     "Model",
     "Objective",
+    "Postgres",
     "Query",
+    "Redis",
     "Retrain",
+    "Session",
+    "Sink",
+    "Sliding",
     "Stream",
     "Table",
+    "Tumbling",
     "View",
+    "Webhook",
     "abs",
     "coalesce",
     "count",
+    "derive",
     "distinct",
+    "enrich",
     "ewm",
     "features",
     "first",
+    "join",
+    "join_asof",
     "last",
     "log",
     "max",
     "mean",
     "metric",
     "min",
+    "pattern",
     "quantile",
     "request",
     "share",
@@ -86,6 +109,7 @@ __all__ = [
     "training_set",
     "var",
     "where",
+    "windowed",
 ]
 
 

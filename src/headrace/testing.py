@@ -18,11 +18,14 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_us
 from headrace.declare.schema import Column, Schema
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
+from headrace.scripts.acts import UnfitScript
+from headrace.scripts.script import Script, script
 from headrace.tiles.admission import Record, Verdict, admit
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event, Unreadable, read_event, timestamp_us
@@ -40,11 +43,14 @@ __all__ = [
     "Fed",
     "Moment",
     "Row",
+    "Script",
     "UnfitQuestion",
+    "UnfitScript",
     "duplicated",
     "early",
     "feed",
     "late",
+    "script",
     "shuffled",
 ]
 
@@ -160,7 +166,7 @@ class _Judged(NamedTuple):
 
 def _record(stream: Stream, arrival: Arrival) -> Record:
     event = arrival.event
-    value = event if isinstance(event, bytes) else json.dumps(event, default=_iso).encode()
+    value = event if isinstance(event, bytes) else json.dumps(_known(stream, event), default=_iso).encode()
     try:
         own_us = read_event(stream.schema, value)[stream.arrival or stream.time]
     except Unreadable:
@@ -171,6 +177,13 @@ def _record(stream: Stream, arrival: Arrival) -> Record:
     if stream.arrival is not None and arrival.delay_us:
         value = json.dumps(json.loads(value) | {stream.arrival: _iso(moment(arrival_us))}).encode()
     return Record(value, arrival_us)
+
+
+def _known(stream: Stream, event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An event of a derived stream that does not say when it was known was known at its own time."""
+    if not isinstance(stream, Derived) or stream.arrival in event or stream.time not in event:
+        return event
+    return {**event, str(stream.arrival): event[stream.time]}
 
 
 def _once(judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:

@@ -35,7 +35,7 @@ def main(kind: str, broker: str, folder: Path, name: str) -> None:
     said = 0
     while join.is_alive():
         folded = sum(tile.n for tile in join.book.tiles.values())
-        if folded != said:
+        if join.has_begun and folded != said:  # what was counted before it was killed is nothing it has joined
             sys.stdout.write(f"joined {folded}\n")
             sys.stdout.flush()
             said = folded

@@ -4,40 +4,42 @@ import json
 import time
 from pathlib import Path
 
-from headrace.evaluate.clock import Clock
+from headrace.evaluate.clock import clock_of
 from headrace.evaluate.outcomes import Label
 from headrace.local.broker import Broker
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
+from headrace.log.records import Partition
+from headrace.stream.clock import now_us
 from tests.evaluate.joining import prepared, send
 
 
 def commit(gate: Path, topic: str, ends: dict[int, int]) -> None:
     for log in ("offsets", "commits"):
         (gate / log).mkdir(parents=True, exist_ok=True)
-        (gate / log / "0").write_text(json.dumps({topic: ends}))
+        (gate / log / "0").write_text("v1\n{}\n" + json.dumps({topic: ends}))
 
 
 def test_a_time_counts_when_gate_and_join_are_past_what_had_arrived(broker: Broker, tmp_path: Path) -> None:
     model = prepared(broker.address)
     assert model.labels is not None
     labels, gate = model.labels.stream, tmp_path / "gate"
-    clock = Clock(model, labels, Offsets(broker.address), gate)
+    clock = clock_of(model, labels, Offsets(broker.address), gate)
     with Producer(broker.address) as producer:
         producer.send(labels.name, {"id": "a"}, key="a", partition=0)
         producer.send(model.predictions, b"{}", key="a", partition=1)
-    asked_us = time.time_ns() // 1000
+    asked_us = now_us()
     assert clock.look({}) is None, "the gate has not come to it"
     commit(gate, labels.name, {0: 0, 1: 0})
     assert clock.look({}) is None
     commit(gate, labels.name, {0: 1, 1: 0})
     assert clock.look({}) is None, "the join has not read the prediction"
-    behind = {labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 0}}
-    assert clock.look(behind) is None
+    predicted = Partition(model.predictions, 1)
+    assert clock.look({predicted: 0}) is None
     with Producer(broker.address) as producer:
         producer.send(labels.name, {"id": "b"}, key="b", partition=0)
     unread_us = time.time_ns() // 1000
-    found = clock.look({labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 1}})
+    found = clock.look({predicted: 1})
     assert found is not None
     assert asked_us <= found < unread_us, "what came meanwhile is not in it"
 
@@ -46,15 +48,14 @@ def test_a_clean_label_of_a_later_offset_shows_that_the_gate_is_past(broker: Bro
     model = prepared(broker.address)
     assert model.labels is not None
     labels = model.labels.stream
-    clock = Clock(model, labels, Offsets(broker.address), tmp_path / "no checkpoint yet")
-    nothing = {labels.clean: {0: 0, 1: 0}, model.predictions: {0: 0, 1: 0}}
+    clock = clock_of(model, labels, Offsets(broker.address), tmp_path / "no checkpoint yet")
     with Producer(broker.address) as producer:
         for number in range(3):
             producer.send(labels.name, {"id": "a"}, key="a", partition=number % 2)
-    assert clock.look(nothing) is None
+    assert clock.look({}) is None
     send(broker.address, model, [("a", Label(0, 0, 0, 0, 1.0)), ("a", Label(0, 0, 1, 0, 1.0))])
-    assert clock.look(nothing) is None, "of one partition the last may still be to come"
+    assert clock.look({}) is None, "of one partition the last may still be to come"
     send(broker.address, model, [("a", Label(0, 0, 0, 1, 1.0))])
-    both = {labels.clean: {0: 2, 1: 1}, model.predictions: {0: 0, 1: 0}}
-    assert clock.look(nothing) is None, "the join has not read them"
+    both = {Partition(labels.clean, 0): 2, Partition(labels.clean, 1): 1}
+    assert clock.look({}) is None, "the join has not read them"
     assert clock.look(both) is not None

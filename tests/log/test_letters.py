@@ -13,7 +13,7 @@ from headrace.cli import main
 from headrace.local.broker import Broker
 from headrace.log import letters as module
 from headrace.log.ledger import ARRIVAL, OFFSET, REASON
-from headrace.log.letters import PLACE, Busy, Letter, Letters
+from headrace.log.letters import PLACE, Busy, Letter, Letters, dead_of
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.tail import Tail
@@ -51,7 +51,7 @@ def places(stream: hr.Stream, *numbers: int) -> list[str]:
 
 def test_letters_are_what_the_gate_refused_each_once(broker: Broker) -> None:
     stream = refused(broker)
-    found = sorted(Letters(broker.address, stream).all(), key=lambda letter: letter.arrived_us)
+    found = sorted(Letters(broker.address, dead_of(stream)).all(), key=lambda letter: letter.arrived_us)
     assert [letter.place for letter in found] == places(stream, 0, 1, 2, 3)
     assert found[1] == Letter(found[1].place, 1, ARRIVED_US + 1, REASONS[1], b"k", VALUES[1])
     assert [letter.code for letter in found] == ["not-json", "failed-check", "not-json", "wrong-type"]
@@ -59,7 +59,7 @@ def test_letters_are_what_the_gate_refused_each_once(broker: Broker) -> None:
 
 def test_each_is_sent_once_with_its_key_and_partition_or_mended_by_its_new_key(broker: Broker) -> None:
     stream = refused(broker)
-    letters = Letters(broker.address, stream)
+    letters = Letters(broker.address, dead_of(stream))
     mended = {places(stream, 1)[0]: b'{"id": "a", "card": "c9", "amount": 1}'}
     assert letters.replay(letters.all(), mended) == 4
     assert letters.replay(letters.all(), mended) == 0
@@ -76,7 +76,7 @@ def test_whoever_dies_on_the_way_sends_none_twice_and_leaves_none_out(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, dies_after: int
 ) -> None:
     stream = refused(broker)
-    letters, count = Letters(broker.address, stream), 0
+    letters, count = Letters(broker.address, dead_of(stream)), 0
     send_one = Letters._send_one
 
     def dying(self: Letters, producer: Producer, letter: Letter, mended: bytes | None) -> None:
@@ -112,7 +112,7 @@ def _only_the_first_word(write: object) -> object:
 
 def test_what_is_discarded_is_not_sent(broker: Broker) -> None:
     stream = refused(broker)
-    letters = Letters(broker.address, stream)
+    letters = Letters(broker.address, dead_of(stream))
     assert letters.discard(one for one in letters.all() if one.code == "not-json") == 2
     assert letters.discard(letters.all()) == 2
     assert letters.discard(letters.all()) == 0

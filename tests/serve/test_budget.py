@@ -19,7 +19,8 @@ from tests.score.cards import card_for
 from tests.score.networks import DOUBLE, summing, with_metadata
 from tests.serve.predicting import EVENTS, INPUTS, VIEWS, event, fraud, payments, predicting
 from tests.serve.serving import tiles_of
-from tests.store.conftest import OwnRedis, own_redis  # noqa: F401  # a fixture
+from tests.servers import OwnRedis
+from tests.store.conftest import own_redis  # noqa: F401  # a fixture
 from tests.waiting import wait_until
 
 PATH = "/predict/fraud"

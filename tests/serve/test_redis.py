@@ -16,7 +16,8 @@ from tests.beside import beside
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.serve.test_server import payments_of, ready, send_tiles, served, tell
-from tests.store.conftest import OwnRedis, own_redis  # noqa: F401  # a fixture
+from tests.servers import OwnRedis
+from tests.store.conftest import own_redis  # noqa: F401  # a fixture
 from tests.waiting import wait_until
 
 NOWHERE = "127.0.0.1:1"

@@ -18,7 +18,7 @@ from headrace.store.apply import ApplyWorker, group_of
 from headrace.store.memory import MemoryStore
 from headrace.store.redis import RedisStore
 from tests.log.streams import new_stream
-from tests.store.conftest import OwnRedis
+from tests.servers import OwnRedis
 from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, new_spend
 from tests.waiting import wait_until
 

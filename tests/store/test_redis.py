@@ -16,7 +16,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.packing import CHANGED, hash_key
 from headrace.store.reads import Read
 from headrace.store.redis import RedisStore
-from tests.store.conftest import OwnRedis
+from tests.servers import OwnRedis
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
 Answer = TypeVar("Answer")

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from headrace.local.ports import HOST, free_port
 from headrace.store import redis_pipe
 from headrace.store.redis_pipe import Overloaded, PipedHashes
-from tests.store.conftest import OwnRedis
+from tests.servers import OwnRedis
 
 
 def run(url: str, work: Callable[[PipedHashes], Coroutine[Any, Any, Any]]) -> Any:

@@ -1,7 +1,9 @@
 from pathlib import Path
 
+from headrace.log.records import Partition
 from headrace.stream.checkpoints import (
     committed_offsets,
+    committed_places,
     discard_unfinished_state,
     is_begun,
     lag,
@@ -20,17 +22,29 @@ def checkpoint(folder: Path, committed: int, planned: int) -> Path:
     return folder
 
 
+def places(*offsets: int, topic: str = "taps") -> dict[Partition, int]:
+    return {Partition(topic, number): offset for number, offset in enumerate(offsets)}
+
+
+def test_a_query_of_several_topics_stands_somewhere_in_each(tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"taps":{"0":7,"1":2}}\n-\n{"rates":{"0":1}}')
+    assert committed_places(tmp_path) == places(7, 2) | places(1, topic="rates")
+
+
 def test_a_query_stands_after_its_last_committed_batch(tmp_path: Path) -> None:
     assert committed_offsets(checkpoint(tmp_path, committed=2, planned=3)) == {0: 20, 1: 1}
 
 
 def test_a_query_without_a_checkpoint_has_everything_before_it(tmp_path: Path) -> None:
     assert committed_offsets(tmp_path / "none") == {}
-    assert lag(tmp_path / "none", begin={0: 5, 1: 0}, end={0: 25, 1: 3}) == 23
+    assert lag(tmp_path / "none", begin=places(5, 0), end=places(25, 3)) == 23
 
 
 def test_lag_counts_what_is_still_there(tmp_path: Path) -> None:
-    assert lag(checkpoint(tmp_path, committed=1, planned=1), begin={0: 15, 1: 0}, end={0: 25, 1: 3}) == 13
+    assert lag(checkpoint(tmp_path, committed=1, planned=1), begin=places(15, 0), end=places(25, 3)) == 13
 
 
 def test_state_of_a_first_batch_that_never_committed_is_removed(tmp_path: Path) -> None:

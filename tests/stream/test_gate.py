@@ -218,3 +218,13 @@ def test_outputs_keep_bytes_key_and_place_and_dropped_ones_only_their_place(spar
 def test_a_dead_letter_says_where_it_stood(spark: SparkSession) -> None:
     (row,) = judged(spark, stream(hr.Late("2m")), [b"{bad"])
     assert (header(row, "topic"), header(row, "partition"), header(row, "offset")) == ("taps", "0", "0")
+
+
+def test_only_a_derived_stream_is_told_of_rows_that_raised(spark: SparkSession) -> None:
+    taps = stream(hr.Late("2m"))
+    derived = hr.derive(taps, name="derived")(lambda taps: taps)
+    raised = "array(named_struct('key', 'headrace.raised', 'value', cast('no (taps.clean-0@7)' as binary)))"
+    (row,) = judged(spark, derived, [written()], raised)
+    assert (row.topic, header(row, "reason")) == ("derived.dead", "raised: no (taps.clean-0@7)")
+    assert judged(spark, taps, [written()], raised)[0].topic == "taps.clean"
+    assert judged(spark, derived, [written(known_at="2026-01-01T00:00:10Z")])[0].topic == "derived.clean"

@@ -10,9 +10,10 @@ from headrace.watch.addresses import networks_of
 from headrace.watch.board import Board
 from headrace.watch.engine import Engine
 from headrace.watch.phases import Phase, State
+from headrace.watch.poster import Patience
 from headrace.watch.run import Watch
 from headrace.watch.values import Reading
-from headrace.watch.webhook import Patience, Webhook
+from headrace.watch.webhook import Webhook
 from tests.waiting import wait_until
 from tests.watch.listening import answer, hang, listening, self_signed
 

@@ -11,8 +11,9 @@ import headrace as hr
 from headrace.local.ports import HOST, free_port
 from headrace.watch.addresses import BadWebhook, RefusedAddress, may_reach, networks_of, reachable, require_https
 from headrace.watch.phases import Phase, State
+from headrace.watch.poster import Patience
 from headrace.watch.tell import Change, Notification
-from headrace.watch.webhook import MOST_WAITING, Patience, Webhook
+from headrace.watch.webhook import MOST_WAITING, Webhook
 from tests.waiting import wait_until
 from tests.watch.listening import SECRET, Listening, answer, drip, hang, listening, self_signed
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import click
 
+from headrace.cli.batch import batch_session
 from headrace.declare.app import App, load_app
+from headrace.declare.derivation import Derivation
 from headrace.declare.durations import duration_text
 from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
-from headrace.stream.plan import as_json, as_text, plan_app
+from headrace.stream.derived import functions_of
+from headrace.stream.plan import Verdict, as_json, as_text, judged_functions, plan_app
 
 
 @click.command()
@@ -21,13 +24,21 @@ from headrace.stream.plan import as_json, as_text, plan_app
 def plan(app: str, state: str, in_json: bool) -> None:
     """Show what would run for APP, and what a changed declaration does to its state; exit 1 where it is refused."""
     declared = load_app(app)
-    planned = plan_app(declared, Path(state))
+    planned = plan_app(declared, Path(state), _judged(declared))
     models = [_planned(model, Path(state)) for model in declared.models]
     queries = _saved(declared)
     text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries)])
     click.echo(json.dumps([*as_json(planned), *models, *queries], indent=2) if in_json else text)
     if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries]):
         raise SystemExit(1)
+
+
+def _judged(app: App) -> dict[Derivation, Verdict]:
+    """What Spark says of the app's functions: only for those is it started."""
+    if not functions_of(app):
+        return {}
+    with batch_session(None) as spark:
+        return judged_functions(app, spark)
 
 
 def _planned(model: Model, state: Path) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.guarded import door_of, require_guarded
+from headrace.cli.savepoint import go_back
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
 if TYPE_CHECKING:
+    from headrace.sink.writer import SinkPlace
     from headrace.watch.otlp.endpoint import Endpoint
 
 LOGGER = logging.getLogger("headrace.cli")
@@ -44,8 +46,14 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.stream.run import SparkOptions, run_queries
 
     java = find_java()
+    go_back(settings)
     place = Place(
-        broker_of(settings), settings.state, settings.rebuild, Lane(settings.lane), settings.checkpoint_seconds
+        broker_of(settings),
+        settings.state,
+        settings.rebuild,
+        Lane(settings.lane),
+        settings.checkpoint_seconds,
+        settings.since_us,
     )
     options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
     run_queries(app, place, options, stop)
@@ -124,6 +132,20 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
     score_until(app, ScorePlace(broker_of(settings), settings.store, settings.state), stop)
 
 
+def run_sink(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.sink.run import sink_until
+
+    sink_until(app, sink_place(settings), stop)
+
+
+def sink_place(settings: Settings) -> "SinkPlace":
+    """What sinks read, and whom they may reach."""
+    from headrace.sink.writer import SinkPlace
+    from headrace.watch.addresses import networks_of
+
+    return SinkPlace(broker_of(settings), networks_of(settings.webhook_allow), settings.webhook_ca)
+
+
 def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
     """Watch an app; what it was started as stands in the commands that alerts name."""
     from headrace.log.produce import Producer
@@ -187,6 +209,14 @@ def otlp_of(settings: Settings) -> "Endpoint | None":
     return endpoint_of(settings.otlp, os.environ) if settings.otlp else None
 
 
+def require_sinkable(app: App, settings: Settings) -> None:
+    """Refuse a sink whose driver is missing before anything starts."""
+    from headrace.sink.run import writer_of
+
+    for sink in app.sinks:
+        writer_of(sink, sink_place(settings)).close()
+
+
 def require_tellable(settings: Settings) -> None:
     """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
@@ -217,6 +247,7 @@ RUNS: Mapping[str, Run] = {
     "apply": run_apply,
     "check": run_check,
     "score": run_score,
+    "sink": run_sink,
 }
 # What these start or name has to name the app as it was.
 NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
@@ -228,7 +259,7 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: its queries, lake, server, store worker, check, scorer, alerts, or its retraining."""
+    """Run one part of APP alone: queries, lake, server, store worker, check, scorer, sinks, alerts, or retraining."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -4,7 +4,7 @@ import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publ
 TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
+ONCE = {"rebuild": "STREAM", "since": "TIME", "from-savepoint": "NAME"}  # settings of one start, not of every one
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -53,6 +54,8 @@ class Settings:
     otlp: str | None = field(default=None, repr=False)
     otlp_every_s: float = 10.0
     access: Access = UNTOLD
+    since_us: int | None = None
+    savepoint: str | None = None
 
     @property
     def host(self) -> str:
@@ -106,7 +109,21 @@ def settings_of(flags: dict[str, Any]) -> Settings:
             tuple(flags["allow_host"]),
             flags["rate"],
         ),
+        since_us=_since_us(flags["since"], flags["rebuild"]),
+        savepoint=flags["from_savepoint"],
     )
+
+
+def _since_us(text: str | None, rebuild: Sequence[str]) -> int | None:
+    if text is None:
+        return None
+    if not rebuild:
+        raise BadSetting(f"--since {text!r} says where a rebuild begins. Write --rebuild NAME with it.")
+    try:
+        since = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadSetting(f"--since {text!r} is not a time. Write it as 2026-01-01T00:00:00Z.") from error
+    return int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
 
 
 def _otlp(text: str | None) -> str | None:
@@ -160,6 +177,8 @@ OPTIONS = (
     click.option(
         "--rebuild", multiple=True, metavar="STREAM", help="Compute this stream's views again from its clean log."
     ),
+    click.option("--since", metavar="TIME", help="With --rebuild of an operation: read what was appended since then."),
+    click.option("--from-savepoint", metavar="NAME", help="Go back to the state that this savepoint has."),
     click.option(
         "--lane",
         type=click.Choice(LANES),
@@ -277,8 +296,8 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
         written = tomllib.loads(FILE.read_text())
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
-    if "rebuild" in written:
-        raise BadSetting(f"{FILE} sets rebuild, which would rebuild at each start. Give it once: --rebuild STREAM.")
+    for once in ONCE.keys() & written.keys():
+        raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: --{once} {ONCE[once]}.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
     groups = {"models": MODELS_COMMANDS, "token": TOKEN_COMMANDS}
     return dict.fromkeys(commands, flat) | {group: dict.fromkeys(inner, flat) for group, inner in groups.items()}

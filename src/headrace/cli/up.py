@@ -18,9 +18,11 @@ from headrace.cli.run import (
     require_answerable,
     require_known_reasons,
     require_learners,
+    require_sinkable,
     require_tellable,
     stop_on_signals,
 )
+from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
@@ -35,6 +37,7 @@ from headrace.log.topics import ensure_topics
 from headrace.serve.access import USUAL_RATE, Access
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.stream.generations import possible_plans, remember
+from headrace.stream.operations import begin_run, possible_runs, rebuilt
 
 ASK_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
@@ -53,6 +56,7 @@ def up(app: str, **flags: Any) -> None:
     require_tellable(settings)
     require_known_reasons(app, declared)
     require_learners(declared)
+    require_sinkable(declared, settings)
     require_answerable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
@@ -60,6 +64,8 @@ def up(app: str, **flags: Any) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     try:
         _start_broker(supervisor, settings)
+        if (before := go_back(settings)) is not None:
+            say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
         _require_plan(declared, settings)
         _tell_parts(settings)
         needed, others = parts_of(settings, declared)
@@ -94,10 +100,16 @@ def _require_plan(app: App, settings: Settings) -> None:
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
     for warning in found.warnings:
         say(warning)
-    for plan in possible_plans(app, settings.state, found.partitions, settings.rebuild):
+    again = rebuilt(app, settings.rebuild)
+    runs = possible_runs(app, settings.state, again, settings.since_us)
+    for plan in possible_plans(app, settings.state, found.partitions, again):
         remember(plan, settings.state)
         for change in plan.changes:
             say(f"{plan.stream.name}: {change}")
+    for run in runs:
+        begin_run(app, run, settings.state, broker_of(settings))
+        for change in run.changes:
+            say(f"{run.operation.name}: {change}")
 
 
 def _tell_parts(settings: Settings) -> None:
@@ -106,7 +118,12 @@ def _tell_parts(settings: Settings) -> None:
     os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
     os.environ["HEADRACE_OTLP"] = settings.otlp or "off"
     os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
-    os.environ.pop("HEADRACE_REBUILD", None)  # planned above, and not again whenever a part is started
+    for planned in (
+        "HEADRACE_REBUILD",
+        "HEADRACE_SINCE",
+        "HEADRACE_FROM_SAVEPOINT",
+    ):  # above, and not again whenever a part is started
+        os.environ.pop(planned, None)
 
 
 def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence[str]) -> None:
@@ -119,13 +136,14 @@ def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence
 def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The processes of a running app: those an answer needs, and the others.
 
-    A store of its own needs a worker that feeds it, models a scorer.
+    A store of its own needs a worker that feeds it, models a scorer, and sinks who brings events to them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
-    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training)
+    sinking = ("sink",) if app.sinks else ()
+    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

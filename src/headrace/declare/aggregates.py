@@ -54,14 +54,14 @@ class Aggregate:
 
 
 @overload
-def count(*, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+def count(*, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared: ...
 @overload
 def count(
-    *, by: str, windows: Windows, where: str | None = None, hop: str | None = None, error: float = DEFAULT_ERROR
+    *, by: str, windows: Windows = (), where: str | None = None, hop: str | None = None, error: float = DEFAULT_ERROR
 ) -> Declared: ...
 def count(
     *,
-    windows: Windows,
+    windows: Windows = (),
     by: str | None = None,
     where: str | None = None,
     hop: str | None = None,
@@ -75,28 +75,28 @@ def count(
     return Declared("count", None, where, windows, hop)
 
 
-def sum(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def sum(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The sum of a column; integers are summed exactly."""
     return Declared("sum", column, where, windows, hop)
 
 
-def mean(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def mean(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The mean of a column."""
     return Declared("mean", column, where, windows, hop)
 
 
-def stddev(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def stddev(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The sample standard deviation of a column; null below two values."""
     return Declared("stddev", column, where, windows, hop)
 
 
-def var(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def var(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The sample variance of a column; null below two values."""
     return Declared("var", column, where, windows, hop)
 
 
 @overload
-def min(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+def min(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared: ...
 @overload
 def min(column: Operand, *others: object) -> Operand: ...
 def min(column: str | Operand, *others: object, **settings: Any) -> Declared | Operand:
@@ -105,7 +105,7 @@ def min(column: str | Operand, *others: object, **settings: Any) -> Declared | O
 
 
 @overload
-def max(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared: ...
+def max(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared: ...
 @overload
 def max(column: Operand, *others: object) -> Operand: ...
 def max(column: str | Operand, *others: object, **settings: Any) -> Declared | Operand:
@@ -126,17 +126,17 @@ def _extreme(
 
 
 def _of_column(
-    function: str, column: str, *, windows: Windows, where: str | None = None, hop: str | None = None
+    function: str, column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None
 ) -> Declared:
     return Declared(function, column, where, windows, hop)
 
 
-def first(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def first(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The value with the earliest event time; nulls are passed over, ties go to the smaller id."""
     return Declared("first", column, where, windows, hop)
 
 
-def last(column: str, *, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def last(column: str, *, windows: Windows = (), where: str | None = None, hop: str | None = None) -> Declared:
     """The value with the latest event time; nulls are passed over, ties go to the greater id."""
     return Declared("last", column, where, windows, hop)
 
@@ -144,7 +144,7 @@ def last(column: str, *, windows: Windows, where: str | None = None, hop: str | 
 def distinct(
     column: str,
     *,
-    windows: Windows,
+    windows: Windows = (),
     where: str | None = None,
     hop: str | None = None,
     error: float = DEFAULT_ERROR,
@@ -157,7 +157,7 @@ def quantile(
     column: str,
     share: float,
     *,
-    windows: Windows,
+    windows: Windows = (),
     where: str | None = None,
     hop: str | None = None,
     error: float = DEFAULT_ERROR,
@@ -166,7 +166,9 @@ def quantile(
     return Declared("quantile", column, where, windows, hop, error, share)
 
 
-def ewm(column: str, *, halflife: str, windows: Windows, where: str | None = None, hop: str | None = None) -> Declared:
+def ewm(
+    column: str, *, halflife: str, windows: Windows = (), where: str | None = None, hop: str | None = None
+) -> Declared:
     """The exponentially weighted mean of a column: a value counts half as much as one a half-life later."""
     return Declared("ewm", column, where, windows, hop, halflife=halflife)
 
@@ -175,7 +177,7 @@ def top(
     column: str,
     k: int,
     *,
-    windows: Windows,
+    windows: Windows = (),
     where: str | None = None,
     hop: str | None = None,
     error: float = DEFAULT_ERROR,

@@ -86,9 +86,9 @@ class Alert:
 
     @property
     def group(self) -> str:
-        """What it is about: alerts of one stream, view or model are told together."""
+        """What it is about: alerts of one stream, view, model or sink are told together."""
         for label, value in _labels(self.on):
-            if label in {"stream", "view", "model"}:
+            if label in {"stream", "view", "model", "sink"}:
                 return f"{label} {value}"
         return "the app"
 

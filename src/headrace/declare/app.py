@@ -1,4 +1,4 @@
-"""An app is a module: its streams, its feature views, its models, its alerts and its saved queries."""
+"""An app is a module: its streams and those derived of them, its views, models, alerts, queries and sinks."""
 
 import importlib
 import importlib.util
@@ -10,9 +10,11 @@ from types import ModuleType
 from typing import TypeVar
 
 from headrace.declare.alert import Alert
+from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
 from headrace.declare.query import Query
 from headrace.declare.series import Objective, Series, Share
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
@@ -22,7 +24,7 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True)
 class App:
-    """What a module declares, in the order it does."""
+    """What a module declares, in the order it does; a derived stream comes after those it is made of."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -30,6 +32,7 @@ class App:
     models: tuple[Model, ...] = ()
     alerts: tuple[Alert, ...] = ()
     queries: tuple[Query, ...] = ()
+    sinks: tuple[Sink, ...] = ()
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -54,8 +57,24 @@ class App:
         declared = ", ".join(model.name for model in self.models) or "none: write fraud = hr.Model(…)"
         raise DeclarationError(f"{self.name}: there is no model {name!r}. It declares {declared}.")
 
+    def sink(self, name: str) -> Sink:
+        for sink in self.sinks:
+            if name in (sink.name, sink.slug):
+                return sink
+        declared = ", ".join(repr(sink.name) for sink in self.sinks) or "none: write warehouse = hr.Sink(…)"
+        raise DeclarationError(f"{self.name}: there is no sink {name!r}. It declares {declared}.")
+
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         return tuple(view for view in self.views if stream in view.streams)
+
+    @property
+    def derivations(self) -> tuple[Derivation, ...]:
+        """How its derived streams are made, each after those it reads."""
+        return tuple(dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived)))
+
+    def made_by(self, derivation: Derivation) -> tuple[Derived, ...]:
+        """The streams that a derivation writes."""
+        return tuple(stream for stream in self.streams if isinstance(stream, Derived) and stream.made_by == derivation)
 
 
 def load_app(where: str) -> App:
@@ -64,15 +83,19 @@ def load_app(where: str) -> App:
 
 
 def app_of(module: ModuleType) -> App:
-    """The streams, views, models, alerts and queries among a module's names; alerts and queries also in lists."""
+    """What is declared among a module's names; all but views and models also in lists."""
     values = list(vars(module).values())
-    models = tuple(dict.fromkeys(value for value in values if isinstance(value, Model)))
+    sinks = tuple(dict.fromkeys(_among(values, Sink)))
+    declared_models = [value for value in values if isinstance(value, Model)]
+    models = tuple(dict.fromkeys([*declared_models, *(sink.of for sink in sinks if isinstance(sink.of, Model))]))
     declared_views = [value for value in values if isinstance(value, View)]
     views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
-    declared_streams = [value for value in values if isinstance(value, Stream)]
+    declared_streams = _among(values, Stream)
     read = (stream for model in models for stream in _streams_of(model))
     kept = (stream for view in views for stream in view.streams)
-    streams = tuple(dict.fromkeys([*declared_streams, *kept, *read]))
+    sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
+    used = [*declared_streams, *kept, *read, *sunk]
+    streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
     _require_own_names([stream.name for stream in streams], module.__name__)
@@ -81,7 +104,8 @@ def app_of(module: ModuleType) -> App:
     _require_own_names([alert.name for alert in alerts], module.__name__)
     queries = tuple(dict.fromkeys(_among(values, Query)))
     _require_own_names([query.name for query in queries], module.__name__)
-    app = App(module.__name__, streams, views, models, alerts, queries)
+    _require_own_names([sink.slug for sink in sinks], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts, queries, sinks)
     for alert in alerts:
         _require_watchable(alert, app)
     return app
@@ -95,6 +119,14 @@ def _among(values: Iterable[object], kind: type[Wanted]) -> Iterator[Wanted]:
                 yield one
 
 
+def _with_inputs(stream: Stream) -> Iterator[Stream]:
+    """A stream, and before it every one it is made of."""
+    if isinstance(stream, Derived):
+        for one in stream.made_by.inputs:
+            yield from _with_inputs(one)
+    yield stream
+
+
 def _require_watchable(alert: Alert, app: App) -> None:
     """What an alert watches must be of the app: a name with a slip of the pen would have no values, ever."""
     if not isinstance(alert.on, Series | Share | Objective):
@@ -103,6 +135,7 @@ def _require_watchable(alert: Alert, app: App) -> None:
         "stream": [stream.name for stream in app.streams],
         "view": [view.name for view in app.views],
         "model": [model.name for model in app.models],
+        "sink": [sink.name for sink in app.sinks],
     }
     for label, value in (told for series in alert.on.series for told in series.labels):
         known = declared.get(label, [value])

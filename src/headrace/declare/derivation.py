@@ -13,9 +13,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headrace.declare.stream import Stream
+
+AskedLane = Literal["auto", "real-time", "micro-batch"]
 
 KNOWN_AT = "known_at"  # the column that says when a derived event could first be known: the arrival of what made it
 
@@ -45,24 +47,40 @@ class Derivation:
     inputs: tuple[Stream, ...]
     written: Written
 
+    @property
+    def query(self) -> str:
+        return f"{self.name}.derive"
+
 
 @dataclass(frozen=True)
 class FunctionOf(Derivation):
-    """A PySpark function of the DataFrames of its inputs."""
+    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in.
+
+    `held` tells what its result holds besides them, the rows of a table: when that is another one, it is called anew.
+    """
 
     function: Callable[..., Any]
+    lane: AskedLane = "auto"
+    held: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
 class Operation(Derivation):
     """An operator over the events of its inputs, by key: a window, a pattern, a join.
 
-    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes.
+    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes; an event
+    whose key is null is passed over, but where `null_keys` are taken too.
     """
 
     by: tuple[tuple[str, ...], ...]
     what: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
     idle_us: int
+    null_keys: bool = False
+
+    @property
+    def clock(self) -> str:
+        """The topic in which it is told the time."""
+        return f"{self.name}.clock"
 
 
 @dataclass(frozen=True, init=False)

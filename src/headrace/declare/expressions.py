@@ -78,6 +78,11 @@ _BINARY: dict[type[sql.Expr], str] = {
 }  # fmt: skip
 
 
+def of_step(which: str, step: str, column: str) -> str:
+    """The name of the column of the first or last event that a step of a pattern took."""
+    return f"{which}({step}.{column})"
+
+
 def parse(text: object, schema: Schema, where: str) -> Expression:
     """The tree of a condition in Spark SQL, checked against the schema: its type must be boolean."""
     if not isinstance(text, str):
@@ -129,7 +134,16 @@ class _Reader:
             sql.Greatest: lambda node: Call("greatest", tuple(map(self.read, (node.this, *node.expressions)))),
             sql.If: self._if,
             sql.Coalesce: lambda node: Call("coalesce", tuple(map(self.read, (node.this, *node.expressions)))),
+            sql.First: lambda node: self._of_step("first", node),
+            sql.Last: lambda node: self._of_step("last", node),
         }
+
+    def _of_step(self, which: str, node: sql.Expr) -> Expression:
+        """What an earlier step of a pattern took: a column like any other to whoever has it in the schema."""
+        column = node.this
+        if not isinstance(column, sql.Column) or not column.table or column.args.get("db"):
+            return self._refuse(node)
+        return Field(of_step(which, column.table, column.name))
 
     def _literal(self, node: sql.Expr) -> Expression:
         return Literal(str(node.this)) if node.is_string else self._number(str(node.this))

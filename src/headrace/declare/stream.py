@@ -11,7 +11,8 @@ from headrace.errors import DeclarationError
 
 LatePolicy = Literal["drop", "side_output", "update"]
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_SUFFIXES = (".clean", ".late", ".dead", ".dropped", ".tiles", ".served", ".predictions", ".quality", ".clock")
+_OF_STREAMS = (".clean", ".late", ".dead", ".dropped", ".tiles", ".served", ".predictions", ".quality", ".clock")
+_SUFFIXES = (*_OF_STREAMS, ".parked", ".again")
 
 
 @dataclass(frozen=True, init=False)

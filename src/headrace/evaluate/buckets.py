@@ -7,7 +7,6 @@ bucket 7   cases: id ──▶ its case          read and written for the ids th
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
@@ -21,6 +20,7 @@ from headrace.declare.terms import Terms
 from headrace.evaluate.outcomes import Case, Change, Label, Scored, step
 from headrace.evaluate.packing import packed, unpacked
 from headrace.evaluate.told import record_of
+from headrace.stream.due import Due
 
 CLOCK = "clock"
 CHANGES = (
@@ -43,9 +43,8 @@ class Buckets(StatefulProcessor):
         self._terms, self._grain_us = terms, grain_us
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
         self._cases = handle.getMapState("cases", "id string", "packed binary")
-        self._due = handle.getMapState("due", "at_us bigint", "ids binary")
+        self._due = Due(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
         news: dict[str, list[Scored | Label]] = {}
@@ -60,12 +59,8 @@ class Buckets(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        at_us = (expiredTimerInfo.getExpiryTimeInMs() * 1000,)
-        due = self._due.getValue(at_us)
-        if due is None:
-            return
-        self._due.removeKey(at_us)
-        yield from self._stepped(((event_id, []) for event_id in orjson.loads(due[0])), timerValues)
+        ids = self._due.taken(expiredTimerInfo.getExpiryTimeInMs() * 1000)
+        yield from self._stepped(((event_id, []) for event_id in ids), timerValues)
 
     def close(self) -> None:
         pass
@@ -86,7 +81,7 @@ class Buckets(StatefulProcessor):
             if left is not None and (self._look_us(left) != noted_us or not records):
                 later.setdefault(self._look_us(left), []).append(event_id)
         for at_us, ids in later.items():
-            self._note(at_us, ids)
+            self._due.note(at_us, ids)
 
     def _keep(self, event_id: str, case: Case | None, was_known: bool) -> None:
         if case is not None:
@@ -97,13 +92,6 @@ class Buckets(StatefulProcessor):
     def _look_us(self, case: Case) -> int:
         """When to look at a case again: the first whole grain after it is due."""
         return (case.due_us(self._terms) // self._grain_us + 1) * self._grain_us
-
-    def _note(self, at_us: int, ids: list[str]) -> None:
-        noted = self._due.getValue((at_us,))
-        every = dict.fromkeys([*(orjson.loads(noted[0]) if noted else []), *ids])
-        self._due.updateValue((at_us,), (orjson.dumps(list(every)),))
-        if noted is None:
-            self._handle.registerTimer(at_us // 1000)
 
 
 def _row(event_id: str, change: Change) -> Row:

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.errors import HeadraceError
-from headrace.evaluate.clock import Ends
 from headrace.evaluate.join import Join, Place
 from headrace.evaluate.reach import reach_us
 from headrace.evaluate.recall import Clocks, changes, clock_for, newest_arrivals, rows_between
@@ -24,6 +23,7 @@ from headrace.lake.delta import LakeTable
 from headrace.lake.files import day_of
 from headrace.lake.landing import DAY
 from headrace.lake.tables import table_rows
+from headrace.stream.clock import Ends
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 CHECKPOINT = "outcomes-of-the-lake"

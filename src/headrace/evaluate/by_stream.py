@@ -6,11 +6,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.evaluate.clock import Ends
 from headrace.evaluate.feed import PARTITIONS, changes
 from headrace.evaluate.join import Join, Place
 from headrace.evaluate.told import Feed
+from headrace.log.records import Partition
 from headrace.stream.checkpoints import discard_unfinished_state
+from headrace.stream.clock import Ends
 from headrace.stream.run import watermark_us
 
 CHECKPOINT = "outcomes"
@@ -75,8 +76,5 @@ class StreamJoin(Join):
 
 def _joined(progress: dict[str, Any]) -> Ends:
     """How far the last committed batch has read."""
-    ends: Ends = {}
-    for source in progress.get("sources", []):
-        for topic, partitions in (source["endOffset"] or {}).items():
-            ends[topic] = {int(number): end for number, end in partitions.items()}
-    return ends
+    topics = [item for source in progress.get("sources", []) for item in (source["endOffset"] or {}).items()]
+    return {Partition(topic, int(number)): end for topic, ends in topics for number, end in ends.items()}

@@ -13,7 +13,7 @@ from headrace.declare.terms import terms_of
 from headrace.errors import HeadraceError
 from headrace.evaluate import standing
 from headrace.evaluate.book import Book, Fold
-from headrace.evaluate.clock import Clock, Ends, patience_us
+from headrace.evaluate.clock import clock_of, patience_us
 from headrace.evaluate.folding import quality_fold
 from headrace.evaluate.lasting import Lasting
 from headrace.evaluate.told import Feed
@@ -23,6 +23,7 @@ from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import OutcomesProgress, report
 from headrace.stream.checkpoints import write_whole
+from headrace.stream.clock import Ends
 
 RETRY_SECONDS = 5.0
 TERMS = "terms"
@@ -79,7 +80,7 @@ class Join(Lasting):
         self._terms = terms_of(feed.declared)
         self._teller = Producer(feed.broker)
         self._offsets = Offsets(feed.broker)
-        self._clock = Clock(feed.model, feed.labels, self._offsets, place.gate(feed.labels.name))
+        self._clock = clock_of(feed.model, feed.labels, self._offsets, place.gate(feed.labels.name))
         self._clock_us, self._looked = 0, 0.0
         self.model, self.broker = feed.model, feed.broker
         self.book = Book(place.lake.folder, feed.model, folds_of(feed.model), Producer(feed.broker))
@@ -119,4 +120,4 @@ class Join(Lasting):
     def _lag(self, joined: Ends) -> int:
         topics = (self._feed.model.predictions, self._feed.labels.clean)
         ends, begins = self._offsets.end(topics), self._offsets.begin(topics)
-        return sum(end - max(joined.get(at.topic, {}).get(at.number, 0), begins[at]) for at, end in ends.items())
+        return sum(end - max(joined.get(at, 0), begins[at]) for at, end in ends.items())

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.evaluate.clock import Ends
 from headrace.lake.spans import Span, cut
+from headrace.log.records import Partition
 from headrace.stream.checkpoints import write_whole
+from headrace.stream.clock import Ends
 
 ROUNDS_KEPT = 20
 
@@ -54,7 +55,8 @@ class Round:
 
     def joined(self, predictions: str, labels: str) -> Ends:
         """How far two topics have been read."""
-        return {predictions: dict(self.predictions.read), labels: dict(self.labels.read)}
+        both = ((predictions, self.predictions), (labels, self.labels))
+        return {Partition(topic, number): end for topic, reach in both for number, end in reach.read.items()}
 
 
 class RoundLog:

@@ -26,6 +26,8 @@ from headrace.log.topics import fates_of
 OFFSET = "headrace.offset"
 ARRIVAL = "headrace.arrival"
 REASON = "headrace.reason"
+TOPIC = "headrace.topic"
+PARTITION = "headrace.partition"
 SAMPLED = 64
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 import orjson
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from headrace.errors import HeadraceError
@@ -28,7 +28,15 @@ class NotDelivered(HeadraceError):
 class Producer:
     """Sends events in order, each once, and keeps account of what the broker did not take, by topic."""
 
-    def __init__(self, broker: str, linger_ms: float = 0, delivery_seconds: float = DELIVERY_SECONDS) -> None:
+    def __init__(
+        self,
+        broker: str,
+        linger_ms: float = 0,
+        delivery_seconds: float = DELIVERY_SECONDS,
+        *,
+        is_gapless: bool = False,
+    ) -> None:
+        """A gapless one delivers nothing of a partition after what was not delivered there, and is then of no use."""
         self.broker = broker
         self.undelivered: Counter[str] = Counter()
         self._delivery_seconds = delivery_seconds
@@ -36,6 +44,7 @@ class Producer:
         self._why = ""
         settings = {
             "enable.idempotence": True,
+            "enable.gapless.guarantee": is_gapless,
             # As Java's producer does; the default spreads records with an empty key over all partitions.
             "partitioner": "murmur2_random",
             "linger.ms": linger_ms,
@@ -89,6 +98,11 @@ class Producer:
             self._kafka.produce(topic, **record, on_delivery=self._delivered)  # type: ignore[arg-type]
         except BufferError:
             return False
+        except KafkaException as failure:
+            if not failure.args[0].fatal():
+                raise
+            self._failed += 1  # of one that is of no use any more: whoever flushes is told
+            self._why = self._why or failure.args[0].str()
         return True
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

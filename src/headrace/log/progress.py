@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from headrace.declare.derivation import Derived
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.latest import ensure_latest_topic
@@ -33,10 +34,15 @@ class QueryProgress:
     dropped_by_watermark: int = 0
     checkpoint_ms: int | None = None
     reached: dict[str, int] = field(default_factory=dict)  # the next offset of each partition, at the last checkpoint
+    derives: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         return self.query
+
+    @property
+    def is_gate(self) -> bool:
+        return not self.views and not self.derives
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,25 @@ class ScorerProgress:
     @property
     def key(self) -> str:
         return f"score {self.scored} {self.scorer}"
+
+
+@dataclass(frozen=True)
+class SinkProgress:
+    """What one copy of a sink has done since it began: how many rows of each fate, how many it parked for which
+    reason, how often it had to try again, and what keeps it from going on now.
+    """
+
+    sunk: str
+    copy: str
+    at_us: int
+    rows: dict[str, int]
+    parked: dict[str, int]
+    retries: int
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"sink {self.sunk} {self.copy}"
 
 
 @dataclass(frozen=True)
@@ -177,6 +202,7 @@ Progress = (
     | CheckProgress
     | LandingProgress
     | ScorerProgress
+    | SinkProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -195,13 +221,14 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, view's check, table of the lake, scorer, watcher, and of what came of models."""
+    """The latest word of each query, check, table of the lake, scorer, sink, watcher, and of what came of models."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
+        self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -214,9 +241,12 @@ class ProgressBoard:
 
     def _hear(self, said: dict[str, Any]) -> None:
         if "query" in said:
-            self.latest[said["query"]] = QueryProgress(**{**said, "views": tuple(said["views"])})
+            lists = {name: tuple(said.get(name, ())) for name in ("views", "derives")}
+            self.latest[said["query"]] = QueryProgress(**said | lists)
         elif "scored" in said:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
+        elif "sunk" in said:
+            self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
         else:
             self._hear_of_one(said)
 
@@ -239,9 +269,15 @@ class ProgressBoard:
         """What does not run yet, or has fallen silent, a sentence each."""
         now_us = now_us or time.time_ns() // 1000
         alive = [said for said in self.latest.values() if said.running and now_us - said.at_us < SILENT_AFTER_US]
-        gates = {said.stream for said in alive if not said.views}
+        gates = {said.stream for said in alive if said.is_gate}
         kept = {(said.stream, view) for said in alive for view in said.views}
+        derived = {stream for said in alive for stream in said.derives}
         return [
+            *(
+                f"{stream.name} is not derived yet"
+                for stream in streams
+                if isinstance(stream, Derived) and stream.name not in derived
+            ),
             *(f"the gate of {stream.name} does not run yet" for stream in streams if stream.name not in gates),
             *(
                 f"the tiles of {_fed(view, stream)} are not computed yet"

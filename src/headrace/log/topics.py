@@ -1,6 +1,6 @@
 """The topics of an app: which there are, how they are set, and that they are there.
 
-payments            raw: kept 7 days, or as long as the longest window and lateness need
+payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
 payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
@@ -8,7 +8,8 @@ CardSpend.served    a sample of what was served, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
 fraud.quality       what came of them, in tiles: compacted
 fraud.lessons       of a model that learns: what it learns from, two to three generations of it
-fraud.clock         times up to which its predictions and labels have been read, kept a day
+SINK.parked, .again  what the target of a sink refused, and what of it is sent again: kept for ever
+fraud.clock         times up to which its predictions and labels have been read, kept a day; of an operation, its inputs
 """
 
 import time
@@ -25,8 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
     ResourceType,
 )
 
+from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
@@ -41,6 +44,7 @@ RAW_RETENTION_MS = 7 * DAY_MS
 LARGEST_RAW = 1 << 20
 ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
+CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
 SERVED: Config = APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
 
 
@@ -93,13 +97,38 @@ def ensure_topics(
     ]
     of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
     of_models = [topic for model in models for topic in topics_of_model(model, raw[model.stream.name])]
-    wanted = [*of_streams, *of_views, *of_models]
+    operations = dict.fromkeys(made_by for made_by in map(_made_by, streams) if isinstance(made_by, Operation))
+    of_operations = [Topic(operation.clock, operation.clock, 1, CLOCK) for operation in operations]
+    wanted = [*of_streams, *of_views, *of_models, *of_operations]
     _require_partitions(wanted, existing)
     _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
     retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
     _keep_as_long(admin, broker, retentions)
     _require_partitions(wanted, _settled(admin, broker, wanted))
     return Topics(raw, changelogs, tuple(_warnings(given)))
+
+
+def _made_by(stream: Stream) -> Derivation | None:
+    return stream.made_by if isinstance(stream, Derived) else None
+
+
+def ensure_sink_topics(broker: str, sink: Sink) -> None:
+    """Create the topics of a sink that are missing, with as many partitions as what it reads has."""
+    admin = admin_client(broker)
+    partitions = len(Offsets(broker).every_partition([sink.topic]))
+    source = _configs(admin, broker, [sink.topic])[sink.topic]
+    largest = int(source.get("max.message.bytes", LARGEST_RAW)) + ROOM_FOR_HEADERS
+    config = APPEND_TIME | {"retention.ms": "-1", "max.message.bytes": str(largest)}
+    wanted = [Topic(name, sink.topic, partitions, config) for name in (sink.parked, sink.again)]
+    existing = _existing(admin, broker)
+    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    _require_partitions(wanted, _settled(admin, broker, wanted))
+
+
+def largest_record(broker: str, topic: str) -> int:
+    """The bytes that a record of a topic may have, headers and all."""
+    Offsets(broker).every_partition([topic])
+    return int(_configs(admin_client(broker), broker, [topic])[topic]["max.message.bytes"])
 
 
 def topics_of(stream: Stream, views: Sequence[View], partitions: int, given: Config | None) -> list[Topic]:
@@ -126,11 +155,10 @@ def topics_of_model(model: Model, partitions: int) -> list[Topic]:
     if model.labels is None:
         return [scores]
     quality = APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
-    clock = APPEND_TIME | {"retention.ms": str(DAY_MS)}
     raw = model.stream.name
     lessons = APPEND_TIME | {"retention.ms": "-1"}  # whoever teaches lets go of those nobody needs
     learned = [] if model.learn is None else [Topic(model.lessons, raw, 1, lessons)]
-    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, clock), *learned]
+    return [scores, Topic(model.quality, raw, 1, quality), Topic(model.clock, raw, 1, CLOCK), *learned]
 
 
 def predictions_of(model: Model, partitions: int) -> Topic:

@@ -1,8 +1,11 @@
 """Records that nobody needs any more."""
 
+from collections.abc import Iterable
+
 from confluent_kafka import KafkaException, TopicPartition
 
 from headrace.log.connect import ANSWER_SECONDS, admin_client, refusal
+from headrace.log.offsets import Offsets
 from headrace.log.records import Partition
 
 
@@ -13,3 +16,9 @@ def trim(broker: str, partition: Partition, before: int) -> None:
         admin.delete_records([place], request_timeout=ANSWER_SECONDS)[place].result(ANSWER_SECONDS)
     except KafkaException as failure:
         raise refusal(broker, f"let go of records of {partition}", failure) from failure
+
+
+def empty(broker: str, topics: Iterable[str]) -> None:
+    """Let go of everything that topics have now."""
+    for partition, end in Offsets(broker).end(topics).items():
+        trim(broker, partition, end)

@@ -6,20 +6,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from headrace.log.records import Partition
 
-def committed_offsets(checkpoint: Path) -> dict[int, int]:
-    """The next offset of each partition after the last committed batch; empty before the first."""
-    batches = _batches(checkpoint / "commits")
+NOTHING_YET = "-"  # what Spark notes of a source that a batch has not come to
+
+
+def committed_places(checkpoint: Path) -> dict[Partition, int]:
+    """The next offset of each partition of every topic after the last committed batch; empty before the first."""
+    batches = batches_in(checkpoint / "commits")
     if not batches:
         return {}
-    source = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1]
-    (partitions,) = json.loads(source).values()
-    return {int(partition): int(offset) for partition, offset in partitions.items()}
+    sources = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[2:]
+    topics = [item for source in sources if source != NOTHING_YET for item in json.loads(source).items()]
+    return {Partition(topic, int(number)): int(at) for topic, numbers in topics for number, at in numbers.items()}
+
+
+def committed_offsets(checkpoint: Path) -> dict[int, int]:
+    """The next offset of each partition of the one topic that a query reads; empty before its first commit."""
+    return {place.number: offset for place, offset in committed_places(checkpoint).items()}
 
 
 def is_begun(checkpoint: Path) -> bool:
     """Whether a query has committed anything here."""
-    return bool(_batches(checkpoint / "commits"))
+    return bool(batches_in(checkpoint / "commits"))
 
 
 def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata: Mapping[str, object]) -> None:
@@ -27,7 +36,7 @@ def plan_first_batch(checkpoint: Path, topic: str, ends: Sequence[int], metadata
 
     `metadata` is what Spark notes beside a batch: times, and the settings its state depends on.
     """
-    if _batches(checkpoint / "offsets"):
+    if batches_in(checkpoint / "offsets"):
         return
     offsets = {topic: {str(number): end for number, end in enumerate(ends)}}
     write_whole(checkpoint / "metadata", json.dumps({"id": str(uuid4())}))
@@ -50,15 +59,25 @@ def discard_unfinished_state(checkpoint: Path) -> None:
     if not is_begun(checkpoint):
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
         for log in (checkpoint / "commits", checkpoint / "offsets"):
-            if not _batches(log):
+            if not batches_in(log):
                 shutil.rmtree(log, ignore_errors=True)
 
 
-def _batches(folder: Path) -> list[int]:
+def batches_in(folder: Path) -> list[int]:
+    """The numbers of the batches that a log of a checkpoint has."""
     return [int(file.name) for file in folder.glob("*") if file.name.isdigit()] if folder.is_dir() else []
 
 
-def lag(checkpoint: Path, begin: Mapping[int, int], end: Mapping[int, int]) -> int:
+def lag(checkpoint: Path, begin: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
     """How many records a query has before it."""
-    done = committed_offsets(checkpoint)
-    return sum(max(0, end[number] - max(done.get(number, 0), begin[number])) for number in end)
+    done = committed_places(checkpoint)
+    return sum(max(0, end[place] - max(done.get(place, 0), begin[place])) for place in end)
+
+
+def committed_watermark_us(checkpoint: Path) -> int:
+    """The watermark that the last committed batch worked with; 0 before there is one."""
+    batches = batches_in(checkpoint / "commits")
+    if not batches:
+        return 0
+    metadata = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[1]
+    return int(json.loads(metadata)["batchWatermarkMs"]) * 1000

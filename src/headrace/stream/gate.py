@@ -10,11 +10,14 @@ Every output keeps the raw partition number and carries its offset, so a reader 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.log.traceparent import LENGTH, TRACEPARENT
 from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
 from headrace.stream.expressions import to_column
+
+RAISED = "headrace.raised"  # on a raw record of a derived stream: the row it is made of raised this
 
 
 def gate(raw: DataFrame, stream: Stream) -> DataFrame:
@@ -49,7 +52,13 @@ def _arrival_us(stream: Stream) -> Column:
 
 def _reason(stream: Stream) -> Column:
     """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
-    return F.coalesce(_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
+    judged = [_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
+    return F.coalesce(*([_raised()] if isinstance(stream, Derived) else []), *judged)
+
+
+def _raised() -> Column:
+    """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
+    return F.concat(F.lit("raised: "), _first_header(RAISED).cast("string"))
 
 
 def _unreadable(stream: Stream) -> Column:
@@ -111,10 +120,14 @@ def _headers(stream: Stream) -> Column:
 
 
 def _traceparent() -> Column:
+    value = _first_header(TRACEPARENT)
+    return F.when(F.length(value) == LENGTH, value)
+
+
+def _first_header(name: str) -> Column:
     """The first such header of a record; null without one. No lambda: Spark generates no code for those."""
     names, values = F.col("headers.key"), F.col("headers.value")
-    value = F.get(values, F.array_position(names, F.lit(TRACEPARENT)).cast("int") - 1)
-    return F.when(F.length(value) == LENGTH, value)
+    return F.get(values, F.array_position(names, F.lit(name)).cast("int") - 1)
 
 
 def _said(stream: Stream) -> Column:

@@ -4,7 +4,7 @@
 lag > 10,000                               lag small
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -30,21 +30,29 @@ class Lane(Enum):
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """One query: what it reads, what it makes of it, and where it keeps its place."""
+    """One query: what it reads, what it makes of it, and where it keeps its place.
+
+    A gate has neither views nor streams that it derives. `mend` is asked to remove what made the query fail, if it can.
+    """
 
     name: str
     stream: str
     views: tuple[str, ...]
     broker: str
-    source: str
+    sources: tuple[str, ...]
     checkpoint: Path
     source_partitions: int
     shuffle_partitions: int
     shuffles: int
     linger_ms: int
     checkpoint_seconds: int
-    build: Callable[[DataFrame, Lane], DataFrame]
+    build: Callable[[Sequence[DataFrame], Lane], DataFrame]
     first_ends: tuple[int, ...] | None = None  # where the first batch ends, if that matters
+    derives: tuple[str, ...] = ()
+    lane: Lane = Lane.REAL_TIME  # the fastest it can run in
+    keeps_rows_back: bool = False  # until the watermark says that they are final
+    mend: Callable[[SparkSession, Exception], None] | None = None
+    held: Callable[[], object] | None = None  # what its plan holds besides its sources: with another one it begins anew
 
     @property
     def slots(self) -> int:
@@ -57,8 +65,9 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     discard_unfinished_state(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
     if spec.first_ends is not None:
-        plan_first_batch(spec.checkpoint, spec.source, spec.first_ends, batch_metadata(spark))
-    records = spec.build(_source(spark, spec, lane), lane)
+        (topic,) = spec.sources
+        plan_first_batch(spec.checkpoint, topic, spec.first_ends, batch_metadata(spark))
+    records = spec.build([_source(spark, spec, topic, lane) for topic in spec.sources], lane)
     writer = (
         records.writeStream.format("kafka")
         .queryName(spec.name)
@@ -66,7 +75,7 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
         .option("kafka.linger.ms", spec.linger_ms)
         .options(**KAFKA_SINK)
         .option("checkpointLocation", spec.checkpoint.as_uri())
-        .outputMode("update")
+        .outputMode("append" if spec.keeps_rows_back else "update")
     )
     if lane is Lane.REAL_TIME:
         return writer.trigger(realTime=f"{spec.checkpoint_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]  # 4.3, untyped
@@ -75,11 +84,11 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     return writer.trigger(processingTime="0 seconds").start()
 
 
-def _source(spark: SparkSession, spec: QuerySpec, lane: Lane) -> DataFrame:
+def _source(spark: SparkSession, spec: QuerySpec, topic: str, lane: Lane) -> DataFrame:
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", spec.broker)
-        .option("subscribe", spec.source)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "false")

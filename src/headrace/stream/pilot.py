@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,10 +12,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
-from headrace.stream.checkpoints import committed_offsets, is_begun, lag
+from headrace.stream.checkpoints import committed_places, is_begun, lag
 from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
+from headrace.stream.runner import Runner
 
 LOOK_SECONDS = 0.2
+HELD_SECONDS = 1
 LOGGER = logging.getLogger("headrace.stream")
 
 
@@ -25,31 +28,57 @@ class QueryFailed(HeadraceError):
 class Pilot(threading.Thread):
     """Brings one query through its lanes."""
 
-    def __init__(self, spark: SparkSession, spec: QuerySpec, lane: Lane, upstream: "Pilot | None" = None) -> None:
+    def __init__(self, spark: SparkSession, spec: QuerySpec, lane: Lane, upstream: Sequence[Runner] = ()) -> None:
+        """`lane` is the fastest that is wanted; the query may be fit for a slower one only."""
         super().__init__(name=spec.name, daemon=True)
         self.spec, self.lane = spec, Lane.DRAINING
-        self._spark, self._goal, self._upstream = spark.newSession(), lane, upstream
+        self._spark, self._upstream = spark.newSession(), upstream
+        self._goal = lane if spec.lane is Lane.REAL_TIME else spec.lane
         self._offsets = Offsets(spec.broker)
         self._query: StreamingQuery | None = None
         self._stopped = threading.Event()
         self._at_work = False
         self._counted_batch, self._dropped = -1, 0
-        self._reached_batch, self._reached = -1, dict[int, int]()
+        self._reached_batch, self._reached = -1, dict[str, int]()
         self.failure: Exception | None = None
 
     def run(self) -> None:
+        while not self._stopped.is_set() and self.failure is None:
+            try:
+                self._fly()
+            except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
+                self._failed(failure)
+
+    def _fly(self) -> None:
+        """Work off the backlog, then run until stopped."""
+        self._drain()
+        held = self._held()
+        if not self._stopped.is_set():
+            self._watch(self._start(self._goal), held)
+
+    def _watch(self, query: StreamingQuery, held: object) -> None:
+        """Wait until a query is stopped, or stop it because its plan holds what is no longer so."""
+        while not query.awaitTermination(HELD_SECONDS):
+            if self._held() is not held:
+                query.stop()
+                return
+        if not self._stopped.is_set():
+            raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
+
+    def _held(self) -> object:
+        return None if self.spec.held is None else self.spec.held()
+
+    def _failed(self, failure: Exception) -> None:
+        """Remove what made it fail, where that can be found; else this is the end."""
+        if self._stopped.is_set():
+            return
         try:
-            self._drain()
-            if not self._stopped.is_set():
-                self._start(self._goal).awaitTermination()
-                if not self._stopped.is_set():
-                    raise QueryFailed(
-                        f"The query {self.spec.name} ended by itself. Start again: it goes on where it was."
-                    )
-        except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
-            if not self._stopped.is_set():
-                LOGGER.error("%s failed: %s", self.spec.name, failure)
-                self.failure = failure
+            if self.spec.mend is None:
+                raise failure
+            self.spec.mend(self._spark.newSession(), failure)
+        except Exception as unmended:  # noqa: BLE001  # as above
+            LOGGER.error("%s failed: %s", self.spec.name, unmended)
+            self.failure = unmended
 
     def _start(self, lane: Lane) -> StreamingQuery:
         self.lane = lane
@@ -63,7 +92,7 @@ class Pilot(threading.Thread):
         while not self._stopped.is_set():
             if self._lag() > BACKLOG:
                 self._start(Lane.DRAINING).awaitTermination()
-            elif self._upstream is not None and self._upstream.draining:
+            elif any(runner.draining for runner in self._upstream):
                 self._stopped.wait(LOOK_SECONDS)
             else:
                 return
@@ -73,8 +102,7 @@ class Pilot(threading.Thread):
         return self.lane is Lane.DRAINING and self.is_alive()
 
     def _lag(self) -> int:
-        begin = {at.number: offset for at, offset in self._offsets.begin([self.spec.source]).items()}
-        end = {at.number: offset for at, offset in self._offsets.end([self.spec.source]).items()}
+        begin, end = self._offsets.begin(self.spec.sources), self._offsets.end(self.spec.sources)
         return lag(self.spec.checkpoint, begin, end)
 
     def stop(self) -> None:
@@ -107,12 +135,15 @@ class Pilot(threading.Thread):
             self._dropped += sum(operator["numRowsDroppedByWatermark"] for operator in last["stateOperators"])
         return self._dropped
 
-    def reached(self) -> dict[int, int]:
-        """The next offset of each partition of its source, as of its last checkpoint."""
+    def reached(self) -> dict[str, int]:
+        """The next offset of each partition of its source, as of its last checkpoint; of several sources, by place."""
         batch = self.last_progress().get("batchId", -1)
         if batch != self._reached_batch or not self._reached:
             with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
-                self._reached_batch, self._reached = batch, committed_offsets(self.spec.checkpoint)
+                places = committed_places(self.spec.checkpoint)
+                alone = len(self.spec.sources) == 1
+                self._reached = {str(place.number if alone else place): offset for place, offset in places.items()}
+                self._reached_batch = batch
         return self._reached
 
     def last_progress(self) -> dict[str, Any]:

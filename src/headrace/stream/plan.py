@@ -1,19 +1,28 @@
 """What would run: topics, queries and their lanes, tiles and state, and what has changed since the last run."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from headrace.declare.app import App
+from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
+from headrace.errors import DeclarationError
 from headrace.log.topics import fates_of
+from headrace.stream.derived import Function, Judged, functions_of, judge
 from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.operations import KeptRun, plan_run
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
 
+UNCHANGED = ("nothing has changed",)
 LANE_OF_GATE = "stateless, Kafka to Kafka"
+LANE_OF_OPERATORS = "an operator keeps what it knows of each key in Python"
 LANE_OF_TILES = "deduplication and tiles are native Spark aggregates, Kafka to Kafka"
 
 
@@ -58,25 +67,79 @@ class PlannedStream:
     tiles: tuple[PlannedTiles, ...]
     changes: tuple[str, ...]
     refused: tuple[str, ...]
-    advice: str
 
 
-def plan_app(app: App, state: Path) -> tuple[PlannedStream, ...]:
-    """The plan of every stream of an app; nothing is started or written."""
-    return tuple(_plan(stream, app.views_of(stream), state) for stream in app.streams)
+Verdict = Judged | DeclarationError  # of a function: how it runs, or why it does not
 
 
-def _plan(stream: Stream, views: tuple[View, ...], state: Path) -> PlannedStream:
+def judged_functions(app: App, spark: SparkSession) -> dict[Derivation, Verdict]:
+    """What Spark says of each function that derives a stream."""
+    return {made_by: _verdict(spark, function) for made_by, function in functions_of(app).items()}
+
+
+def _verdict(spark: SparkSession, function: Function) -> Verdict:
+    try:
+        return judge(spark.newSession(), function)
+    except DeclarationError as refused:
+        return refused
+
+
+def plan_app(app: App, state: Path, judged: Mapping[Derivation, Verdict] | None = None) -> tuple[PlannedStream, ...]:
+    """The plan of every stream of an app, given what Spark says of its functions; nothing is started or written."""
+    return tuple(_plan(stream, app.views_of(stream), state, judged or {}) for stream in app.streams)
+
+
+def _plan(stream: Stream, views: tuple[View, ...], state: Path, judged: Mapping[Derivation, Verdict]) -> PlannedStream:
     generations = plan_generations(stream, views, state, stream.partitions)
+    planned: list[KeptRun | Generations] = [*_runs_of(stream, state), generations]
+    deriving = (_derive(stream, judged.get(stream.made_by)),) if isinstance(stream, Derived) else ()
     return PlannedStream(
         stream=stream.name,
         topics=(stream.name, *fates_of(stream), *(view.topic for view in views)),
-        queries=(_gate(stream, generations.partitions), *_tiles(stream, generations)),
+        queries=(*deriving, _gate(stream, generations.partitions), *_tiles(stream, generations)),
         tiles=tuple(_sized(stream, view, layout) for view in views for layout in layouts_of(view)),
-        changes=generations.changes or ("nothing has changed",),
-        refused=generations.refused,
-        advice=generations.advice,
+        changes=tuple(dict.fromkeys(change for one in planned for change in one.changes)) or UNCHANGED,
+        refused=(
+            *(f"{reason} {one.advice}" for one in planned for reason in one.refused),
+            *_refused(stream, judged),
+        ),
     )
+
+
+def _runs_of(stream: Stream, state: Path) -> list[KeptRun]:
+    """The run of the operation that writes a stream, if one does."""
+    made_by = stream.made_by if isinstance(stream, Derived) else None
+    return [plan_run(made_by, state)] if isinstance(made_by, Operation) else []
+
+
+def _refused(stream: Stream, judged: Mapping[Derivation, Verdict]) -> tuple[str, ...]:
+    verdict = judged.get(stream.made_by) if isinstance(stream, Derived) else None
+    return (str(verdict),) if isinstance(verdict, DeclarationError) else ()
+
+
+def _derive(stream: Derived, verdict: Verdict | None) -> PlannedQuery:
+    """How a stream is derived: by a function, which Spark has judged, or by an operator."""
+    inputs = stream.made_by.inputs
+    lane, why, remembers = _runs(stream.made_by, verdict)
+    return PlannedQuery(
+        name=stream.made_by.query,
+        reads=", ".join(one.clean for one in inputs),
+        writes=(stream.name,),
+        lane=lane,
+        why=why,
+        task_slots=sum(one.partitions for one in inputs),
+        remembers=remembers,
+    )
+
+
+def _runs(made_by: Derivation, verdict: Verdict | None) -> tuple[str, str, str]:
+    """The lane of a derivation, why there, and what it remembers."""
+    if isinstance(verdict, DeclarationError):
+        return "no", "refused", "nothing"
+    if verdict is None:
+        return "micro-batch", LANE_OF_OPERATORS, "what its operator keeps of each key"
+    ids = " and ".join(f"each id of {one.name} for {duration_text(watermark_delay_us(one))}" for one in made_by.inputs)
+    return verdict.lane.value, verdict.why, f"{ids}, and what it keeps" if verdict.keeps_state else "nothing"
 
 
 def _gate(stream: Stream, partitions: int) -> PlannedQuery:
@@ -165,5 +228,5 @@ def _lines(stream: PlannedStream) -> list[str]:
         *([" tiles:", *tiles] if tiles else []),
         " since the last run:",
         *(f"  {change}" for change in stream.changes),
-        *(f"  REFUSED: {reason} {stream.advice}" for reason in stream.refused),
+        *(f"  REFUSED: {reason}" for reason in stream.refused),
     ]

@@ -1,21 +1,26 @@
-"""The queries of an app: a gate for each stream, and a tiles query for each generation of its views."""
+"""The queries of an app: a gate for each stream, a tiles query for each generation of its views, and derivations."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
+from headrace.declare.derivation import Derivation
 from headrace.declare.stream import Stream
 from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import ensure_topics
 from headrace.stream.checkpoints import is_begun
+from headrace.stream.derived import Function, Judged, derived
+from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.operations import KeptRun, possible_runs, rebuilt
+from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
 
@@ -31,19 +36,24 @@ class Place:
     rebuild: frozenset[str] = frozenset()
     lane: Lane = Lane.REAL_TIME
     checkpoint_seconds: int = 300
+    since_us: int | None = None  # where operations that are rebuilt begin; None: with the earliest record
 
 
 @dataclass(frozen=True)
 class Planned:
-    """The queries of an app, before they start."""
+    """The queries of an app, before they start: those of streams; what derives streams is judged by Spark first."""
 
     specs: tuple[QuerySpec, ...]
     generations: tuple[Generations, ...]
+    partitions: Mapping[str, int]
+    derivations: tuple[Derivation, ...] = ()
+    runs: tuple[KeptRun, ...] = ()
 
     @property
     def slots(self) -> int:
         """The task slots all queries hold at once."""
-        return sum(spec.slots for spec in self.specs)
+        deriving = [self.partitions[one.name] for made_by in self.derivations for one in made_by.inputs]
+        return sum(spec.slots for spec in self.specs) + sum(deriving)
 
 
 def plan_queries(app: App, place: Place) -> Planned:
@@ -52,10 +62,13 @@ def plan_queries(app: App, place: Place) -> Planned:
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)
-    plans = possible_plans(app, place.state, found.partitions, place.rebuild)
+    again = rebuilt(app, place.rebuild)
+    plans = possible_plans(app, place.state, found.partitions, again)
     for plan in plans:
         _require_cuts(plan, place)
-    return Planned(tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs)), plans)
+    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
+    runs = possible_runs(app, place.state, again, place.since_us)
+    return Planned(specs, plans, found.partitions, app.derivations, runs)
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:
@@ -83,14 +96,14 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         stream=stream.name,
         views=(),
         broker=place.broker,
-        source=stream.name,
+        sources=(stream.name,),
         source_partitions=partitions,
         shuffle_partitions=partitions,
         shuffles=0,
         linger_ms=0,
         checkpoint_seconds=place.checkpoint_seconds,
         checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
-        build=lambda raw, _lane: gate(raw, stream),
+        build=lambda raw, _lane: gate(raw[0], stream),
     )
 
 
@@ -100,16 +113,16 @@ def tiles_spec(
     """The query that keeps the tiles of a generation's views, whose changelogs have so many partitions."""
     plan = TilePlan(stream, generation.views)
 
-    def build(clean: DataFrame, lane: Lane) -> DataFrame:
+    def build(clean: Sequence[DataFrame], lane: Lane) -> DataFrame:
         fold = Fold(plan, changelogs, watermark_delay_us(stream, lane is Lane.DRAINING))
-        return tiles(clean, fold, generation.cut)
+        return tiles(clean[0], fold, generation.cut)
 
     return QuerySpec(
         name=generation.query(stream),
         stream=stream.name,
         views=tuple(view.name for view in generation.views),
         broker=place.broker,
-        source=stream.clean,
+        sources=(stream.clean,),
         source_partitions=partitions,
         shuffle_partitions=partitions,
         shuffles=SHUFFLES,
@@ -120,4 +133,32 @@ def tiles_spec(
         build=build,
         # Every id of the history is known before the first that might repeat it, whichever partitions they are in.
         first_ends=None if generation.cut is None else generation.cut.clean,
+    )
+
+
+def derive_spec(function: Function, judged: Judged, place: Place, partitions: Mapping[str, int]) -> QuerySpec:
+    """The query that derives a stream by a function, whose parents have so many partitions."""
+    name, parents = function.made_by.name, function.parents
+    checkpoint = place.state.resolve() / "checkpoints" / name / "derive"
+    require_followable(function, judged, checkpoint)
+    aside = Aside(function, place.broker, checkpoint)
+    most = max(partitions[parent.name] for parent in parents)
+    return QuerySpec(
+        name=function.made_by.query,
+        stream=function.stream.name,
+        views=(),
+        derives=(function.stream.name,),
+        broker=place.broker,
+        sources=tuple(parent.clean for parent in parents),
+        source_partitions=sum(partitions[parent.name] for parent in parents),
+        shuffle_partitions=most,
+        shuffles=0,
+        linger_ms=0,
+        checkpoint_seconds=place.checkpoint_seconds,
+        checkpoint=checkpoint,
+        build=lambda clean, lane: derived(function, judged, clean, lane, aside.places()),
+        lane=judged.lane,
+        keeps_rows_back=judged.keeps_state,
+        mend=aside.mend,
+        held=function.made_by.held,
     )

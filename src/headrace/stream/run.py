@@ -13,12 +13,18 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
+from headrace.declare.derivation import Derivation, Derived
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
+from headrace.stream.chains import Chain
+from headrace.stream.derived import functions_of, judge
 from headrace.stream.generations import remember
-from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.lanes import QuerySpec
+from headrace.stream.operation import OperationRunner
+from headrace.stream.operations import begin_run
 from headrace.stream.pilot import Pilot
-from headrace.stream.queries import Place, plan_queries
+from headrace.stream.queries import Place, Planned, derive_spec, plan_queries
+from headrace.stream.runner import Runner
 from headrace.stream.session import SparkPlace, start_session
 
 REPORT_SECONDS = 1.0
@@ -39,20 +45,57 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
+    for run in planned.runs:
+        begin_run(app, run, place.state, place.broker)
     spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
-    pilots = _pilots(spark, planned.specs, place.lane)
+    runners: Sequence[Runner] = ()
     try:
-        for pilot in pilots:
-            pilot.start()
-        _report_until(stop, pilots, place.broker)
+        runners = Crew(spark, app, place, planned).runners()
+        for runner in runners:
+            runner.start()
+        _report_until(stop, runners, place.broker)
     finally:
-        _stop(pilots, spark)
+        _stop(runners, spark)
 
 
-def _pilots(spark: SparkSession, specs: Sequence[QuerySpec], lane: Lane) -> list[Pilot]:
-    """One for each query; those that read a gate's output know of it."""
-    gates = {spec.stream: Pilot(spark, spec, lane) for spec in specs if not spec.views}
-    return [*gates.values(), *(Pilot(spark, spec, lane, gates[spec.stream]) for spec in specs if spec.views)]
+@dataclass(frozen=True)
+class Crew:
+    """Who runs the queries of an app: one for each, and where they work."""
+
+    spark: SparkSession
+    app: App
+    place: Place
+    planned: Planned
+
+    def runners(self) -> list[Runner]:
+        """Each after those whose output it reads, and knowing of them."""
+        found: dict[str, Runner] = {}
+        gates = {spec.stream: spec for spec in self.planned.specs if not spec.views}
+        for stream in self.app.streams:
+            made_by = [stream.made_by] if isinstance(stream, Derived) else []
+            for derivation in made_by:
+                if derivation.query not in found:
+                    found[derivation.query] = self._deriving(derivation, found)
+            before = [found[derivation.query] for derivation in made_by]
+            found[gates[stream.name].name] = self._pilot(gates[stream.name], before)
+        for spec in self.planned.specs:
+            if spec.views:
+                found[spec.name] = self._pilot(spec, [found[gates[spec.stream].name]])
+        return list(found.values())
+
+    def _deriving(self, made_by: Derivation, found: Mapping[str, Runner]) -> Runner:
+        """Who derives streams: Spark itself by a function, the host of operators by an operation."""
+        gates = [found[f"{one.name}.gate"] for one in made_by.inputs]
+        function = functions_of(self.app).get(made_by)
+        if function is not None:
+            judged = judge(self.spark.newSession(), function)
+            return self._pilot(derive_spec(function, judged, self.place, self.planned.partitions), gates)
+        runs = {run.operation.name: run for run in self.planned.runs}
+        spec = Chain(self.place.broker, self.place.state, runs).spec(runs[made_by.name], self.app.made_by(made_by))
+        return OperationRunner(self.spark, spec, gates)
+
+    def _pilot(self, spec: QuerySpec, upstream: Sequence[Runner]) -> Pilot:
+        return Pilot(self.spark, spec, self.place.lane, upstream)
 
 
 def _session(options: SparkOptions, slots: int, scratch: Path) -> SparkSession:
@@ -62,40 +105,41 @@ def _session(options: SparkOptions, slots: int, scratch: Path) -> SparkSession:
     return start_session(SparkPlace(options.master, slots, options.jars, scratch))
 
 
-def _report_until(stop: threading.Event, pilots: Sequence[Pilot], broker: str) -> None:
+def _report_until(stop: threading.Event, runners: Sequence[Runner], broker: str) -> None:
     producer = Producer(broker)
     while not stop.wait(REPORT_SECONDS):
-        for pilot in pilots:
-            if pilot.failure is not None:
-                raise pilot.failure
-            report(producer, progress_of(pilot))
+        for runner in runners:
+            if runner.failure is not None:
+                raise runner.failure
+            report(producer, progress_of(runner))
 
 
-def _stop(pilots: Sequence[Pilot], spark: SparkSession) -> None:
-    for pilot in pilots:
-        pilot.stop()
-    for pilot in pilots:
-        pilot.join(timeout=10)
+def _stop(runners: Sequence[Runner], spark: SparkSession) -> None:
+    for runner in runners:
+        runner.stop()
+    for runner in runners:
+        runner.join(timeout=10)
     spark.stop()
 
 
-def progress_of(pilot: Pilot) -> QueryProgress:
+def progress_of(runner: Runner) -> QueryProgress:
     """What a query has to say of itself now."""
-    last = pilot.last_progress()
+    last = runner.last_progress()
     operators = last.get("stateOperators", [])
     return QueryProgress(
-        query=pilot.spec.name,
-        stream=pilot.spec.stream,
-        views=pilot.spec.views,
-        lane=pilot.lane.value,
-        running=pilot.running(),
+        query=runner.spec.name,
+        stream=runner.spec.stream,
+        views=runner.spec.views,
+        derives=runner.spec.derives,
+        lane=runner.lane.value,
+        running=runner.running(),
         at_us=time.time_ns() // 1000,
         watermark_us=watermark_us(last),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
         state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
-        dropped_by_watermark=pilot.dropped_by_watermark(),
+        dropped_by_watermark=runner.dropped_by_watermark(),
         checkpoint_ms=last.get("durationMs", {}).get("commitOffsets"),
-        reached={str(partition): offset for partition, offset in pilot.reached().items()},
+        reached=dict(runner.reached()),
     )
 
 

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -42,6 +43,16 @@ class Rows:
         found = zip(keys.data.tolist(), keys.valid.tolist(), strict=True)
         places = np.array([self._places.get(key, -1) if there else -1 for key, there in found], np.int64)
         return self._columns[column][places]
+
+    def listed(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Every row that has a key: its values of these columns, None for null."""
+        columns = [_plain(self._columns[name]) for name in names]
+        return [tuple(column[place] for column in columns) for place in self._places.values()]
+
+
+def _plain(values: Values) -> list[Any]:
+    found = zip(values.data.tolist(), values.valid.tolist(), strict=True)
+    return [value if there else None for value, there in found]
 
 
 def _require_one_a_key(table: Table, keys: list[Any]) -> None:

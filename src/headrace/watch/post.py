@@ -4,8 +4,8 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 LARGEST_ANSWER = 64 << 10
@@ -65,15 +65,22 @@ class PinnedConnection(http.client.HTTPConnection):
 
 def post(connection: PinnedConnection, path: str, body: bytes, headers: Mapping[str, str]) -> Posted:
     """One attempt; nobody is followed to another address."""
-    ending = threading.Timer(connection.attempt_seconds, connection.end)
-    ending.daemon = True
-    ending.start()
-    try:
+    with in_time(connection):
         connection.request("POST", path, body, dict(headers))
         answer = connection.getresponse()
         if connection.is_ended:
             raise TimeoutError("timed out")
         return Posted(answer.status, _came(answer))
+
+
+@contextmanager
+def in_time(connection: PinnedConnection) -> Iterator[None]:
+    """Ends whatever is done with a connection after so long, however slowly the host answers."""
+    ending = threading.Timer(connection.attempt_seconds, connection.end)
+    ending.daemon = True
+    ending.start()
+    try:
+        yield
     finally:
         ending.cancel()
         connection.close()

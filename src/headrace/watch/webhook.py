@@ -2,46 +2,22 @@
 
 import http.client
 import logging
-import math
 import queue
-import random
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Self
 
 import orjson
 
-from headrace.watch.addresses import BadWebhook, Network, RefusedAddress, reachable, require_https
-from headrace.watch.post import PinnedConnection, post
+from headrace.watch.addresses import Network, RefusedAddress
+from headrace.watch.poster import Patience, Poster, Refused
 from headrace.watch.tell import Notification
 
 LOGGER = logging.getLogger("headrace.alerts")
 MOST_WAITING = 1000
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long one attempt may take as a whole, how many there are, and the first pause between two."""
-
-    attempt_seconds: float = 10.0
-    attempts: int = 5
-    pause_seconds: float = 1.0
-    longest_pause_seconds: float = 60.0
-
-    def pause(self, attempt: int) -> float:
-        """Twice as long each time, and any part of it: many that failed together do not come back together."""
-        longest = min(self.longest_pause_seconds, math.ldexp(self.pause_seconds, attempt))
-        return random.uniform(0.5, 1.0) * longest  # noqa: S311  # no secret
-
-
-class Refused(Exception):
-    """The host answered, and asking again would change nothing."""
 
 
 class Webhook:
@@ -50,9 +26,9 @@ class Webhook:
     def __init__(
         self, url: str, allowed: Sequence[Network] = (), ca: Path | None = None, patience: Patience | None = None
     ) -> None:
-        self.host, self._port, self._path = require_https(url)
-        self._allowed, self._patience = tuple(allowed), patience or Patience()
-        self._tls = _tls(ca)
+        self._patience = patience or Patience()
+        self._poster = Poster(url, allowed, ca, self._patience.attempt_seconds)
+        self.host = self._poster.host
         self._waiting: queue.Queue[Notification] = queue.Queue(MOST_WAITING)
         self._done: queue.SimpleQueue[Notification] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -98,12 +74,12 @@ class Webhook:
         """Whether it was delivered or given up; not while stopping."""
         for attempt in range(self._patience.attempts):
             try:
-                self._post(orjson.dumps(notification.body))
+                self._poster.post(orjson.dumps(notification.body))
             except (RefusedAddress, Refused) as refused:
                 return self._give_up("refused", str(refused))
             except (OSError, http.client.HTTPException) as failed:
                 self.outcomes["retried"] += 1
-                why = self._why(failed)
+                why = self._poster.why(failed)
                 LOGGER.warning("The webhook at %s: %s (attempt %d)", self.host, why, attempt + 1)
             else:
                 self.outcomes["delivered"] += 1
@@ -112,35 +88,7 @@ class Webhook:
                 return False
         return self._give_up("failed", f"{self._patience.attempts} attempts failed")
 
-    def _why(self, failed: Exception) -> str:
-        """What failed, without what a library may have quoted of the address."""
-        return f"{type(failed).__name__} {failed}".replace(self._path, "/…").strip()
-
     def _give_up(self, outcome: str, why: str) -> bool:
         self.outcomes[outcome] += 1
         LOGGER.error("The webhook at %s was not told: %s", self.host, why)
         return True
-
-    def _post(self, body: bytes) -> None:
-        addresses = partial(reachable, self.host, self._port, self._allowed)
-        connection = PinnedConnection((self.host, self._port), addresses, self._tls, self._patience.attempt_seconds)
-        headers = {"content-type": "application/json", "user-agent": "headrace", "connection": "close"}
-        _judge(post(connection, self._path, body, headers).status)
-
-
-def _judge(status: int) -> None:
-    if 200 <= status < 300:
-        return
-    if status >= 500 or status in {408, 429}:
-        raise http.client.HTTPException(f"it answered {status}")
-    hint = ", a redirect, which is not followed: give the address it leads to" if 300 <= status < 400 else ""
-    raise Refused(f"it answered {status}{hint}")
-
-
-def _tls(ca: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca is None else str(ca))
-    except (OSError, ssl.SSLError) as unreadable:
-        raise BadWebhook(
-            f"--webhook-ca {str(ca)!r} cannot be read: {unreadable}. Give a PEM file of certificates."
-        ) from None

@@ -1,0 +1,42 @@
+"""Nexmark's topics: made, filled with events, and read."""
+
+from collections.abc import Iterable
+
+import orjson
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
+
+from bench.errors import BenchFailed
+from bench.nexmark.columns import Events
+from headrace.log.connect import admin_client
+from headrace.log.follow import Follower
+from headrace.log.produce import Producer
+from headrace.log.records import Record
+from headrace.log.topics import APPEND_TIME
+
+PARTITIONS = 2
+READ_SECONDS = 60.0
+
+
+def make_topics(broker: str, names: Iterable[str], partitions: int = PARTITIONS) -> None:
+    """Make topics, whose records have the time the log took them."""
+    new = [NewTopic(name, num_partitions=partitions, config=APPEND_TIME) for name in names]
+    admin = admin_client(broker)
+    for made in admin.create_topics(new).values():
+        made.result(READ_SECONDS)
+
+
+def fill(broker: str, events: Events, topics: dict[str, str]) -> None:
+    """Send events of each kind to its topic, dealt out to its partitions: so all of them are equally far in time."""
+    with Producer(broker, linger_ms=20) as producer:
+        for kind, table in events:
+            for place, event in enumerate(table.to_pylist()):
+                producer.send(topics[kind], orjson.dumps(event), partition=place % PARTITIONS)
+
+
+def read(broker: str, topic: str) -> list[Record]:
+    """All records of a topic."""
+    found: list[Record] = []
+    with Follower(broker, [topic], found.extend) as follower:
+        if not follower.wait_until_caught_up(READ_SECONDS):
+            raise BenchFailed(f"The topic {topic} could not be read within {READ_SECONDS:g} s.")
+    return found

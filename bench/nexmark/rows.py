@@ -1,0 +1,57 @@
+"""What an engine has answered, read from the topic it wrote, and where that differs from what it should be."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from bench.nexmark.oracle import Row
+from headrace.log.records import Record
+
+TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}[.]?\d*Z?")
+
+
+def answered(records: Iterable[Record], columns: Sequence[str]) -> Counter[Row]:
+    """The rows that stand in the end, and how often each: of records with a key the newest of each key."""
+    last: dict[object, bytes | None] = {}
+    for record in records:
+        last[record.key or record.place] = record.value
+    return Counter(_row(value, columns) for value in last.values() if value is not None)
+
+
+def _row(value: bytes, columns: Sequence[str]) -> Row:
+    said = orjson.loads(value)
+    return tuple(plain(said.get(name)) for name in columns)
+
+
+def plain(value: Any) -> Any:
+    """Times as milliseconds, everything else as it is."""
+    if isinstance(value, str) and TIME.fullmatch(value):
+        return round(datetime.fromisoformat(value).timestamp() * 1000)
+    return value
+
+
+def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str], until_ms: int) -> str:
+    """What is wrong with an answer, in a sentence; empty where it is right.
+
+    Windows that end after `until_ms` are looked at by nobody: whether they end depends on the engine.
+    """
+    counts = ended_by(until_ms, columns)
+    right = Counter(row for row in wanted if counts(row))
+    given = Counter({row: times for row, times in found.items() if counts(row)})
+    if given == right:
+        return ""
+    missing, more = right - given, given - right
+    examples = [f"{name} {next(iter(rows))}" for name, rows in (("missing", missing), ("too many", more)) if rows]
+    return f"{missing.total()} of {right.total()} rows missing, {more.total()} too many: {'; '.join(examples)}"
+
+
+def ended_by(until_ms: int, columns: Sequence[str]) -> Callable[[Row], bool]:
+    """Whether a row is about something that has ended by then; rows that do not say when they end always are."""
+    if "ends" not in columns:
+        return lambda _row: True
+    place = columns.index("ends")
+    return lambda row: bool(row[place] <= until_ms)

@@ -1,0 +1,1 @@
+SELECT number, auction, bidder, price, happened, extra FROM bids

@@ -1,0 +1,1 @@
+"""Sinks: streams and predictions brought elsewhere, row by row, as often as was declared."""

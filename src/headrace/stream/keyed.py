@@ -1,0 +1,235 @@
+"""Any operator as Spark runs it: events by bucket of their key, what is kept by key, a clock that only clock rows move.
+
+payments.clean ──┐
+rates.clean ─────┼──▶ rows by bucket of their key ──▶ bucket 7   kept: key ──▶ what its operator keeps
+NAME.clock ──────┘                                               due:  time ──▶ keys, woken when the clock has passed it
+                       └──▶ what operators make ──▶ the raw topics of the streams that are derived
+
+A call has many keys: rows cross to Python as one JSON text each, and state is asked once a key and batch.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from headrace.declare.derivation import Derived, Operation
+from headrace.declare.durations import UNITS_US
+from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
+from headrace.operators.careful import Stepped, stepped
+from headrace.operators.of import operator_of
+from headrace.operators.operator import Arrived, Key, Operator
+from headrace.stream.due import Due
+from headrace.stream.events import event_of, parsed
+from headrace.stream.gate import RAISED
+from headrace.stream.making import Maker
+from headrace.stream.records import records_of
+from headrace.stream.seen import Seen
+from headrace.stream.watermark import DRAINING_MARGIN_US
+
+BUCKETS, PARTITIONS = 64, 2
+RECORDS_AT_ONCE = 20_000  # bounds the memory of a batch, and how long it takes a core
+# Keys that are due within a second of each other are looked at together. Long before, an hour is near enough: recorded
+# time passes days in a batch, and what is due by then is found at one look.
+FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
+CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
+KEPT = "kept"  # the state in which what operators keep is, by key
+MADE = "topic string, key string, value binary, raised string"
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """An operation, the streams it writes, and the log they are in."""
+
+    operation: Operation
+    outputs: tuple[Derived, ...]
+    broker: str
+    records_at_once: int = RECORDS_AT_ONCE
+
+    @property
+    def topics(self) -> list[str]:
+        """What is read, but for the clock."""
+        return [stream.clean for stream in self.operation.inputs]
+
+    @cached_property
+    def tells_its_own_time(self) -> bool:
+        """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
+        return any(map(tells_its_own_time, self.operation.inputs))
+
+    @property
+    def margin_us(self) -> int:
+        """How far partitions may be apart in a time that passes quicker than the clock."""
+        return DRAINING_MARGIN_US if self.tells_its_own_time else 0
+
+
+def tells_its_own_time(stream: Stream) -> bool:
+    """Whether a stream is recorded history, or derived of such."""
+    if isinstance(stream, Derived):
+        return any(map(tells_its_own_time, stream.made_by.inputs))
+    return stream.arrival is not None
+
+
+def made(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int]], run: str) -> DataFrame:
+    """Kafka records of the inputs → Kafka records of what is derived; of the clock, only what this run tells counts."""
+    topics, start = [*keyed.topics, keyed.operation.clock], orjson.dumps(begin, option=orjson.OPT_NON_STR_KEYS)
+    records = records_of(spark, keyed.broker, topics, start.decode(), keyed.records_at_once)
+    rows = _rows(records, keyed, run)
+    clocked = rows.withWatermark(CLOCKED, f"{keyed.margin_us} microseconds").select(BUCKET, SAID)
+    found = clocked.groupBy(BUCKET).transformWithState(Buckets(keyed), MADE, "Update", "EventTime")
+    raised = F.array(F.struct(F.lit(RAISED).alias("key"), F.encode("raised", "utf-8").alias("value")))
+    return found.select("topic", "key", "value", F.when(F.col("raised").isNotNull(), raised).alias("headers"))
+
+
+def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
+    """Events and clocks: a bucket, what an event says, and the time that moves the clock."""
+    is_clock = (F.col("topic") == keyed.operation.clock) & (F.col("key").cast("string") == run)
+    told_us = F.when(is_clock, F.col("value").cast("string").cast("bigint") + keyed.margin_us)
+    said, key = F.lit(None).cast("string"), F.lit(None).cast("string")
+    for number, stream in enumerate(keyed.operation.inputs):
+        is_of = F.col("topic") == stream.clean
+        event = event_of(parsed(F.col("value"), stream), stream)
+        key = F.when(is_of, _key(event, keyed.operation, number)).otherwise(key)
+        said = F.when(is_of, _said(number, event, stream)).otherwise(said)
+    if keyed.tells_its_own_time:
+        told_us = F.coalesce(told_us, F.when(said.isNotNull(), _header(1)))
+    rows = records.select(
+        F.pmod(F.xxhash64(key), F.lit(BUCKETS)).cast("int").alias(BUCKET),
+        F.when(key.isNotNull(), said).alias(SAID),
+        F.timestamp_micros(told_us).alias(CLOCKED),
+    )
+    return rows.where(F.col(SAID).isNotNull() | F.col(CLOCKED).isNotNull())
+
+
+def _key(event: Column, operation: Operation, source: int) -> Column:
+    """What events of one key have in common, as text; null where a column of the key is null and must not be."""
+    columns = [event.getField(name) for name in operation.by[source]]
+    text = F.to_json(F.struct(*(column.alias(f"k{number}") for number, column in enumerate(columns))))
+    for column in () if operation.null_keys else columns:
+        text = F.when(column.isNotNull(), text)
+    return text
+
+
+def _said(number: int, event: Column, stream: Stream) -> Column:
+    """An event as JSON: its source, arrival and place, and its values, times in microseconds."""
+    values = [
+        (F.unix_micros(field) if column.kind is Kind.TIMESTAMP else field).alias(column.name)
+        for column in stream.schema
+        for field in [event.getField(column.name)]
+    ]
+    head = [_header(1), F.col("partition"), _header(0)]
+    texts = [column.cast("string") for column in (F.lit(number), *head)]
+    body = F.to_json(F.struct(*values), {"ignoreNullFields": "false"})
+    return F.concat(F.lit("["), *(part for text in texts for part in (text, F.lit(","))), body, F.lit("]"))
+
+
+def _header(number: int) -> Column:
+    """A number the gate wrote: the raw offset, then the arrival."""
+    return F.col("headers")[number]["value"].cast("string").cast("bigint")
+
+
+class Buckets(StatefulProcessor):
+    """Runs the operator of each key of a bucket."""
+
+    def __init__(self, keyed: Keyed) -> None:
+        self._operator: Operator[Any] = operator_of(keyed.operation)
+        self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._kept = handle.getMapState(KEPT, "key string", "look_us bigint, packed binary")
+        self._due, self._seen = Due(handle), Seen(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
+        events = self._seen.news(self._reader.read(said) for _bucket, said in rows if said is not None)
+        by_key: dict[str, list[Arrived]] = {}
+        for event in events:
+            by_key.setdefault(self._reader.key(event), []).append(event)
+        yield from self._stepped(by_key.items(), timerValues)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,  # noqa: ARG002
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        keys = self._due.taken(expiredTimerInfo.getExpiryTimeInMs() * 1000)
+        yield from self._stepped(((by, []) for by in keys), timerValues)
+
+    def close(self) -> None:
+        pass
+
+    def _stepped(self, news: Iterable[tuple[str, list[Arrived]]], timers: TimerValues) -> Iterator[Row]:
+        clock_us = max(0, timers.getCurrentWatermarkInMs()) * 1000
+        later: dict[int, list[str]] = {}
+        knows_any = self._kept.exists()  # each question costs a round trip: of a first batch there is nothing to ask
+        for by, events in news:
+            known = self._kept.getValue((by,)) if knows_any else None
+            if known is None and not events:  # forgotten since it was noted as due
+                continue
+            key: Key = tuple(orjson.loads(by))
+            done = stepped(self._operator, key, None if known is None else bytes(known[1]), events, clock_us)
+            yield from self._maker.rows(key, done)
+            look_us = self._keep(by, done, known, clock_us)
+            if look_us is not None:
+                later.setdefault(look_us, []).append(by)
+        for at_us, keys in later.items():
+            self._due.note(at_us, keys)
+
+    def _keep(self, by: str, done: Stepped, known: Any, clock_us: int) -> int | None:
+        """Keep what a step left of a key; when to look at it, where that is not noted already.
+
+        A key that is noted for an earlier time than it needs is looked at then, and noted anew.
+        """
+        if done.due_us is None:
+            if known is not None:
+                self._kept.removeKey((by,))
+            return None
+        noted_us = None if known is None or known[0] <= clock_us else known[0]
+        look_us = look_at_us(done.due_us, clock_us)
+        is_noted = noted_us is not None and noted_us <= look_us
+        self._kept.updateValue((by,), (noted_us if is_noted else look_us, done.packed))
+        return None if is_noted else look_us
+
+
+def look_at_us(due_us: int, clock_us: int) -> int:
+    """When to look at a key: the first second after it is due, or before the last hour until then."""
+    if due_us - clock_us > COARSE_US:
+        return due_us // COARSE_US * COARSE_US
+    return -(-due_us // FINE_US) * FINE_US
+
+
+class Reader:
+    """Events as JSON texts, as operators take them."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._by = operation.by
+        self._ids = tuple(stream.id for stream in operation.inputs)
+        self._times = tuple(stream.time for stream in operation.inputs)
+        self._doubles = tuple(_doubles(stream) for stream in operation.inputs)
+
+    def read(self, said: str) -> Arrived:
+        """An event."""
+        source, arrival_us, partition, offset, values = orjson.loads(said)
+        for name in self._doubles[source]:
+            if isinstance(values[name], str):  # JSON has no number for what is not a number, and Spark writes its name
+                values[name] = float(values[name])
+        time_us = values[self._times[source]]
+        return Arrived(source, values[self._ids[source]], time_us, arrival_us, partition, offset, values)
+
+    def key(self, event: Arrived) -> str:
+        """The key of an event, as text."""
+        return orjson.dumps([event.values[name] for name in self._by[event.source]]).decode()
+
+
+def _doubles(stream: Stream) -> tuple[str, ...]:
+    return tuple(column.name for column in stream.schema if column.kind is Kind.DOUBLE)

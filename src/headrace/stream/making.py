@@ -1,0 +1,68 @@
+"""What operators make, as records of the raw topics of derived streams; what they raise, as records that say so."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from pyspark.sql import Row
+
+from headrace.declare.derivation import Derived, Operation
+from headrace.declare.schema import Kind, Schema
+from headrace.operators.careful import Raised, Stepped
+from headrace.operators.operator import Key, Made
+from headrace.operators.rows import row_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ROW = Row("topic", "key", "value", "raised")
+
+
+class Maker:
+    """Writes what a step made of a key: an output nobody declared is passed over."""
+
+    def __init__(self, operation: Operation, outputs: Sequence[Derived]) -> None:
+        self._by = operation.by[0]
+        self._inputs = operation.inputs
+        self._outputs = {stream.output: stream for stream in outputs}
+        self._first = outputs[0]
+
+    def rows(self, key: Key, done: Stepped) -> Iterator[Row]:
+        """The records of a step."""
+        for one in done.made:
+            stream = self._outputs.get(one.output)
+            if stream is not None:
+                yield self._made(key, one, stream)
+        for one_raised in done.raised:
+            yield self._raised(key, one_raised)
+
+    def _made(self, key: Key, made: Made, stream: Derived) -> Row:
+        row = row_of(made, key, self._by, stream)
+        return ROW(stream.name, _text(row[stream.key]), as_json(row, stream.schema), None)
+
+    def _raised(self, key: Key, raised: Raised) -> Row:
+        event = raised.event
+        if event is None:
+            return ROW(self._first.name, _text(key[0]), raised.kept, raised.why)
+        stream = self._inputs[event.source]
+        place = f"{stream.name}-{event.partition}@{event.offset}"
+        value = as_json(event.values, stream.schema)
+        return ROW(self._first.name, _text(key[0]), value, f"{raised.why} (at {place})")
+
+
+def as_json(said: Mapping[str, Any], schema: Schema) -> bytes:
+    """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
+    return orjson.dumps(
+        {
+            column.name: _iso(said.get(column.name)) if column.kind is Kind.TIMESTAMP else said.get(column.name)
+            for column in schema
+        }
+    )
+
+
+def _iso(at_us: int | None) -> str | None:
+    return None if at_us is None else (EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="microseconds")
+
+
+def _text(value: object) -> str | None:
+    """A key as producers write it."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()

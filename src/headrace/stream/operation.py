@@ -1,0 +1,205 @@
+"""Runs one operation as a query of its own, and tells it the time.
+
+    ├── data comes: the clock is told every second ──┤├── nothing comes: every `idle` ──▶
+
+The clock is told only as far as it is proven; where recorded history tells its own time, it is told only once nothing
+has come for `idle`: up to the newest arrival, so that what is complete by then is closed.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.declare.derivation import Derivation, Derived
+from headrace.errors import HeadraceError
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.log.records import Partition
+from headrace.stream.checkpoints import committed_places, committed_watermark_us, discard_unfinished_state, lag
+from headrace.stream.clock import Clock, GateWatch, RecordedClock, now_us
+from headrace.stream.keyed import PARTITIONS, Keyed, made
+from headrace.stream.lanes import BACKLOG, KAFKA_SINK, Lane
+from headrace.stream.pilot import LOOK_SECONDS, QueryFailed
+from headrace.stream.runner import Runner
+
+TELL_SECONDS = 1.0
+FROM_THE_FIRST, FROM_NOW = -2, -1  # as Spark's Kafka source writes them
+LOGGER = logging.getLogger("headrace.stream")
+
+
+@dataclass(frozen=True)
+class KeyedSpec:
+    """One operation as a query: what it reads and writes, and where it keeps its place."""
+
+    keyed: Keyed
+    checkpoint: Path
+    gate_of: Callable[[str], Path]  # the checkpoint of the gate of a stream
+    clock_of: Callable[[Derivation], int]  # up to when a derivation has written all it knows
+    since_us: int | None = None  # when what it reads was appended; None: all there is
+
+    @property
+    def name(self) -> str:
+        return self.keyed.operation.query
+
+    @property
+    def stream(self) -> str:
+        return self.keyed.outputs[0].name
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def derives(self) -> tuple[str, ...]:
+        return tuple(stream.name for stream in self.keyed.outputs)
+
+    @property
+    def slots(self) -> int:
+        return PARTITIONS
+
+
+def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery:
+    """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
+    discard_unfinished_state(spec.checkpoint)
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    return (
+        made(spark, spec.keyed, _begin(spec), run_id)
+        .writeStream.format("kafka")
+        .queryName(spec.name)
+        .option("kafka.bootstrap.servers", spec.keyed.broker)
+        .options(**KAFKA_SINK)
+        .option("checkpointLocation", spec.checkpoint.as_uri())
+        .outputMode("update")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def _begin(spec: KeyedSpec) -> dict[str, dict[int, int]]:
+    """Where a first batch begins: times of before this query are about what it has not read."""
+    keyed, offsets = spec.keyed, Offsets(spec.keyed.broker)
+    begin: dict[str, dict[int, int]] = {topic: {} for topic in [*keyed.topics, keyed.operation.clock]}
+    for partition in offsets.every_partition(list(begin)):
+        first = FROM_NOW if partition.topic == keyed.operation.clock else FROM_THE_FIRST
+        begin[partition.topic][partition.number] = first
+    if spec.since_us is not None:
+        for topic in keyed.topics:
+            begin[topic] = dict(enumerate(offsets.since(topic, spec.since_us)))
+    return begin
+
+
+class OperationRunner(threading.Thread):
+    """Runs an operation until it is stopped."""
+
+    def __init__(self, spark: SparkSession, spec: KeyedSpec, upstream: Sequence[Runner] = ()) -> None:
+        super().__init__(name=spec.name, daemon=True)
+        self._upstream = upstream
+        self.spec, self.lane = spec, Lane.DRAINING
+        self._spark, self._run_id = spark.newSession(), uuid4().hex
+        self._offsets, self._teller = Offsets(spec.keyed.broker), Producer(spec.keyed.broker)
+        self._query: StreamingQuery | None = None
+        self._stopped = threading.Event()
+        self._read, self._came_s, self._looked_s = dict[Partition, int](), 0.0, 0.0
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._query = started(self._spark, self.spec, self._run_id)
+            while not self._stopped.wait(LOOK_SECONDS):
+                self._watch(self._query)
+        except Exception as failure:  # noqa: BLE001  # whatever it was, the thread's owner raises it
+            if not self._stopped.is_set():
+                LOGGER.error("%s failed: %s", self.spec.name, failure)
+                self.failure = failure
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._query is not None:
+            self._query.stop()
+
+    def running(self) -> bool:
+        query = self._query
+        return query is not None and query.isActive and self.lane is not Lane.DRAINING
+
+    @property
+    def draining(self) -> bool:
+        return self.lane is Lane.DRAINING and self.is_alive()
+
+    def last_progress(self) -> dict[str, Any]:
+        """Spark's own account of the last finished batch; empty before the first."""
+        progress = self._query.lastProgress if self._query is not None else None
+        return json.loads(progress.json) if progress is not None else {}
+
+    def dropped_by_watermark(self) -> int:
+        """None can be: no row that carries an event carries a time that Spark looks at."""
+        return 0
+
+    def reached(self) -> dict[str, int]:
+        """The next offset of each partition of its input, as of its last batch; of several inputs, by place."""
+        alone = len(self.spec.keyed.topics) == 1
+        return {str(place.number if alone else place): offset for place, offset in self._read.items()}
+
+    def _watch(self, query: StreamingQuery) -> None:
+        if not query.isActive:
+            query.awaitTermination()  # raises what ended it
+            raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
+        try:
+            self._look()
+            if self.lane is Lane.DRAINING and self._has_caught_up():
+                self.lane = Lane.MICRO_BATCH
+            if time.monotonic() >= self._due_s:
+                self._tell()
+        except (HeadraceError, OSError, ValueError) as passing:
+            # A broker that restarts, a batch that Spark cleans up meanwhile: the next look finds it.
+            LOGGER.debug("%s: no look at the clock: %s", self.spec.name, passing)
+
+    def _look(self) -> None:
+        """See how far it has read."""
+        topics, places = self.spec.keyed.topics, committed_places(self.spec.checkpoint)
+        read = {place: offset for place, offset in places.items() if place.topic in topics}
+        if read != self._read:
+            self._read, self._came_s = read, time.monotonic()
+
+    def _has_caught_up(self) -> bool:
+        """Whether little is waiting, here and at those whose output this one reads."""
+        topics = self.spec.keyed.topics
+        if any(runner.draining for runner in self._upstream):
+            return False
+        return lag(self.spec.checkpoint, self._offsets.begin(topics), self._offsets.end(topics)) <= BACKLOG
+
+    @property
+    def _due_s(self) -> float:
+        """When to look at the clock next."""
+        idle_s = self.spec.keyed.operation.idle_us / 1_000_000
+        if self.spec.keyed.tells_its_own_time:  # records move it, but where none come
+            return max(self._came_s, self._looked_s) + idle_s
+        return self._looked_s + (min(TELL_SECONDS, idle_s) if self._came_s > self._looked_s else idle_s)
+
+    def _tell(self) -> None:
+        self._looked_s = time.monotonic()
+        clock_us = self._clock.look(self._read)
+        if clock_us is not None and clock_us > committed_watermark_us(self.spec.checkpoint):
+            self._teller.send(self.spec.keyed.operation.clock, str(clock_us).encode(), key=self._run_id)
+
+    @cached_property
+    def _clock(self) -> Clock | RecordedClock:
+        inputs = self.spec.keyed.operation.inputs
+        if self.spec.keyed.tells_its_own_time:
+            return RecordedClock([stream.clean for stream in inputs], self._offsets)
+        derived = [stream.made_by for stream in inputs if isinstance(stream, Derived)]
+        gates = [GateWatch(stream, self._offsets, self.spec.gate_of(stream.name)) for stream in inputs]
+        until_us = partial(self._known_until_us, derived)
+        return Clock(gates, self._offsets, known_until_us=until_us, in_order=not derived)
+
+    def _known_until_us(self, derived: Sequence[Derivation]) -> int:
+        return min([now_us(), *map(self.spec.clock_of, derived)])

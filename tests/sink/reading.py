@@ -1,0 +1,55 @@
+"""What is in a target, read by its own client."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import redis
+from deltalake import DeltaTable
+
+from headrace.log.between import records_between
+from headrace.log.offsets import Offsets
+from headrace.log.records import Record
+from tests.servers import OwnPostgres
+
+COLUMNS = ("id", "card", "amount", "big", "n", "at")
+Event = dict[str, Any]
+
+
+def timed(sent: Event) -> Event:
+    """An event with its time as a moment."""
+    return sent | {"at": datetime.fromisoformat(sent["at"])}
+
+
+def in_postgres(server: OwnPostgres, table: str) -> list[Event]:
+    found = server.ask(f"SELECT {', '.join(COLUMNS)} FROM {table}")
+    return [dict(zip(COLUMNS, row, strict=True)) for row in found]
+
+
+def in_redis(url: str, prefix: str) -> list[Event]:
+    client = redis.Redis.from_url(url, decode_responses=True)
+    found = [client.hgetall(key) for key in client.scan_iter(f"{prefix}:*", count=1000)]
+    client.close()
+    read = {"amount": float, "n": int, "big": orjson.loads, "at": datetime.fromisoformat}
+    return [{name: read.get(name, str)(row[name]) for name in COLUMNS} for row in found]
+
+
+def in_delta(folder: Path) -> list[Event]:
+    if not DeltaTable.is_deltatable(str(folder)):
+        return []
+    rows: list[Event] = DeltaTable(folder).to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
+    return rows
+
+
+def records_of(broker: str, topic: str) -> list[Record]:
+    """Every record of a topic, each partition's in order."""
+    ends = Offsets(broker).end([topic])
+    return list(records_between(broker, dict.fromkeys(ends, 0), ends))
+
+
+def by(column: str, rows: list[Event]) -> dict[str, Event]:
+    """Rows by a column that each has a value of its own in."""
+    found = {row[column]: row for row in rows}
+    assert len(found) == len(rows), "a row is there twice"
+    return found

@@ -1,0 +1,52 @@
+"""A changed function goes on from its checkpoint; with other parents or other state it is refused, and says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.declare.derivation import FunctionOf
+from headrace.errors import DeclarationError
+from headrace.stream.derived import Function, Judged
+from headrace.stream.followed import require_followable
+from headrace.stream.lanes import Lane
+
+SCHEMA = "id string, at timestamp"
+one, other = (hr.Stream(name, schema=SCHEMA, id="id", key="id", time="at") for name in ("one", "other"))
+FAST = Judged(Lane.REAL_TIME, "filters", keeps_state=False)
+SLOW = Judged(Lane.MICRO_BATCH, "a Python UDF", keeps_state=False)
+KEEPS = Judged(Lane.MICRO_BATCH, "an aggregate", keeps_state=True)
+
+
+def function(*parents: hr.Stream) -> Function:
+    def same(*frames: Any) -> Any:
+        return frames[0]
+
+    stream = hr.derive(*parents, name="it", schema=SCHEMA, id="id", key="id", time="at")(same)
+    assert isinstance(stream.made_by, FunctionOf)
+    return Function(stream.made_by, stream)
+
+
+def begin(checkpoint: Path) -> None:
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "commits" / "0").write_text("v1\n{}")
+
+
+def test_a_function_may_change_its_lane_and_what_it_does(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "derive"
+    require_followable(function(one), FAST, checkpoint)
+    begin(checkpoint)
+    require_followable(function(one), SLOW, checkpoint)
+    require_followable(function(one), FAST, checkpoint)
+
+
+def test_other_parents_or_state_are_refused_once_it_has_begun(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "derive"
+    require_followable(function(one, other), FAST, checkpoint)
+    require_followable(function(one), FAST, checkpoint)
+    begin(checkpoint)
+    with pytest.raises(DeclarationError, match=r"reads was \['one.clean'\], is \['one.clean', 'other.clean'\]"):
+        require_followable(function(one, other), FAST, checkpoint)
+    with pytest.raises(DeclarationError, match=r"test_followed[.]py:\d+: it: .*keeps was nothing, is an aggregate"):
+        require_followable(function(one), KEEPS, checkpoint)
