@@ -1,10 +1,14 @@
-"""Nexmark's windows in Headrace's own words: what the queries say in PySpark, declared as operators.
+"""Some of the queries in Headrace's own words: a derived stream, and windows as operators.
 
 Events are recorded history: each arrives when it happened.
 """
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 import headrace as hr
 from bench.nexmark.catalogue import STREAMS
+from bench.nexmark.queries import EURO
 
 bids = hr.Stream(
     "bids",
@@ -14,6 +18,18 @@ bids = hr.Stream(
     time="happened_ms",
     arrival="happened_ms",
 )
+
+
+@hr.derive(
+    bids,
+    schema="number bigint, auction bigint, bidder bigint, euros double, happened_ms timestamp, extra string",
+)
+def q1(bids: DataFrame) -> DataFrame:
+    """Every bid in euros."""
+    return bids.select(
+        "number", "auction", "bidder", (F.col("price") * EURO).alias("euros"), "happened_ms", "extra", "known_at"
+    )
+
 
 q11 = hr.windowed("q11", bids, by="bidder", over=hr.Session("10s"), bids=hr.count())
 q12 = hr.windowed("q12", bids, by="bidder", over=hr.Tumbling("10s"), bids=hr.count())

@@ -22,7 +22,7 @@ from headrace.log.offsets import Offsets
 
 KINDS = ("persons", "auctions", "bids")
 LIMIT_SECONDS = 60.0
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)

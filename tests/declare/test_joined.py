@@ -57,6 +57,7 @@ def test_what_a_join_makes_is_a_stream_and_so_is_what_came_too_late() -> None:
     assert (paid.out.made_by.by, paid.out.made_by.null_keys) == ((("order_id",), ("order_id",)), True)
     assert joined(kind="right").out.key == "ref"
     assert joined(kind="full", on=("order_id", "ref")).out.key == "order_id"
+    assert joined(kind="full").out.key == "id"  # a payment may have no order_id
     assert not joined().out.made_by.null_keys
 
 
@@ -85,7 +86,7 @@ def test_late_is_the_joins_own_as_far_as_gates_let_events_pass() -> None:
 
 
 def test_rows_that_may_be_taken_back_say_so_in_a_column() -> None:
-    assert "retracts" in joined(kind="left").out.schema
+    assert {"kind", "retracts"} <= set(joined(kind="left").out.schema.names)
     assert "retracts" in as_of().out.schema
     assert "retracts" not in joined().out.schema
     assert "retracts" not in joined(kind="left", late=hr.Late("1m")).out.schema
@@ -186,3 +187,11 @@ def test_a_mistaken_enrichment_names_its_line_its_value_and_what_to_write(
         declare()
     for word in words:
         assert word in str(refused.value)
+
+
+def test_the_first_lines_of_the_page_run() -> None:
+    page = Path(__file__).parents[2] / "docs" / "joins.md"
+    said: dict[str, Any] = {"__name__": "shop"}
+    exec(page.read_text().split("```python\n")[1].split("```")[0], said)
+    assert said["known"].made_by.inputs == (said["paid"].out,)
+    assert said["Unpaid"].streams == (said["paid"].out,)

@@ -64,7 +64,7 @@ def joined(events: Sequence[Arrived], kind: str, within: tuple[int, int], patien
     counted = [event for event in events if patience.counts(event)]
     lefts = [event for event in counted if event.source == 0]
     rights = [event for event in counted if event.source == 1]
-    more: dict[str, Any] = {"retracts": None} if patience.then == "update" and kind != "inner" else {}
+    more: dict[str, Any] = {"kind": "result", "retracts": None} if patience.then == "update" and kind != "inner" else {}
     rows = late_rows(events, patience)
     pairs = [
         (left, right)
@@ -98,7 +98,7 @@ def alone(event: Arrived, partners: list[Arrived], due_us: int, more: dict[str, 
     rows = {Told("out", id_of(*ids), event.time_us, max(due_us, event.arrival_us), text(values | more))}
     if partners:
         known_us = max(event.arrival_us, min(partner.arrival_us for partner in partners))
-        said = text(values | {"retracts": id_of(*ids)})
+        said = text(values | {"kind": "retraction", "retracts": id_of(*ids)})
         rows.add(Told("out", id_of(*ids, "retracted"), event.time_us, known_us, said))
     return rows
 
@@ -166,10 +166,12 @@ def _answer(left: Arrived, right: Arrived | None, known_us: int, asof: Asof, pat
     ends = right is not None and asof.deletes and right.values["paid"] is None
     if asof.kind == "inner" and (right is None or ends):
         return set()
-    values = values_of(left, None if ends else right) | ({"retracts": None} if patience.then == "update" else {})
+    values = values_of(left, None if ends else right) | (
+        {"kind": "result", "retracts": None} if patience.then == "update" else {}
+    )
     return {Told("out", id_of(left.id, right and right.id), left.time_us, known_us, text(values))}
 
 
 def _taken_back(row: Told, known_us: int) -> Told:
-    values = row.values.replace("('retracts', None)", f"('retracts', {row.id!r})")
+    values = row.values.replace("('retracts', None)", f"('retracts', {row.id!r})").replace("'result'", "'retraction'")
     return row._replace(id=id_of(*json.loads(row.id), "retracted"), known_us=known_us, values=values)

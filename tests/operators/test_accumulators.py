@@ -161,3 +161,14 @@ def test_sketches_merge_to_what_one_sketch_has_seen(many: int) -> None:
     whole = tallies.values(tallied(tallies, events, []))["distinct_s"]
     assert tallies.values(tallied(tallies, events, [10, many // 2]))["distinct_s"] == whole
     assert abs(whole / many - 1) < 0.06
+
+
+def test_nan_is_greater_than_every_number() -> None:
+    tallies = Tallies(WHAT)
+    for order in ([math.nan, 1.0, math.inf], [1.0, math.nan, math.inf], [math.inf, 1.0, math.nan]):
+        tally = tallies.begin()
+        for event in arrived([dict.fromkeys("nsbt") | {"x": x, "at": 0} for x in order]):
+            tallies.add(tally, event)
+        found = tallies.values(tally)
+        assert found["min_x"] == 1.0
+        assert math.isnan(found["max_x"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.declare.join_inputs import Side
 from headrace.declare.joined import Join
 from headrace.operators.joins import Joins
+from headrace.operators.once import Once
 from headrace.operators.operator import step
 from tests.operators.join_events import event, history, made, run_of
 from tests.operators.join_oracle import LEFT_COLUMNS, RIGHT_COLUMNS, Patience, joined
@@ -49,11 +50,22 @@ def test_whatever_the_order_the_batches_and_the_clocks_a_join_is_what_every_pair
     require_what_every_pair_says(dice, kind, then)
 
 
+@pytest.mark.shows("stream-stream join", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("then", ["drop", "side_output", "update"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_thousand_histories_are_joined_as_every_pair_of_their_events_says(kind: str, then: str) -> None:
     for seed in range(1000):
         require_what_every_pair_says(Random(seed), kind, then)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_event_that_comes_again_changes_nothing(kind: str) -> None:
+    for seed in range(200):
+        dice = Random(seed)
+        events, within, waits = history(dice), dice.choice(BOUNDS), random_patience(dice, "update")
+        operator = Once(Joins(join_of(kind, within, waits)), (100, 100))
+        found = made(operator, run_of(dice, events + dice.choices(events, k=5) if events else []))
+        assert found == dict.fromkeys(joined(events, kind, within, waits), 1)
 
 
 def order(own_id: str = "o1", at: int = 100, late: int = 0, **more: Any) -> Any:

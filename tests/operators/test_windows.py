@@ -66,6 +66,7 @@ def one_by_one(events: Sequence[Arrived]) -> list[tuple[list[Arrived], int]]:
     return [*(([one], one.arrival_us) for one in arriving), ([], END_US)]
 
 
+@pytest.mark.shows("tumbling window", "sliding window", "session window", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("shape", ["tumbling", "sliding", "session"])
 @pytest.mark.parametrize("then", list(LATE))
 @pytest.mark.parametrize("behind", [30, 60, 300])
@@ -89,7 +90,10 @@ gaps = st.sampled_from([None, -1.0, 0.0, 10.0, 40.0, 90.5, float("nan"), float("
 
 @st.composite
 def histories(draw: Any) -> list[Arrived]:
-    times = draw(st.lists(st.tuples(st.integers(0, 600), st.integers(-20, 400), amounts, gaps), max_size=25))
+    """Events close to each other and at round times, as well as any: windows have ends at which to err."""
+    at = st.one_of(st.integers(0, 600), st.integers(0, 30).map(lambda number: number * 20))
+    late = st.one_of(st.just(0), st.integers(-20, 400))
+    times = draw(st.lists(st.tuples(at, late, amounts, gaps), max_size=25))
     return [event(number, *rest) for number, rest in enumerate(times)]
 
 

@@ -31,6 +31,7 @@ from tests.log.streams import new_stream, new_view
 from tests.serve.serving import tiles_of
 from tests.waiting import wait_until
 
+SCHEMA = "id string, at timestamp"
 ARRIVED, JUDGED, FOLDED, SCORED, LANDED = 12, 8, 5, 3, 2
 
 
@@ -191,3 +192,26 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_fail_nobody(broker: 
     nobody.publish({"headrace.nobody": {place: 5}})
     assert nobody.committed({"headrace.nobody": [place]}) == {}
     nobody.close()
+
+
+def test_a_derivation_is_where_it_has_committed_unless_that_is_minutes_old() -> None:
+    one, other = (hr.Stream(name, schema=SCHEMA, id="id", key="id", time="at") for name in ("one", "other"))
+    alone = hr.derive(one, name="alone")(lambda one: one)
+    both = hr.derive(one, other, name="both", schema=SCHEMA, id="id", key="id", time="at")(lambda one, _: one)
+    quick = hr.derive(one, name="quick")(lambda one: one)
+    board = ProgressBoard()
+    nothing: Any = None
+    for stream, lane, reached in (
+        (alone, "micro-batch", {"0": 5, "1": 6}),
+        (both, "micro-batch", {"one.clean-1": 7, "other.clean-0": 8}),
+        (quick, "real-time", {"0": 9}),
+    ):
+        said = QueryProgress(
+            stream.made_by.query, stream.name, (), lane, True, 1, reached=reached, derives=(stream.name,)
+        )
+        board.latest[said.query] = said
+    readers = Readers(App("shop", (one, other, alone, both, quick), ()), board, nothing, nothing)
+    assert readers.deriving() == {
+        "alone.derive": {Partition("one.clean", 0): 5, Partition("one.clean", 1): 6},
+        "both.derive": {Partition("one.clean", 1): 7, Partition("other.clean", 0): 8},
+    }

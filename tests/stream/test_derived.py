@@ -84,6 +84,7 @@ LANES: list[tuple[Callable[[DataFrame], DataFrame], Lane, str, bool]] = [
 ]
 
 
+@pytest.mark.shows("derived function", lane=("real-time", "micro-batch"))
 @pytest.mark.parametrize(("function", "lane", "words", "keeps_state"), LANES)
 def test_a_function_runs_in_the_fastest_lane_that_runs_what_is_in_it(
     spark: SparkSession, function: Callable[[DataFrame], DataFrame], lane: Lane, words: str, keeps_state: bool
@@ -205,3 +206,37 @@ def test_what_no_row_is_to_blame_for_stops_the_query(spark: SparkSession, broker
         wait_until(lambda: failed(pilot), 120, "the query to fail")
     assert "ConnectionRefusedError: the service is down" in str(pilot.failure)
     assert records_of(broker.address, unreached.name) == []
+
+
+def test_a_function_that_keeps_state_is_given_each_id_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    parent = hr.Stream(
+        "counted_parent", schema=SCHEMA, id="id", key="card", time="at", partitions=1, late=hr.Late("1s"), ahead="1s"
+    )
+    per_minute = derived("counted", parent, lambda p: counted(p, F.window("at", "1 minute")))
+    events = payments(30)
+    start = events[0]["at"] // 60_000 * 60_000 + 60_000  # type: ignore[operator]
+    events = [event | {"at": start + number} for number, event in enumerate(events)]
+    closing = payments(31)[30] | {"card": "last", "at": start + 3_600_000}
+    with deriving(spark, broker.address, per_minute, tmp_path) as pilot:
+        send_clean(broker.address, parent, [*events, *events[:20], closing])
+        rows = wait_for_rows(broker.address, per_minute, 5, pilot)
+        assert (pilot.lane, pilot.dropped_by_watermark()) == (Lane.MICRO_BATCH, 0)
+    assert {row["card"]: (row["n"], row["amount"]) for row in rows} == {
+        f"c{card}": (6, sum(number / 4 for number in range(card, 30, 5))) for card in range(5)
+    }
+
+
+def test_two_parents_are_one_stream_in_real_time(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    parents = stream("one_of_two"), stream("two_of_two")
+    words = {"schema": SCHEMA, "id": "id", "key": "card", "time": "at"}
+    both = hr.derive(*parents, name="both", **words)(lambda one, two: one.union(two))  # type: ignore[arg-type]
+    with deriving(spark, broker.address, both, tmp_path) as pilot:
+        send_clean(broker.address, parents[0], payments(10))
+        send_clean(broker.address, parents[1], payments(20)[10:])
+        rows = wait_for_rows(broker.address, both, 20, pilot)
+        assert pilot.lane is Lane.REAL_TIME
+        wait_until(
+            lambda: sum(pilot.reached().values()) == 20, 60, "a checkpoint of both", lambda: str(pilot.reached())
+        )
+    assert {row["id"] for row in rows} == {f"p{number}" for number in range(20)}
+    assert pilot.reached() == {"one_of_two.clean-0": 10, "two_of_two.clean-0": 10}

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -93,25 +94,14 @@ def _told(output: str, own_id: str, time_us: int, known_us: int, row: Any) -> To
     return Told(output, own_id, time_us, known_us, oracle.text(values))
 
 
+@pytest.mark.shows("stream-stream join", "as-of join", lane="micro-batch", late="side_output")
 def test_joins_through_the_broker_are_those_of_every_pair_of_events(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     orders, payments = map(stream, NAMES)
-    late = hr.Late("7s", then="side_output")
-    paid = hr.join(
-        "joined_paid", orders, payments, on="key", within=("3s", "20s"), kind="left", late=late, prefix="right_"
-    )
-    valid = hr.join_asof(
-        "joined_valid",
-        orders,
-        payments,
-        on="key",
-        tolerance="30s",
-        wait="2s",
-        deleted="paid",
-        late=late,
-        prefix="right_",
-    )
+    both: Any = {"on": "key", "late": hr.Late("7s", then="side_output"), "prefix": "right_", "idle": "1s"}
+    paid = hr.join("joined_paid", orders, payments, within=("3s", "20s"), kind="left", **both)
+    valid = hr.join_asof("joined_valid", orders, payments, tolerance="30s", wait="2s", deleted="paid", **both)
     events = history(seed=8, count=400)
     asof = oracle.Asof("left", 30 * SECOND, 2 * SECOND, deletes=True)
     wanted = {

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -43,6 +44,7 @@ def clock(second: int) -> str:
     return f"12:{second // 60:02}:{second % 60:02}"
 
 
+@pytest.mark.shows("pattern", lane="micro-batch", late="side_output")
 def test_a_pattern_tells_the_same_on_spark(spark: SparkSession, broker: Broker) -> None:
     script = paid(hr.testing.script(tested_cards()), seed=8)
     assert min(len(script.rows(output)) for output in ("out", "timeouts", "late")) > 5

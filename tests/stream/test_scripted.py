@@ -38,15 +38,15 @@ def cells(script: Script) -> Script:
         for behind in (30, 60, 300)
         for at, late in [*((number * 25, 0) for number in range(8)), (70, AFTER + behind), (105, AFTER + behind)]
     ]
-    stops = {180: script.watermark, 420: script.watermark}
+    is_told = False
     for arrival, at, late, behind in sorted(arriving):
-        for clock in [clock for clock in stops if clock <= arrival]:
-            stops.pop(clock)(second(clock))
-            script.kill()
+        if arrival >= 180 and not is_told:
+            script.watermark("12:03")
+            is_told = True
         script.at(second(at))
         script = script.late(by=f"{late}s") if late else script
         script.send(user=f"u{behind}", page=f"p{at}", amount=at / 4)
-    return script.watermark("12:30")
+    return script.kill().watermark("12:30")
 
 
 POLICIES = {
@@ -58,6 +58,9 @@ QUICK = [("tumbling", "drop"), ("sliding", "side_output"), ("session", "update")
 ALL = [(shape, then) for shape in SHAPES for then in POLICIES]
 
 
+@pytest.mark.shows(
+    "tumbling window", "sliding window", "session window", lane="micro-batch", late=("drop", "side_output", "update")
+)
 @pytest.mark.parametrize(
     ("shape", "then"),
     [pytest.param(*one, marks=() if one in QUICK else pytest.mark.faults) for one in ALL],

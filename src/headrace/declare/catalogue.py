@@ -287,6 +287,33 @@ MODELS = (
         objective=Limit(below=0.5, clear=0.6, for_="1h"),
     ),
 )
+SINKS = (
+    _count(
+        "sink_rows",
+        "rows",
+        "Rows of a sink by what became of them: written, skipped (written again by the gate), parked, lost",
+        "sink",
+        "fate",
+        is_kept=True,
+    ),
+    _count("sink_retries", "attempts", "Attempts of a sink that failed and were made again", "sink"),
+    _level("sink_lag", "records", "Records a sink has not brought to its target yet", "sink", is_kept=True),
+    _level(
+        "sink_lag_seconds",
+        "seconds",
+        "For how long the oldest of them has waited, at least",
+        "sink",
+        objective=Limit(above=60, clear=30, for_="2m"),
+    ),
+    _count(
+        "sink_parked",
+        "rows",
+        "Rows the target of a sink refused, by the code of the reason",
+        "sink",
+        "reason",
+        objective=Limit(above=0),
+    ),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -319,6 +346,7 @@ ROOMS = {
     "The server": SERVER,
     "The lake": LAKE,
     "Models": MODELS,
+    "Sinks": SINKS,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}

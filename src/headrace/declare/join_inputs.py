@@ -14,8 +14,8 @@ from headrace.errors import DeclarationError
 On = str | tuple[str, str] | list[str | tuple[str, str]]
 Names = tuple[tuple[str, str], ...]  # a column's name in its stream, and in the output
 
-ID, EVENT_TIME, RETRACTS, STREAM = "id", "event_time", "retracts", "stream"
-OWN = (ID, EVENT_TIME, KNOWN_AT, RETRACTS, STREAM)
+ID, EVENT_TIME, KIND, RETRACTS, STREAM = "id", "event_time", "kind", "retracts", "stream"
+OWN = (ID, EVENT_TIME, KNOWN_AT, STREAM)
 _NOTHING = re.compile("0+(ms|s|m|h|d)", re.ASCII)
 
 
@@ -41,6 +41,7 @@ class Joining:
     right: Stream
     on: Names
     late: Late | None
+    then: LatePolicy
     left_columns: Names
     right_columns: Names
 
@@ -63,13 +64,6 @@ class Joining:
         return self.duration_us(setting, text)
 
     @property
-    def then(self) -> LatePolicy:
-        """Without late= each stream's own policy holds: what its gate lets through is never put aside."""
-        if self.late is not None:
-            return self.late.then
-        return "update" if "update" in (self.left.late.then, self.right.late.then) else "side_output"
-
-    @property
     def keys(self) -> tuple[str, ...]:
         """The key's columns in the output."""
         output = dict(self.left_columns)
@@ -84,6 +78,11 @@ class Joining:
         """The right stream's key in the output, where a column of the join's key of the same name stands for both."""
         both = {theirs: key for (ours, theirs), key in zip(self.on, self.keys, strict=True) if ours == theirs}
         return (both | dict(self.right_columns))[self.right.key]
+
+    @property
+    def common_key(self) -> str:
+        """A column no row leaves null, whichever event it is of: the key of both streams, or else the row's id."""
+        return self.keys[0] if self.on[0] == (self.left.key, self.right.key) else ID
 
     def sides(self, *, left_outer: bool, right_outer: bool) -> tuple[Side, Side]:
         return (
@@ -108,12 +107,13 @@ def joining(
         raise DeclarationError(f'{where}: late={late!r} is not a policy. Write late=hr.Late("2m", then="drop").')
     pairs = _pairs(on, where)
     _require_comparable(ours, theirs, pairs, where)
-    taken = dict.fromkeys(OWN, "Headrace's own")
+    then = _then(ours, theirs, late)
+    taken = dict.fromkeys((*OWN, KIND, RETRACTS) if then == "update" else OWN, "Headrace's own")
     left_columns = _named(ours, ours.schema.names, prefix_of(ours), taken, where)
     same = {right_name for left_name, right_name in pairs if left_name == right_name}
     rest = [column for column in theirs.schema.names if column not in same]
     right_columns = _named(theirs, rest, prefix_of(theirs) if prefix is None else prefix, taken, where)
-    return Joining(where, name, written, ours, theirs, pairs, late, left_columns, right_columns)
+    return Joining(where, name, written, ours, theirs, pairs, late, then, left_columns, right_columns)
 
 
 def prefix_of(stream: Stream) -> str:
@@ -153,6 +153,13 @@ def _require_comparable(left: Stream, right: Stream, pairs: Names, where: str) -
             raise DeclarationError(
                 f"{where}: on={ours!r} is a {one.type}. Join by a string, a whole number, a boolean or a timestamp."
             )
+
+
+def _then(left: Stream, right: Stream, late: Late | None) -> LatePolicy:
+    """Without late= each stream's own policy holds: what its gate lets through is never put aside."""
+    if late is not None:
+        return late.then
+    return "update" if "update" in (left.late.then, right.late.then) else "side_output"
 
 
 def _named(stream: Stream, columns: Iterable[str], prefix: str, taken: dict[str, str], where: str) -> Names:

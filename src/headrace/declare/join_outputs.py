@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace.declare.derivation import KNOWN_AT, Derived, Operation
 from headrace.declare.durations import duration_text
-from headrace.declare.join_inputs import EVENT_TIME, ID, RETRACTS, STREAM, Joining, Side
+from headrace.declare.join_inputs import EVENT_TIME, ID, KIND, RETRACTS, STREAM, Joining, Side
 from headrace.declare.stream import Late, LatePolicy
 from headrace.errors import DeclarationError
 
@@ -51,7 +51,7 @@ def joined(asked: Joining, what: Waiting, key: str, *, reach_us: int, idle_us: i
         "ahead": _text(max(stream.ahead_us for stream in inputs)),
         "partitions": partitions,
     }
-    columns, retracts = _ddl(asked), f", {RETRACTS} string" if what.retracts else ""
+    columns, retracts = _ddl(asked), f", {KIND} string, {RETRACTS} string" if what.retracts else ""
     of_late: dict[str, Any] = {
         "schema": f"{columns}, {STREAM} string",
         "key": ID,

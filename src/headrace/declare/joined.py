@@ -73,7 +73,7 @@ def join(
     before_us, after_us = _bounds_us(asked, within)
     ours, theirs = asked.sides(left_outer=kind in ("left", "full"), right_outer=kind in ("right", "full"))
     what = Join(ours, theirs, asked.keys, asked.then, before_us, after_us)
-    key = {"right": asked.right_key, "full": asked.keys[0]}.get(kind, asked.left_key)
+    key = {"right": asked.right_key, "full": asked.common_key}.get(kind, asked.left_key)
     idle_us, reach_us = asked.duration_us("idle", idle), max(before_us, after_us, 0)
     return joined(asked, what, key, reach_us=reach_us, idle_us=idle_us, partitions=partitions)
 

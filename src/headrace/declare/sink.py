@@ -98,6 +98,11 @@ class Sink:
         return f"{self.slug}.again"
 
     @property
+    def query(self) -> str:
+        """What its lag is told of."""
+        return f"{self.slug}.sink"
+
+    @property
     def group(self) -> str:
         """The consumer group that its copies share."""
         return f"headrace.sink.{self.slug}"

@@ -12,7 +12,8 @@ from headrace.declare.durations import UNITS_US
 from headrace.declare.terms import terms_of
 from headrace.evaluate.buckets import CHANGES, CLOCK, Buckets, grain_us
 from headrace.evaluate.told import Feed, labels, scored
-from headrace.lake.rows import RECORDS_A_POLL, typed
+from headrace.lake.rows import typed
+from headrace.stream.records import records_of
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS = 64
@@ -49,17 +50,7 @@ def _grain_us(feed: Feed) -> int:
 
 
 def _records(spark: SparkSession, feed: Feed, topic: str, start: str = "earliest") -> DataFrame:
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", feed.broker)
-        .option("kafka.max.poll.records", RECORDS_A_POLL)
-        .option("subscribe", topic)
-        .option("startingOffsets", start)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "false")
-        .option("maxOffsetsPerTrigger", feed.records_at_once)
-        .load()
-    )
+    return records_of(spark, feed.broker, [topic], start, feed.records_at_once)
 
 
 def _clocked(rows: DataFrame, feed: Feed) -> DataFrame:

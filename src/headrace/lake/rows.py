@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from headrace.lake.landing import OFFSET, PARTITION, Landing
 from headrace.stream.events import event_of, parsed
+from headrace.stream.records import RECORDS_A_POLL
 
-RECORDS_A_POLL = 5_000  # ten times Kafka's default: Spark asks for the log's ends after each
 ORDER = "hr_order"  # the offset in the topic that is read; a copy's hr_offset is that of its original
 
 

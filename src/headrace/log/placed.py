@@ -102,8 +102,16 @@ class PlacedFollower(SharedFollower):
 
     def _assigned(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         super()._assigned(consumer, given)
-        places = self._batches.begin(self._committed(consumer, given))
+        committed = self._committed(consumer, given)
+        committed |= self._begun([at for at, place in committed.items() if place.next_offset < 0])
+        places = self._batches.begin(committed)
         consumer.incremental_assign([_from(at, place) for at, place in places.items()])
+
+    def _begun(self, partitions: Sequence[Partition]) -> Places:
+        """Where partitions begin that the group has not read anything of; it keeps that, so that its lag is seen."""
+        begins = {at: Place(begin) for at, begin in self._offsets.begin_of(partitions).items()}
+        self.commit(begins, is_waited_for=False)
+        return begins
 
     def _revoked(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         self._batches.give_up(plain(taken))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 import orjson
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from headrace.errors import HeadraceError
@@ -98,6 +98,11 @@ class Producer:
             self._kafka.produce(topic, **record, on_delivery=self._delivered)  # type: ignore[arg-type]
         except BufferError:
             return False
+        except KafkaException as failure:
+            if not failure.args[0].fatal():
+                raise
+            self._failed += 1  # of one that is of no use any more: whoever flushes is told
+            self._why = self._why or failure.args[0].str()
         return True
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

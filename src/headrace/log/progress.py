@@ -98,14 +98,15 @@ class ScorerProgress:
 
 @dataclass(frozen=True)
 class SinkProgress:
-    """What one copy of a sink has done since it began: how many rows of each fate, how often it had to try again, and
-    what keeps it from going on now.
+    """What one copy of a sink has done since it began: how many rows of each fate, how many it parked for which
+    reason, how often it had to try again, and what keeps it from going on now.
     """
 
     sunk: str
     copy: str
     at_us: int
     rows: dict[str, int]
+    parked: dict[str, int]
     retries: int
     trouble: str
 

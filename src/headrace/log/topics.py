@@ -1,6 +1,6 @@
 """The topics of an app: which there are, how they are set, and that they are there.
 
-payments            raw: kept 7 days, or as long as the longest window and lateness need
+payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
 payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from headrace.declare.join_inputs import RETRACTS, STREAM
+from headrace.declare.join_inputs import KIND, RETRACTS, STREAM
 from headrace.declare.joined import AsofJoin, Join
 from headrace.operators.operator import Arrived, Key, Made
 from headrace.operators.timeline import Place, Row
@@ -29,7 +29,7 @@ class Outputs:
         self._columns = [[column for column, _ in side.columns] for side in self._sides]
         self._names = [[output for _, output in side.columns] for side in self._sides]
         self._nothing: dict[str, Any] = dict.fromkeys(output for names in self._names for output in names)
-        self._retracts: dict[str, Any] = {RETRACTS: None} if what.retracts else {}
+        self._retracts: dict[str, Any] = {KIND: "result", RETRACTS: None} if what.retracts else {}
 
     def values_of(self, event: Arrived) -> list[Any]:
         """What a join keeps of an event."""
@@ -44,7 +44,7 @@ class Outputs:
     def retraction(self, row: Made, known_us: int) -> Made:
         """What takes a row back: the same, and which one it is."""
         own_id = orjson.dumps([*orjson.loads(row.id), "retracted"]).decode()
-        return row._replace(id=own_id, known_us=known_us, values=row.values | {RETRACTS: row.id})
+        return row._replace(id=own_id, known_us=known_us, values=row.values | {KIND: "retraction", RETRACTS: row.id})
 
     def late(self, key: Key, event: Arrived) -> Iterable[Made]:
         """What becomes of an event that came too late: a row of its own, or nothing where such are dropped."""
@@ -56,7 +56,7 @@ class Outputs:
         if self._then == "drop":
             return ()
         made = self.row(key, left, right, max(row.arrival_us for row in (left, right) if row is not None))
-        values = {name: value for name, value in made.values.items() if name != RETRACTS}
+        values = {name: value for name, value in made.values.items() if name not in (KIND, RETRACTS)}
         return (made._replace(output="late", values=values | {STREAM: self._sides[source].name}),)
 
     def _values(self, key: Key, left: Row | None, right: Row | None) -> dict[str, Any]:

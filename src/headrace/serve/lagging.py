@@ -2,9 +2,11 @@
 
 payments.gate        payments         the last raw offset with a fate, and as many more as there are fates not read yet
 payments.tiles-0     payments.clean   what arrived no later than the newest event in a tile, or its checkpoint
+abroad.derive        payments.clean   what it has committed, where it does so each second
 fraud.score          payments.clean   what its group has committed
 CardSpend.store      CardSpend.tiles  where this server is, or what the group that fills Redis has committed
 silver/payments.lake payments.clean   where the last step ended
+SINK.sink            payments.clean   what its group has kept
 """
 
 import logging
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from headrace.declare.app import App
+from headrace.declare.derivation import Derivation
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.log.follow import ASK_SECONDS
@@ -58,7 +61,13 @@ class Readers:
             for stream in streams
             for said in self.kept(stream)
         }
-        return gates | tiles | self._stores(self.online.positions) | self._landed()
+        return gates | tiles | self.deriving() | self._stores(self.online.positions) | self._landed()
+
+    def deriving(self) -> dict[str, Places]:
+        """Where derivations are that commit each batch; in real time checkpoints are minutes old: that is no lag."""
+        said = self.board.latest.copy()
+        known = [one for one in self.app.derivations if one.query in said and said[one.query].lane == "micro-batch"]
+        return {one.query: dict(_reached(one, said[one.query])) for one in known}
 
     def unread(self) -> dict[str, Mapping[Partition, int]]:
         """Of each gate, where its ledger goes on reading what it has written."""
@@ -68,12 +77,13 @@ class Readers:
         """The groups of those that do, by query; the store's is of all views."""
         scorers = {f"{model.name}.score": scores_of(model) for model in self.app.models}
         fill = {"store": fills_of(self.app.views)} if self.app.views and not self.online.tables else {}
-        return scorers | fill
+        return scorers | fill | {sink.query: sink.group for sink in self.app.sinks}
 
     def topics(self) -> dict[str, set[str]]:
         """What each of these groups reads."""
         read = {f"{model.name}.score": {model.stream.clean} for model in self.app.models}
         read["store"] = {view.topic for view in self.app.views}
+        read |= {sink.query: {sink.topic, sink.again} for sink in self.app.sinks}
         return {group: read[query] for query, group in self.groups().items()}
 
     def of_groups(self, committed: dict[str, Places]) -> dict[str, Places]:
@@ -131,6 +141,13 @@ def ahead(reached: Places, unread: Mapping[Partition, int], ends: Mapping[Partit
     return {place: min(offset + more[place.number], ends.get(place, offset)) for place, offset in reached.items()}
 
 
+def _reached(made_by: Derivation, said: QueryProgress) -> Iterator[tuple[Partition, int]]:
+    """The places a derivation has come to: of one input, it tells only the numbers of its partitions."""
+    for told, offset in said.reached.items():
+        topic, _, number = told.rpartition("-")
+        yield Partition(topic or made_by.inputs[0].clean, int(number)), offset
+
+
 def _lake(table: str) -> str:
     return f"{table}.lake"
 
@@ -141,7 +158,7 @@ class Lagging:
     def __init__(self, broker: str, readers: Readers, *, tells: bool) -> None:
         """With `tells`, what others cannot see is told as groups, every few seconds."""
         self.behind = Behind()
-        self._readers, self._tells = readers, tells
+        self.readers, self._tells = readers, tells
         self._offsets, self._groups, self._lags = Offsets(broker, ASK_SECONDS), Groups(broker, ASK_SECONDS), Lags()
         self._told_s = self._listed_s = self._wanted_s = -LIST_SECONDS
         self._read_by: dict[str, list[Partition]] = {}
@@ -160,23 +177,23 @@ class Lagging:
 
     def look(self) -> None:
         """Look once."""
-        untold = self._readers.untold()
-        committed = self._readers.of_groups(self._groups.committed(self._wanted()))
-        unread = self._readers.unread()
+        untold = self.readers.untold()
+        committed = self.readers.of_groups(self._groups.committed(self._wanted()))
+        unread = self.readers.unread()
         read = [*untold.values(), *committed.values(), *unread.values()]
         ends = self._offsets.end_of(self._known({place for places in read for place in places}))
-        self._readers.ledgers.raw_ends(ends)
+        self.readers.ledgers.raw_ends(ends)
         untold |= {gate: ahead(untold[gate], places, ends) for gate, places in unread.items() if gate in untold}
         reached = untold | committed
-        self.behind = self._lags.look(reached, ends, time.monotonic(), self._readers.by_steps())
+        self.behind = self._lags.look(reached, ends, time.monotonic(), self.readers.by_steps())
         if self._tells and time.monotonic() - self._told_s >= TELL_SECONDS:
             self._told_s = time.monotonic()
-            self._groups.publish(dict(_groups(self._readers.app.name, untold)))
+            self._groups.publish(dict(_groups(self.readers.app.name, untold)))
 
     def _wanted(self) -> dict[str, list[Partition]]:
         """The partitions that groups read, asked for now and then."""
         if time.monotonic() - self._wanted_s >= LIST_SECONDS:
-            topics = self._readers.topics()
+            topics = self.readers.topics()
             there = self._offsets.partitions({topic for some in topics.values() for topic in some})
             self._read_by = {group: [at for at in there if at.topic in some] for group, some in topics.items()}
             self._wanted_s = time.monotonic()

@@ -26,6 +26,7 @@ from headrace.log.progress import (
     QualityProgress,
     QueryProgress,
     ScorerProgress,
+    SinkProgress,
     WatchProgress,
 )
 from headrace.serve.answers import Answer
@@ -88,6 +89,8 @@ class Metrics(Collector):
         yield from checks(sources.board.checks.copy().values())
         yield from landings(sources.board.landings.copy().values())
         yield from scorers(sources.board.scorers.copy().values())
+        yield from sinks(sources.board.sinks.copy().values())
+        yield from sink_lags(sources.behind(), sources.app)
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
         yield from drifts(sources.board.drifts.copy().values())
@@ -215,6 +218,30 @@ def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
     yield tell("score_lag", [([name], n) for name, n in lags.items()])
     spent = [([name], of_model) for name, of_model in delays.items()]
     yield tell("score_seconds", spent)
+
+
+def sinks(latest: Iterable[SinkProgress]) -> Iterator[Metric]:
+    """What the copies of each sink have done, those that have ended included."""
+    fates: Counter[tuple[str, ...]] = Counter()
+    parked: Counter[tuple[str, ...]] = Counter()
+    retries: Counter[tuple[str, ...]] = Counter()
+    for one in latest:
+        fates.update({(one.sunk, fate): count for fate, count in one.rows.items()})
+        parked.update({(one.sunk, reason): count for reason, count in one.parked.items()})
+        retries[one.sunk,] += one.retries
+    yield tell("sink_rows_total", _samples(fates))
+    yield tell("sink_parked_total", _samples(parked))
+    yield tell("sink_retries_total", _samples(retries))
+
+
+def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
+    """How far sinks are behind, by what their groups have kept: whoever has died is behind as well."""
+    records: Counter[str] = Counter()
+    for lag in behind.lags:
+        records[lag.query] += lag.records
+    yield tell("sink_lag", [([sink.name], records[sink.query]) for sink in app.sinks])
+    waited = [([sink.name], behind.seconds_of(sink.query) or 0.0) for sink in app.sinks]
+    yield tell("sink_lag_seconds", waited)
 
 
 def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:

@@ -41,6 +41,8 @@ class KafkaWriter(Writer):
             raise Away(f"{self.sink.name}: {failure}") from failure
 
     def write(self, rows: Sequence[Row], moves: Moves | None = None) -> None:  # noqa: ARG002  # keeps no places
+        if not self._largest:
+            self.open()
         encoded = [(row, orjson.dumps(jsonable(row.values), option=JSON)) for row in rows]
         for row, value in encoded:
             if len(value) + ROOM > self._largest:

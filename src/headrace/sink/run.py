@@ -65,7 +65,7 @@ def _watch(sinkings: list["Sinking"], broker: str, stop: threading.Event) -> Non
 
 
 class Sinking(threading.Thread):
-    """Waits for the topics and the target of a sink, then brings one to the other as one of a group."""
+    """Waits for the topic of a sink, then brings it to its target as one of a group."""
 
     def __init__(self, sink: Sink, writer: Writer, broker: str) -> None:
         super().__init__(name=f"sink {sink.slug}", daemon=True)
@@ -100,14 +100,14 @@ class Sinking(threading.Thread):
     def progress(self) -> SinkProgress:
         """What it has done so far."""
         work, at_us = self.work, time.time_ns() // 1000
-        return SinkProgress(self._sink.name, self._copy, at_us, dict(work.fates), work.retries, work.trouble)
+        counted = dict(work.fates), dict(work.reasons), work.retries, work.trouble
+        return SinkProgress(self._sink.name, self._copy, at_us, *counted)
 
     def _prepare(self) -> None:
-        """Whatever is missing is waited for, and told."""
+        """Wait for the topic that is read; a target that is away is waited for with what was read, so lag is seen."""
         while not self._follower.stopping.is_set():
             try:
                 ensure_sink_topics(self._broker, self._sink)
-                self._writer.open()
             except HeadraceError as problem:
                 if str(problem) != self.work.trouble:
                     LOGGER.warning("%s waits: %s", self._sink.name, problem)

@@ -16,6 +16,7 @@ from typing import Protocol
 from headrace.declare.sink import Sink
 from headrace.errors import HeadraceError
 from headrace.log.follow import Interrupted
+from headrace.log.ledger import code_of
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition, Record
 from headrace.sink.park import NotParked, Parking
@@ -77,6 +78,7 @@ class Work:
 
     def __init__(self, sink: Sink, writer: Writer, parking: Parking) -> None:
         self.fates: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.retries = 0
         self.trouble = ""
         self.group: Group
@@ -204,6 +206,7 @@ class Work:
     def _park(self, batch: Batch, problem: Rejected) -> None:
         for row in batch.rows:
             self._parking.park(row, str(problem))
+            self.reasons[code_of(str(problem))] += 1
             LOGGER.warning("%s: %s is parked: %s", self._sink.name, row.place, problem)
         self._deliver(replace(batch, rows=()))  # moves the places
         self._done("parked")

@@ -34,12 +34,12 @@ from headrace.stream.due import Due
 from headrace.stream.events import event_of, parsed
 from headrace.stream.gate import RAISED
 from headrace.stream.making import Maker
+from headrace.stream.records import records_of
 from headrace.stream.seen import Seen
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS, PARTITIONS = 64, 2
 RECORDS_AT_ONCE = 20_000  # bounds the memory of a batch, and how long it takes a core
-RECORDS_A_POLL = 5_000
 # Keys that are due within a second of each other are looked at together. Long before, an hour is near enough: recorded
 # time passes days in a batch, and what is due by then is found at one look.
 FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
@@ -82,25 +82,13 @@ def tells_its_own_time(stream: Stream) -> bool:
 
 def made(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int]], run: str) -> DataFrame:
     """Kafka records of the inputs → Kafka records of what is derived; of the clock, only what this run tells counts."""
-    rows = _rows(_records(spark, keyed, begin), keyed, run)
+    topics, start = [*keyed.topics, keyed.operation.clock], orjson.dumps(begin, option=orjson.OPT_NON_STR_KEYS)
+    records = records_of(spark, keyed.broker, topics, start.decode(), keyed.records_at_once)
+    rows = _rows(records, keyed, run)
     clocked = rows.withWatermark(CLOCKED, f"{keyed.margin_us} microseconds").select(BUCKET, SAID)
     found = clocked.groupBy(BUCKET).transformWithState(Buckets(keyed), MADE, "Update", "EventTime")
     raised = F.array(F.struct(F.lit(RAISED).alias("key"), F.encode("raised", "utf-8").alias("value")))
     return found.select("topic", "key", "value", F.when(F.col("raised").isNotNull(), raised).alias("headers"))
-
-
-def _records(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", keyed.broker)
-        .option("kafka.max.poll.records", RECORDS_A_POLL)
-        .option("subscribe", ",".join([*keyed.topics, keyed.operation.clock]))
-        .option("startingOffsets", orjson.dumps(begin, option=orjson.OPT_NON_STR_KEYS).decode())
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "false")
-        .option("maxOffsetsPerTrigger", keyed.records_at_once)
-        .load()
-    )
 
 
 def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:

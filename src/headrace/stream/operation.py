@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.declare.derivation import Derivation, Derived
+from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
@@ -153,20 +153,22 @@ class OperationRunner(threading.Thread):
         if not query.isActive:
             query.awaitTermination()  # raises what ended it
             raise QueryFailed(f"The query {self.spec.name} ended by itself. Start again: it goes on where it was.")
-        self._look()
-        if self.lane is Lane.DRAINING and self._has_caught_up():
-            self.lane = Lane.MICRO_BATCH
-        if time.monotonic() >= self._due_s:
-            self._tell()
+        try:
+            self._look()
+            if self.lane is Lane.DRAINING and self._has_caught_up():
+                self.lane = Lane.MICRO_BATCH
+            if time.monotonic() >= self._due_s:
+                self._tell()
+        except (HeadraceError, OSError, ValueError) as passing:
+            # A broker that restarts, a batch that Spark cleans up meanwhile: the next look finds it.
+            LOGGER.debug("%s: no look at the clock: %s", self.spec.name, passing)
 
     def _look(self) -> None:
         """See how far it has read."""
-        topics = self.spec.keyed.topics
-        with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
-            places = committed_places(self.spec.checkpoint)
-            read = {place: offset for place, offset in places.items() if place.topic in topics}
-            if read != self._read:
-                self._read, self._came_s = read, time.monotonic()
+        topics, places = self.spec.keyed.topics, committed_places(self.spec.checkpoint)
+        read = {place: offset for place, offset in places.items() if place.topic in topics}
+        if read != self._read:
+            self._read, self._came_s = read, time.monotonic()
 
     def _has_caught_up(self) -> bool:
         """Whether little is waiting, here and at those whose output this one reads."""

@@ -34,6 +34,7 @@ from headrace.stream.lanes import Lane
 AT_ONCE = 10_000
 LOOKED_AHEAD = 50_000  # so many rows are looked at even when one was found: a restart for each would be slow
 FEW = 100  # so many may raise, whatever their share
+ONE_TASK = ("spark.sql.shuffle.partitions", "spark.sql.leafNodeDefaultParallelism")  # a trial has few rows
 LOGGER = logging.getLogger("headrace.stream")
 SCHEMA = pa.schema(
     [
@@ -94,6 +95,8 @@ class Aside:
         self._remember(found)
 
     def _find(self, spark: SparkSession) -> list[Raised]:
+        for setting in ONE_TASK:
+            spark.conf.set(setting, "1")
         trial, found, looked = Trial(spark, self.function), list[Raised](), 0
         trial.require_willing()
         waiting = self._waiting()

@@ -12,6 +12,7 @@ from headrace.declare.catalogue import CATALOGUE
 from headrace.declare.durations import duration_text
 from headrace.declare.model import Model
 from headrace.declare.series import Objective, metric
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 
@@ -43,7 +44,7 @@ def alerts_of(app: App, started_as: str = "APP") -> tuple[Alert, ...]:
 
 
 def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
-    """Of each stream, view and model."""
+    """Of each stream, view, model and sink."""
     yield Alert(
         "server down",
         on=metric("headrace_server_up"),
@@ -58,6 +59,8 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
         yield from _of_view(view, started_as)
     for model in app.models:
         yield from _of_model(model, started_as)
+    for sink in app.sinks:
+        yield from _of_sink(sink, started_as)
 
 
 def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
@@ -140,6 +143,24 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
     )
     if model.labels is not None:
         yield from _of_labels(model, app)
+
+
+def _of_sink(sink: Sink, app: str) -> Iterator[Alert]:
+    yield Alert(
+        f"{sink.name}: lag",
+        on=metric("headrace_sink_lag_seconds", sink=sink.name),
+        **held("headrace_sink_lag_seconds"),
+        severity="page",
+        why=f"Rows wait for more than a minute: the {sink.to.kind} is away, or too slow. Nothing is lost meanwhile.",
+        run=f"headrace run {app} sink",
+    )
+    yield Alert(
+        f"{sink.name}: parked rows",
+        on=metric("headrace_sink_parked_total", sink=sink.name, over="1h"),
+        **held("headrace_sink_parked_total"),
+        why=f"The {sink.to.kind} refused rows. Topic {sink.parked} has each with its reason.",
+        run=f"headrace parked {app} ls {sink.slug}",
+    )
 
 
 def _of_labels(model: Model, app: str) -> Iterator[Alert]:

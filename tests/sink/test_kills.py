@@ -1,0 +1,204 @@
+"""kill -9 of a sink at any moment while events flow: what its delivery promises holds, row by row."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace.local.broker import Broker
+from headrace.local.child import Child
+from headrace.local.ports import HOST
+from headrace.log.topics import Topic
+from headrace.sink.once import Once
+from tests.log.kafka import create_topic
+from tests.servers import OwnPostgres, OwnRedis
+from tests.sink.flowing import Flow, Gate, new_stream
+from tests.sink.reading import by, in_delta, in_postgres, in_redis, records_of, timed
+from tests.waiting import wait_until
+from tests.watch.listening import Listening, answer, listening, self_signed
+
+ROOT = Path(__file__).parents[2]
+SETTLE_S = 60.0
+Rows = Callable[[], list[Any]]
+
+
+class Killing:
+    """A sink as a process of its own, killed and started again while events flow."""
+
+    def __init__(self, broker: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **told: str) -> None:
+        self.gate = Gate(broker, new_stream(broker, name=f"kills_{random.getrandbits(40)}"))
+        self.name, self._folder, self._broker = self.gate.stream.name, folder, broker
+        for variable, value in (told | {"SUNK": self.name}).items():
+            monkeypatch.setenv(variable, value)
+
+    def endure(self, kills: int, seed: int, rows: Rows, extra: tuple[str, ...] = ()) -> Gate:
+        """So many kills, each a while after rows have come; then all that were sent."""
+        dice, flow = random.Random(seed), Flow(self.gate, seed)
+        flow.start()
+        for _ in range(kills):
+            self._killed(dice, rows, extra)
+        gate, running = flow.finish(), self._start(extra)
+        try:
+            wanted = len(gate.first())
+            wait_until(lambda: ids(rows()) >= wanted or not running.alive(), SETTLE_S, f"{wanted} rows", self._said)
+            assert running.alive(), self._said()
+        except pytest.fail.Exception:
+            if os.environ["DELIVERY"] != "at_most_once":
+                raise
+        finally:
+            running.stop(grace_s=10)
+        return gate
+
+    def _killed(self, dice: random.Random, rows: Rows, extra: tuple[str, ...]) -> None:
+        before, running = len(rows()), self._start(extra)
+        wait_until(lambda: len(rows()) > before or not running.alive(), SETTLE_S, "rows to come", self._said)
+        assert running.alive(), self._said()
+        time.sleep(dice.uniform(0, 0.5))  # a random moment, not a condition
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGKILL)
+        assert running.wait(20)
+
+    def _start(self, extra: tuple[str, ...]) -> Child:
+        app = str(ROOT / "tests" / "sink" / "app.py")
+        command = [sys.executable, "-m", "headrace", "run", app, "sink", "--broker", self._broker, *extra]
+        running = Child(command, folder=ROOT, output=self._folder / "sink.out")
+        running.start()
+        return running
+
+    def _said(self) -> str:
+        return (self._folder / "sink.out").read_text()[-3000:]
+
+
+def ids(rows: list[Any]) -> int:
+    return len({row["id"] for row in rows})
+
+
+AUDIT = """
+CREATE TABLE {0} (id text PRIMARY KEY, card text, amount float8, big boolean, n bigint, at timestamptz,
+                  hr_partition int, hr_offset bigint);
+CREATE TABLE {0}_tried (id text, hr_partition int, hr_offset bigint);
+CREATE FUNCTION {0}_note() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN INSERT INTO {0}_tried VALUES (NEW.id, NEW.hr_partition, NEW.hr_offset); RETURN NEW; END $$;
+CREATE TRIGGER note BEFORE INSERT ON {0} FOR EACH ROW EXECUTE FUNCTION {0}_note();
+"""
+
+
+def to_postgres(
+    broker: Broker, postgres: OwnPostgres, folder: Path, patched: pytest.MonkeyPatch, delivery: str, kills: int
+) -> tuple[Gate, Counter[Any]]:
+    """Rows as they should be, and how often each was tried in a transaction that was not rolled back."""
+    killing = Killing(broker.address, folder, patched, TARGET="postgres", DELIVERY=delivery, PG_URL=postgres.url)
+    table = killing.name
+    postgres.ask(AUDIT.format(table))
+    gate = killing.endure(kills, kills, lambda: [{"id": row[0]} for row in postgres.ask(f"SELECT id FROM {table}")])
+    found, first = by("id", in_postgres(postgres, table)), gate.first()
+    assert all(row == timed(first[name]) for name, row in found.items())
+    return gate, Counter(postgres.ask(f"SELECT hr_partition, hr_offset FROM {table}_tried"))
+
+
+def test_three_kills_leave_every_row_of_postgres_once(
+    broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, tried = to_postgres(broker, postgres, tmp_path, monkeypatch, "exactly_once", kills=3)
+    assert set(tried.values()) == {1}
+    assert len(tried) <= len(gate.sent)
+    assert len(postgres.ask(f"SELECT id FROM {gate.stream.name}")) == len(gate.first())
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_twenty_kills_leave_every_row_of_postgres_once(
+    broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, tried = to_postgres(broker, postgres, tmp_path, monkeypatch, "exactly_once", kills=20)
+    assert set(tried.values()) == {1}
+    assert len(postgres.ask(f"SELECT id FROM {gate.stream.name}")) == len(gate.first())
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_at_least_once_has_all_rows_after_kills(
+    broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, _ = to_postgres(broker, postgres, tmp_path, monkeypatch, "at_least_once", kills=8)
+    assert len(postgres.ask(f"SELECT id FROM {gate.stream.name}")) == len(gate.first())
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_at_most_once_has_no_row_twice_after_kills(
+    broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, tried = to_postgres(broker, postgres, tmp_path, monkeypatch, "at_most_once", kills=8)
+    assert set(tried.values()) == {1}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_twenty_kills_leave_every_hash_of_redis_right(
+    broker: Broker, own_redis: OwnRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"TARGET": "redis", "DELIVERY": "exactly_once", "REDIS_URL": own_redis.url}
+    killing = Killing(broker.address, tmp_path, monkeypatch, **told)
+    gate = killing.endure(20, 21, lambda: in_redis(own_redis.url, killing.name))
+    found = by("id", in_redis(own_redis.url, killing.name))
+    assert found == {name: timed(one) for name, one in gate.first().items()}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_twenty_kills_leave_every_row_of_delta_once(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "table"
+    told = {"TARGET": "delta", "DELIVERY": "exactly_once", "DELTA": str(folder)}
+    gate = Killing(broker.address, tmp_path, monkeypatch, **told).endure(20, 22, lambda: in_delta(folder))
+    wait_until(lambda: len(in_delta(folder)) >= len(gate.sent), SETTLE_S, "all rows")
+    assert sorted(in_delta(folder), key=repr) == sorted(map(timed, gate.sent), key=repr)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_twenty_kills_leave_every_row_of_a_topic_once_to_its_reader(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killing = Killing(broker.address, tmp_path, monkeypatch, TARGET="kafka", DELIVERY="exactly_once")
+    topic = f"{killing.name}.copied"
+    create_topic(broker.address, Topic(topic, topic, 3, {}))
+
+    def read() -> list[Any]:
+        once = Once()
+        return [
+            orjson.loads(record.value or b"")
+            for record in records_of(broker.address, topic)
+            if once.is_news(record.partition, record.headers or ())
+        ]
+
+    gate = killing.endure(20, 23, read)
+    assert sorted(map(timed, read()), key=repr) == sorted(map(timed, gate.sent), key=repr)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_a_webhook_is_told_every_row_after_kills(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = self_signed(tmp_path)
+    with listening(certificate, answer(200)) as server:
+        told = {"TARGET": "webhook", "DELIVERY": "at_least_once", "HOOK_URL": server.url}
+        killing = Killing(broker.address, tmp_path, monkeypatch, **told)
+        extra = ("--webhook-allow", HOST, "--webhook-ca", str(certificate))
+        gate = killing.endure(8, 24, lambda: rows_told(server), extra)
+        assert {row["id"] for row in rows_told(server)} == set(gate.first())
+
+
+def rows_told(server: Listening) -> list[Any]:
+    return [row for body in list(server.bodies) for row in body["rows"]]

@@ -1,0 +1,67 @@
+"""A model's predictions as rows: the first of each event, version and role."""
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+import headrace as hr
+from headrace.declare.sink import Sink
+from headrace.local.broker import Broker
+from headrace.log.produce import Producer
+from headrace.log.topics import Topic
+from headrace.score.prediction import Prediction, encode
+from headrace.sink.writer import SinkPlace
+from tests.log.kafka import create_topic
+from tests.sink.flowing import new_stream, sinking
+from tests.sink.test_trouble import wait_for
+
+
+def prediction(event_id: str, score: float, version: str) -> bytes:
+    features = {"payments_10m": 3, "mean_7d": None}
+    made = Prediction(
+        event_id,
+        score,
+        "block",
+        "fraud",
+        version,
+        "champion",
+        "stream",
+        features,
+        {},
+        ("stale",),
+        1_000_000,
+        2_000_000,
+        3,
+        2_500_000,
+    )
+    return encode(made)
+
+
+def test_predictions_are_rows_each_once(broker: Broker, tmp_path: Path) -> None:
+    stream = new_stream(broker.address)
+
+    @hr.features(stream, by="card")
+    class Spend:
+        payments = hr.count(windows="10m")
+
+    model = hr.Model(f"fraud-{stream.name}", on=stream, features=[Spend], file="fraud.onnx")
+    create_topic(broker.address, Topic(model.predictions, model.predictions, 2, {}))
+    with Producer(broker.address) as producer:
+        for event_id, score, version in [("e1", 0.5, "v1"), ("e1", 0.9, "v1"), ("e1", 0.7, "v2"), ("e2", 0.1, "v1")]:
+            producer.send(model.predictions, prediction(event_id, score, version), key=event_id)
+        producer.send(model.predictions, b"{}", key="e3")
+    folder = tmp_path / "predictions"
+    key = ["event_id", "version", "role"]
+    sink = Sink("scores", of=model, to=hr.Delta(str(folder)), key=key, delivery="exactly_once")
+    with sinking(sink, SinkPlace(broker.address)) as running:
+        wait_for(running, "parked", 1)
+        wait_for(running, "written", 4)
+    rows = DeltaTable(folder).to_pyarrow_table().to_pylist()
+    assert sorted((row["event_id"], row["version"], row["score"]) for row in rows) == [
+        ("e1", "v1", 0.5),
+        ("e1", "v2", 0.7),
+        ("e2", "v1", 0.1),
+    ]
+    assert {row["features"] for row in rows} == {'{"payments_10m":3,"mean_7d":null}'}
+    assert {row["arrival"].isoformat() for row in rows} == {"1970-01-01T00:00:02+00:00"}
+    assert {row["degraded"] for row in rows} == {"stale"}
