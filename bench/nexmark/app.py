@@ -1,19 +1,34 @@
-"""Nexmark's windows in Headrace's own words: what the queries say in PySpark, declared as operators.
+"""Some of the queries in Headrace's own words: a derived stream, and windows and a join as operators.
 
 Events are recorded history: each arrives when it happened.
 """
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 import headrace as hr
 from bench.nexmark.catalogue import STREAMS
+from bench.nexmark.queries import EURO
 
-bids = hr.Stream(
-    "bids",
-    schema=STREAMS["bids"].replace("happened_ms bigint", "happened_ms timestamp"),
-    id="number",
-    key="auction",
-    time="happened_ms",
-    arrival="happened_ms",
+
+def _recorded(name: str, key: str) -> hr.Stream:
+    schema = STREAMS[name].replace("_ms bigint", "_ms timestamp")
+    return hr.Stream(name, schema=schema, id="number", key=key, time="happened_ms", arrival="happened_ms")
+
+
+auctions, bids = _recorded("auctions", "id"), _recorded("bids", "auction")
+
+
+@hr.derive(
+    bids,
+    schema="number bigint, auction bigint, bidder bigint, euros double, happened_ms timestamp, extra string",
 )
+def q1(bids: DataFrame) -> DataFrame:
+    """Every bid in euros."""
+    return bids.select(
+        "number", "auction", "bidder", (F.col("price") * EURO).alias("euros"), "happened_ms", "extra", "known_at"
+    )
+
 
 q11 = hr.windowed("q11", bids, by="bidder", over=hr.Session("10s"), bids=hr.count())
 q12 = hr.windowed("q12", bids, by="bidder", over=hr.Tumbling("10s"), bids=hr.count())
@@ -32,3 +47,4 @@ q17 = hr.windowed(
     mean=hr.mean("price"),
     total=hr.sum("price"),
 )
+q20 = hr.join("q20", bids, auctions, on=("auction", "id"), within=("7d", "7d"))  # of all categories

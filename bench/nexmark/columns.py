@@ -29,7 +29,7 @@ from bench.nexmark.generate import (
     Shape,
 )
 
-MUCH_LATER_S = 3_600
+MUCH_LATER_S = 3 * 86_400  # recorded time is not told to have passed before a day more of it has
 PRICES = np.array(words.PRICES, np.int64)
 
 
@@ -64,8 +64,8 @@ class _Batch:
 
     def price(self, slot: int) -> Numbers:
         step, part = np.divmod(self.draw(slot, 1_000_000), 1_000)
-        low: Numbers = PRICES[step]
-        return low + (PRICES[step + 1] - low) * part // 1_000
+        low, high = PRICES.take(step), PRICES.take(step + 1)
+        return low + (high - low) * part // 1_000
 
     @property
     def happened_ms(self) -> Numbers:
@@ -114,9 +114,9 @@ def events(count: int, shape: Shape, first: int = 0) -> Events:
 
 
 def ended(count: int, shape: Shape) -> Events:
-    """So many events, and one of each kind an hour later, which let all windows and auctions of the others end."""
+    """So many events, and one of each kind days later, which let all windows and auctions of the others end."""
     much_later = (count // EPOCH + 1 + MUCH_LATER_S * shape.rate // EPOCH) * EPOCH
-    # The bid is another hour later: it is for no auction there is.
+    # The bid is as much later again: it is for no auction there is.
     last = events_of(np.array([much_later, much_later + PERSONS, 2 * much_later + EPOCH - 1], np.int64), shape)
     whole = events(count, shape)
     return Events(*(pa.concat_tables([one, other]) for (_, one), (_, other) in zip(whole, last, strict=True)))

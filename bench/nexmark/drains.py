@@ -22,7 +22,7 @@ from headrace.log.offsets import Offsets
 
 KINDS = ("persons", "auctions", "bids")
 LIMIT_SECONDS = 60.0
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Contender:
         make_topics(full.broker, [topic], partitions=1)
         try:
             seconds = self._in_real_time(full, order) if self.in_real_time else self._drained(order)
+            return Drained(seconds, full.wrong(query, topic))
         except BenchFailed as why:
             return Drained(None, str(why))
-        return Drained(seconds, full.wrong(query, topic))
 
     def _drained(self, order: Mapping[str, Any]) -> float:
         return float(self.engine.ask({"do": "drain", **order}, LIMIT_SECONDS))

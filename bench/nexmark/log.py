@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 import orjson
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # public, unmarked
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
 
 from bench.errors import BenchFailed
 from bench.nexmark.columns import Events
+from headrace.log.connect import admin_client
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.records import Record
@@ -19,7 +20,7 @@ READ_SECONDS = 60.0
 def make_topics(broker: str, names: Iterable[str], partitions: int = PARTITIONS) -> None:
     """Make topics, whose records have the time the log took them."""
     new = [NewTopic(name, num_partitions=partitions, config=APPEND_TIME) for name in names]
-    admin = AdminClient({"bootstrap.servers": broker})
+    admin = admin_client(broker)
     for made in admin.create_topics(new).values():
         made.result(READ_SECONDS)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -39,11 +39,7 @@ def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str
 
     Windows that end after `until_ms` are looked at by nobody: whether they end depends on the engine.
     """
-    ends = columns.index("ends") if "ends" in columns else None
-
-    def counts(row: Row) -> bool:
-        return ends is None or row[ends] <= until_ms
-
+    counts = ended_by(until_ms, columns)
     right = Counter(row for row in wanted if counts(row))
     given = Counter({row: times for row, times in found.items() if counts(row)})
     if given == right:
@@ -51,3 +47,11 @@ def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str
     missing, more = right - given, given - right
     examples = [f"{name} {next(iter(rows))}" for name, rows in (("missing", missing), ("too many", more)) if rows]
     return f"{missing.total()} of {right.total()} rows missing, {more.total()} too many: {'; '.join(examples)}"
+
+
+def ended_by(until_ms: int, columns: Sequence[str]) -> Callable[[Row], bool]:
+    """Whether a row is about something that has ended by then; rows that do not say when they end always are."""
+    if "ends" not in columns:
+        return lambda _row: True
+    place = columns.index("ends")
+    return lambda row: bool(row[place] <= until_ms)

@@ -43,10 +43,13 @@ class Engine:
         self._query = self._start(QUERIES[query], sources, to, Lane(lane))
 
     def stop(self) -> None:
-        """Stop it."""
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
+        """Stop it; what it failed of meanwhile is raised."""
+        query, self._query = self._query, None
+        if query is not None:
+            failure = query.exception()
+            query.stop()
+            if failure is not None:
+                raise failure
 
     def _start(self, query: Query, sources: Mapping[str, str], to: str, lane: Lane) -> StreamingQuery:
         streams = {name: self._stream(name, sources[name], lane) for name in query.reads}

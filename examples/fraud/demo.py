@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import click
 from api import Api, NotReady
-from app import CardSpend, fraud
+from app import CardSpend, fraud, tested
 from decisions import Decisions
 from payments import Timeline, Truth, truth
 from readings import Scrape, Totals, delay_of, histogram_delay
@@ -183,6 +183,7 @@ class Demo:
             applied=histogram_delay(scrape.since(warm), "headrace_apply_seconds"),
             decided=self._decisions.decided(warm_at),
             judged=self._verdicts.judged(scrape, self._load.told),
+            tested=Totals.of(since, tested.name).clean,
             warm_up_s=round(warm_at - self._started),
         )
 

@@ -8,7 +8,8 @@
     broken    not JSON, a wrong type, no id, or a negative amount: dead letters too
     again     the very bytes of a clean payment a little earlier
 
-Now and then a card is attacked: twelve payments at twelve merchants, abroad, high, within seconds.
+Now and then a card is attacked: twelve payments at twelve merchants, abroad, high, within seconds. More often a stolen
+card is tried: three payments of less than a euro, then one of hundreds.
 Of every second payment it is told what it was, 2 to 40 seconds after it: what takes weeks elsewhere. A few of these
 verdicts say what is not so, and are corrected ten seconds later.
 """
@@ -29,6 +30,7 @@ import orjson
 CARDS, MERCHANTS = 5_000, 800
 COUNTRIES = ("FR", "DE", "ES", "IT", "NL", "BE", "PT", "GB")
 ATTACK_EVERY, ATTACK_LENGTH, ATTACK_STRIDE = 1_000, 12, 50
+TRIAL_EVERY, TRIAL_LENGTH, TRIAL_STRIDE = 250, 4, 15
 FARTHEST_BACK = 40
 TOLD_SHARE, DOUBTED_SHARE = 0.5, 0.01
 
@@ -74,13 +76,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Truth:
-    """How many payments meet which fate; duplicates are clean to the gate, and dropped by the tiles."""
+    """How many payments meet which fate; duplicates are clean to the gate, and dropped by the tiles.
+
+    Trials are the stolen cards whose high payment is among them.
+    """
 
     produced: int
     clean: int
     late: int
     dead: dict[str, int]
     duplicates: int
+    trials: int
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,8 @@ def truth(seed: int, count: int, first: int = 0) -> Truth:
     fates = Counter(fate_of(seed, number) for number in range(first, first + count))
     dead = {reason: times for (fate, reason), times in sorted(fates.items(), key=str) if fate is Fate.DEAD}
     duplicates, late = fates[Fate.DUPLICATE, ""], fates[Fate.LATE, ""]
-    return Truth(count, fates[Fate.CLEAN, ""] + duplicates, late, dead, duplicates)
+    trials = sum(is_end_of_trial(seed, number) for number in range(first, first + count))
+    return Truth(count, fates[Fate.CLEAN, ""] + duplicates, late, dead, duplicates, trials)
 
 
 def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
@@ -140,7 +147,7 @@ def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
     'p7-0'
     """
     _, card, merchant, amount, way, abroad, *_ = _draws(seed, number)
-    attack = attack_of(seed, number)
+    changed = attack_of(seed, number) or trial_of(seed, number, moment_us)
     fields = {
         "payment_id": f"p{seed}-{number}",
         "card": f"c{_rank(card, CARDS)}",
@@ -149,13 +156,13 @@ def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
         "amount": round(math.exp(3.2 + 0.9 * _NORMAL.inv_cdf(max(amount, 1e-9))), 2),
         "at": _text(moment_us - int(way * 2 * _SECOND_US)),
     }
-    return fields if attack is None else fields | attack
+    return fields if changed is None else fields | changed
 
 
 def fate_of(seed: int, number: int) -> tuple[Fate, str]:
     """What must become of a payment, and for a dead letter why."""
     chance, kind = _draws(seed, number)[0], _draws(seed, number)[6]
-    if attack_of(seed, number) is not None or chance >= _AHEAD:
+    if chance >= _AHEAD or attack_of(seed, number) is not None or _trial_step(seed, number) is not None:
         return Fate.CLEAN, ""
     if chance < _LATE:
         return Fate.LATE, ""
@@ -190,9 +197,35 @@ def attack_of(seed: int, number: int) -> dict[str, object] | None:
     }
 
 
+def trial_of(seed: int, number: int, moment_us: int) -> dict[str, object] | None:
+    """What a trial changes in a payment that is part of one: the card is nobody else's, and its payments in order."""
+    step = _trial_step(seed, number)
+    if step is None:
+        return None
+    amount = _draws(seed, number)[3]
+    return {
+        "card": f"c{CARDS + 1 + number // TRIAL_EVERY}",
+        "amount": round(400 + 1_500 * amount if step == TRIAL_LENGTH - 1 else 0.1 + 0.8 * amount, 2),
+        "at": _text(moment_us),
+    }
+
+
+def is_end_of_trial(seed: int, number: int) -> bool:
+    """Whether it is the payment that a stolen card was tried for."""
+    return _trial_step(seed, number) == TRIAL_LENGTH - 1
+
+
+def _trial_step(seed: int, number: int) -> int | None:
+    """Which payment of a trial it is, if it is one: places that no payment of an attack has."""
+    attack = int(_draws(seed, -1 - number // ATTACK_EVERY)[0] * 400)
+    step, between = divmod(number % TRIAL_EVERY - attack % ATTACK_STRIDE - 7, TRIAL_STRIDE)
+    return step if not between and 0 <= step < TRIAL_LENGTH else None
+
+
 def is_fraud(seed: int, number: int) -> bool:
-    """Whether the holder of the card disputes a payment: most of an attack's, and a few that look like any other."""
-    return _draws(seed, number)[7] < (0.95 if attack_of(seed, number) is not None else 0.001)
+    """Whether its holder disputes a payment: most of an attack's, or after a trial; few others."""
+    suspicious = attack_of(seed, number) is not None or is_end_of_trial(seed, number)
+    return _draws(seed, number)[7] < (0.95 if suspicious else 0.001)
 
 
 def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float) -> bytes:

@@ -49,6 +49,7 @@ class Result:
     applied: Delay | None
     decided: Decided
     judged: Judged
+    tested: int
     warm_up_s: int = 0
     rows: list[tuple[str, int, int]] = field(init=False)
 
@@ -61,6 +62,7 @@ class Result:
             ("late", seen.late, sent.late),
             *((f"dead: {reason}", seen.dead.get(reason, 0), sent.dead.get(reason, 0)) for reason in reasons),
             ("duplicates dropped", seen.duplicates, sent.duplicates),
+            ("cards tested, then charged", self.tested, sent.trials),
             ("decided", self.decided.count, sent.clean - sent.duplicates + self.probes),
         ]
         object.__setattr__(self, "rows", rows)

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import headrace as hr
+from headrace.declare.app import app_of
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.pattern import Pattern
 from headrace.declare.sequence import Sequence
@@ -70,6 +72,7 @@ def test_what_is_derived_is_in_time_for_its_own_gate() -> None:
     assert late.late.after_us == LOGINS.late.until_us
 
 
+@pytest.mark.shows("pattern", late="drop")
 def test_there_is_no_stream_of_late_events_where_they_are_dropped() -> None:
     assert begun(late=hr.Late("1m", then="drop")).on(LOGINS).late is None
 
@@ -78,11 +81,22 @@ def test_a_pattern_waits_no_longer_than_the_gate_lets_events_be_late() -> None:
     assert sequence_of(begun(late=hr.Late("1h"))).patience_us == LOGINS.late.until_us
 
 
+def test_one_column_that_is_kept_needs_no_list() -> None:
+    assert sequence_of(begun().then("ok", where="ok", keep="ip")).steps[1].keep == ("ip",)
+
+
+def test_an_app_has_the_streams_of_its_patterns() -> None:
+    module = ModuleType("shop")
+    module.guessed = begun().on(LOGINS)  # type: ignore[attr-defined]
+    assert [stream.name for stream in app_of(module).streams] == ["logins", "a_b", "a_b_timeouts", "a_b_late"]
+
+
 def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
     pattern = begun().then("high", where="score > first(fail.score) and ok").then("last", where="id <> ''", keep=["ip"])
     assert sequence_of(pattern).columns == ("ok", "ip", "score")
 
 
+@pytest.mark.refuses("pattern", late="update")
 @pytest.mark.parametrize(
     ("write", "refused"),
     [
@@ -95,6 +109,7 @@ def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
         (lambda: begun().then("b", times=0), "times=0. Write a number, such as 3"),
         (lambda: begun().then("b", times=(3, 2)), "times=(3, 2). Write"),
         (lambda: begun().then("b", times="0+"), "optional=True"),
+        (lambda: begun().then("b", time=3), "step 'b': time= is no setting of a step. These are: times, "),
         (lambda: begun().then("b", repeat="often"), "repeat='often'"),
         (lambda: begun().then("b", where="ip").on(LOGINS), "step 'b': where: 'ip' is not a condition"),
         (lambda: begun().then("b", where="okay").on(LOGINS), "no column 'okay'. The schema's columns are id, user, "),

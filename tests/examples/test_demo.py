@@ -29,7 +29,7 @@ def test_stopped_by_ctrl_c_the_demo_counts_and_decides_what_it_sent_in_plain_lin
     assert running.returncode == 0, said
     assert "\x1b" not in said
     rows = {name: (counted, sent) for name, counted, sent, _ in ROW.findall(said)}
-    assert {"in", "clean", "late", "duplicates dropped", "decided"} <= rows.keys()
+    assert {"in", "clean", "late", "duplicates dropped", "cards tested, then charged", "decided"} <= rows.keys()
     assert all(counted == sent for counted, sent in rows.values())
     assert number(rows["in"][0]) > 100
     trained = TRAINED.search(said)

@@ -8,9 +8,11 @@ from pathlib import Path
 import app
 import orjson
 import pytest
-from payments import Event, Fate, Timeline, events, is_fraud, truth
+from payments import TRIAL_EVERY, Event, Fate, Timeline, events, is_end_of_trial, is_fraud, truth
 
 import headrace as hr
+from headrace.operators.of import operator_of
+from headrace.operators.operator import Arrived, Made, step
 from headrace.tiles.admission import Record, admit
 
 FRAUD = Path(__file__).parents[2] / "examples" / "fraud"
@@ -79,7 +81,7 @@ def test_truth_counts_what_is_produced(produced):
 
 def test_truth_of_two_halves_is_the_truth_of_the_whole():
     whole, one, other = truth(SEED, 4_000), truth(SEED, 1_500), truth(SEED, 2_500, first=1_500)
-    for counted in ("produced", "clean", "late", "duplicates"):
+    for counted in ("produced", "clean", "late", "duplicates", "trials"):
         assert getattr(whole, counted) == getattr(one, counted) + getattr(other, counted)
 
 
@@ -133,6 +135,22 @@ def test_an_attack_is_one_card_at_many_merchants_with_high_amounts_within_second
     assert len(attacks) == len(produced) // 1_000
     assert all(len({merchant for _, merchant in burst}) >= 10 for burst in attacks)
     assert all(burst[-1][0] - burst[0][0] <= 5_000_000 for burst in attacks)
+
+
+def test_the_pattern_finds_every_card_that_was_tried_and_no_other(produced):
+    operation, made = app.tested.made_by, list[Made]()
+    operator, by_card = operator_of(operation), defaultdict(list)
+    for event in of(produced, Fate.CLEAN) + of(produced, Fate.DUPLICATE):
+        fields = orjson.loads(event.value)
+        at_us = round(datetime.fromisoformat(fields["at"]).timestamp() * 1e6)
+        place = (event.moment_us, 0, event.number)
+        by_card[fields["card"]].append(Arrived(0, fields["payment_id"], at_us, *place, fields | {"at": at_us}))
+    for card, arrived in by_card.items():
+        made += [one for one in step(operator, (card,), operator.begin(), arrived, 1 << 61) if one.output == "out"]
+    tried = [event for event in produced if is_end_of_trial(SEED, event.number)]
+    assert len(tried) == truth(SEED, len(produced)).trials == len(produced) // TRIAL_EVERY
+    assert {one.values["large_last_id"] for one in made} == {f"p{SEED}-{event.number}" for event in tried}
+    assert len(made) == len(tried)
 
 
 def test_few_cards_make_most_payments(produced):

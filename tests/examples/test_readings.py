@@ -43,12 +43,13 @@ def scrape() -> Scrape:
     return Scrape.parse(TEXT)
 
 
-def result(totals: Totals = TOTALS) -> Result:
-    sent = Truth(produced=90, clean=85, late=2, dead={"not-json": 2, "failed-check": 1}, duplicates=4)
+def result(totals: Totals = TOTALS, tested: int = 3) -> Result:
+    sent = Truth(produced=90, clean=85, late=2, dead={"not-json": 2, "failed-check": 1}, duplicates=4, trials=3)
     delay = Delay(0.012, 0.05, 10)
     return Result(
-        totals, sent, 10, requests=20, values=240, readable=delay, applied=None, decided=DECIDED, judged=JUDGED
-    )
+        totals, sent, 10, requests=20, values=240, readable=delay, applied=None, decided=DECIDED, judged=JUDGED,
+        tested=tested,
+    )  # fmt: skip
 
 
 def test_the_totals_of_a_stream_are_its_own(scrape):
@@ -123,12 +124,18 @@ def test_the_result_differs_when_a_count_is_off(wrong):
     assert not result(Totals(**(vars(TOTALS) | wrong))).agrees
 
 
+def test_the_result_differs_when_a_card_that_was_tested_is_missed():
+    assert result().agrees
+    assert not result(tested=2).agrees
+
+
 def test_the_table_has_a_row_for_every_fate():
     cells = list(summary(result()).columns[0].cells)
     assert cells == [
-        "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped", "decided",
-        "features read", "producer to readable", "log to store", "decision: pass", "decision: block", "frauds caught",
-        "arrival to decision", "degraded", "labels", "by labels (by scores)",
+        "in", "clean", "late", "dead: failed-check", "dead: not-json", "duplicates dropped",
+        "cards tested, then charged", "decided", "features read", "producer to readable", "log to store",
+        "decision: pass", "decision: block", "frauds caught", "arrival to decision", "degraded", "labels",
+        "by labels (by scores)",
     ]  # fmt: skip
 
 

@@ -193,3 +193,52 @@ def test_letters_are_shown_and_not_obeyed(broker: Broker, app: tuple[hr.Stream, 
         producer.send(stream.dead, b"\x1b[2Jhello\x07", partition=0, headers=headers)
     shown = said(broker, file, "show", stream.name, "--place", f"{stream.name}-0@99")
     assert r"\x1b[2Jhello\x07" in shown
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J"
+GIVEN: list[list[tuple[str, str | bytes]]] = [
+    [("app", "till"), ("app", b"\xff"), (HOSTILE, HOSTILE)],
+    [],
+    [("x", "y")],
+]
+
+
+def with_headers(broker: Broker) -> hr.Stream:
+    """A stream with three raw records, two of which its gate has refused, and a letter of one that is gone."""
+    stream = new_stream(partitions=1)
+    ensure_topics(broker.address, [stream])
+    with Producer(broker.address) as producer:
+        for number, headers in enumerate(GIVEN):
+            producer.send(stream.name, VALUES[number], partition=0, headers=headers)
+        for offset, value in ((0, VALUES[0]), (1, VALUES[1]), (2, b"another value"), (99, VALUES[3])):
+            told = [(OFFSET, b"%d" % offset), (ARRIVAL, b"%d" % ARRIVED_US), (REASON, REASONS[0].encode())]
+            producer.send(stream.dead, value, partition=0, headers=told)
+    return stream
+
+
+def test_what_a_producer_gave_is_read_from_the_raw_record_if_it_is_still_that_one(broker: Broker) -> None:
+    stream = with_headers(broker)
+    letters = Letters(broker.address, stream)
+    found = letters.headers(letters.all())
+    assert found == {
+        f"{stream.name}-0@0": [("app", b"till"), ("app", b"\xff"), (HOSTILE, HOSTILE.encode())],
+        f"{stream.name}-0@1": [],
+    }
+    assert letters.headers([]) == {}
+
+
+def test_headers_are_shown_and_never_obeyed(broker: Broker, tmp_path: Path) -> None:
+    stream = with_headers(broker)
+    app = tmp_path / "app.py"
+    app.write_text(APP.format(name=stream.name))
+    words = ["dead", str(app), "show", stream.name, "--broker", broker.address]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 0, said.output
+    assert "\x1b" not in said.output
+    assert "  app: till\n  app: ff\n" in said.output
+    rows = json.loads(CliRunner().invoke(main, [*words, "--json", "--limit", "3"]).output)
+    assert [row["headers"] for row in rows] == [
+        [["app", "till"], ["app", {"base64": "/w=="}], [HOSTILE, HOSTILE]],
+        [],
+        None,
+    ]

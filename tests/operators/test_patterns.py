@@ -15,7 +15,7 @@ from headrace.declare.derivation import Derived, Operation, Written
 from headrace.declare.pattern import Pattern
 from headrace.declare.pattern_outputs import Matches
 from headrace.operators.operator import Arrived, Made, step
-from headrace.operators.patterns import PatternChanged, Patterns
+from headrace.operators.patterns import Patterns
 from headrace.operators.taking import events_of
 from tests.oracle.sequences import Chain, Definition, Event
 from tests.oracle.sequences_at_random import STRATEGIES, events, question, sequence, values
@@ -290,18 +290,21 @@ def test_what_is_kept_is_the_same_after_it_was_packed_and_not_a_number_stays_so(
     assert [one.values["fail_score"] for one in told(made, "out")] == [score]
 
 
-def test_what_another_pattern_kept_is_not_read() -> None:
-    one, other = (operator_of(guessed().step("fail", where=where).on(LOGINS)) for where in ("not ok", "ok"))
-    with pytest.raises(PatternChanged, match="three_failed_logins_then_a_success: what was kept is of the pattern"):
-        other.unpacked(one.packed(one.begin()))
-
-
 def test_it_goes_to_other_machines_and_tells_the_same_there() -> None:
     operator = operator_of(fails_then_success())
     logins = [login(n, n, ok=n == 4) for n in range(1, 5)]
     there = cloudpickle.loads(cloudpickle.dumps(operator))
     made = [list(step(one, ("u",), one.begin(), logins, 100 * MINUTE)) for one in (operator, there)]
     assert made[0] == made[1] != []
+
+
+def test_an_event_that_changes_nothing_is_not_kept() -> None:
+    relaxed = guessed().step("low", where="score < 1").then("high", where="score > 100")
+    for pattern, kept_events in ((relaxed, 0), (relaxed.next("higher", where="score > 1000"), 1)):
+        operator = operator_of(pattern.on(LOGINS))
+        kept = operator.begin()
+        list(operator.take(("u",), kept, login(1, 0, ok=True, score=50.0)))
+        assert len(kept.pending) == kept_events
 
 
 def test_a_key_of_which_nothing_is_open_is_forgotten() -> None:

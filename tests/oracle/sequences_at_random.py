@@ -45,8 +45,8 @@ def condition(random: Random, steps: int, size: int) -> Condition:
 
 def events(random: Random) -> list[Event]:
     """Some events in order, often several at one time."""
-    times = sorted(random.randint(0, 9) for _ in range(random.randint(0, 7)))
-    letters = LETTERS[: random.choice([2, 3, 4])]
+    times = sorted(random.randint(0, 9) for _ in range(random.randint(0, 9)))
+    letters = LETTERS[: random.choice([2, 2, 3, 4])]
     return [Event(time, random.choice(letters), random.randint(0, 3)) for time in times]
 
 

@@ -4,7 +4,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -112,11 +112,13 @@ def serving(
     guard: Guard | None = None,
     tls: ssl.SSLContext | None = None,
     lake: Path | None = None,
+    more: Sequence[Route] = (),
 ) -> Iterator[Asking]:
     """The server's own code on a free port, until the block ends."""
     stop, listening = threading.Event(), bind(HOST, free_port())
     ledgers = Ledgers("127.0.0.1:1", ())
-    parts = Parts(app, online, board, ledgers, scoring, histories=histories, history=history, guard=guard, lake=lake)
+    kept = {"histories": histories, "history": history, "lake": lake}
+    parts = Parts(app, online, board, ledgers, scoring, guard=guard, more=more, **kept)  # type: ignore[arg-type]
     answering = answer_until(stop, listening, parts, tls)
     thread = threading.Thread(target=uvloop.run, args=(answering,))
     thread.start()

@@ -1,25 +1,18 @@
 """Who may ask: every route is asked for by everybody, and answers only those who may."""
 
-import json
-import re
 import socket
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
 from headrace.local.ports import HOST
 from headrace.log.progress import ProgressBoard
 from headrace.serve import guard as guards
-from headrace.serve import listen
 from headrace.serve.access import Access
 from headrace.serve.answers import Answer
 from headrace.serve.door import Door
-from headrace.serve.guard import SESSION_SECONDS
-from headrace.serve.http import LARGEST_BODY, Request, Route, get, post
+from headrace.serve.http import Request, Route, get, post
 from headrace.serve.private import NotPrivate
 from headrace.serve.scopes import GIVEN, Scope
 from headrace.serve.server import http_of
@@ -27,15 +20,14 @@ from headrace.serve.tokens import create_token, revoke_token, tokens_file
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from headrace.watch.scrape import ask_metrics
-from tests.browser import Browser
-from tests.serve.guarding import PORT, Guarded, bearer, guard_of, guarded, tokens_of
+from tests.serve.guarding import Guarded, bearer, guard_of
 from tests.serve.predicting import VIEWS, event, fraud, predicting
 from tests.serve.serving import Asking, answering, app_of_views, serving
 from tests.waiting import wait_until
 
 NOT_ALLOWED = {401, 403}
 # What is open, and why: whoever balances load or restarts processes has no token.
-OPEN = {"/v2/health/live", "/v2/health/ready", "/ping", "/login"}
+OPEN = {"/v2/health/live", "/v2/health/ready", "/ping", "/login", "/logout", "/session"}
 SCOPES = {
     "/": Scope.READ,
     "/live": Scope.READ,
@@ -50,14 +42,6 @@ SCOPES = {
     "/v2/models/fraud/infer": Scope.PREDICT,
     "/v2/models/fraud": Scope.PREDICT,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guards, "STRANGERS_A_SECOND", 1e6)
-        with guarded(tmp_path_factory.mktemp("guarded")) as server:
-            yield server
 
 
 @pytest.fixture(scope="module")
@@ -236,74 +220,6 @@ def test_parts_of_the_same_state_folder_are_let_in_to_read_and_no_others(
     assert ask_metrics(Door(url)) is not None
 
 
-# Browsers.
-
-
-def test_a_browser_that_looks_is_shown_where_to_enter_a_token(server: Guarded) -> None:
-    said = server.ask("GET", "/", headers={"Accept": "text/html,*/*"})
-    assert (said.status, said.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert b'action="/login"' in said.body
-    assert "form-action 'self'" in said.headers["content-security-policy"]
-    assert server.ask("GET", "/").json["error"].startswith("This server wants a token.")
-
-
-def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(server: Guarded) -> None:
-    said = server.ask("POST", "/login", f"token={server.tokens[Scope.READ]}")
-    cookie = said.headers["set-cookie"]
-    kept, *how = cookie.split("; ")
-    assert re.fullmatch(rf"headrace_{PORT}=[0-9a-f]{{64}}\.\d+\.[0-9a-f]{{64}}", kept)
-    assert how == ["Path=/", f"Max-Age={SESSION_SECONDS}", "HttpOnly", "SameSite=Strict"]
-    assert server.tokens[Scope.READ] not in cookie
-    for body in ("", "token=", "token=hr_wrong", "token=" + quote(server.tokens[Scope.READ][:-1]), b"\xff" * 9000):
-        refused = server.ask("POST", "/login", body)
-        assert (refused.status, "set-cookie" in refused.headers) == (401, False)
-
-
-def test_a_session_reads_as_its_token_does_until_that_is_revoked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guards, "LOOK_SECONDS", 0.05)
-    with guarded(tmp_path) as server:
-        cookie = {"Cookie": f"theme=dark; odd; {server.login()}; x=y"}
-        for path in ("/", "/metrics", "/history", "/dashboard/app.json"):
-            assert server.ask("GET", path, headers=cookie).status == 200
-        assert server.ask("GET", "/v2/models/fraud", headers=cookie).status == 403
-        revoke_token(tmp_path / "state", "read")
-        wait_until(lambda: server.ask("GET", "/", headers=cookie).status == 401, 5, "the session to end")
-
-
-def test_a_session_ends_after_its_time(server: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "SESSION_SECONDS", 0)
-    assert server.ask("GET", "/metrics", headers={"Cookie": server.login()}).status == 401
-
-
-def test_workers_know_the_sessions_of_each_other(tmp_path: Path) -> None:
-    with guarded(tmp_path) as one:
-        other = guard_of(tmp_path / "state")
-        with predicting(fraud(tmp_path), guard=other) as ask:
-            assert ask("GET", "/metrics", headers={"Cookie": one.login()}).status == 200
-
-
-def test_a_form_of_another_site_cannot_use_a_session(server: Guarded) -> None:
-    host = f"{HOST}:{server.ask.port}"
-    cookie, body = {"Cookie": server.login(), "Host": host}, {"keys": ["c1"]}
-    for origin in (
-        "http://evil.example",
-        "null",
-        f"http://{HOST}:1",
-        "http://localhost",
-        f"http://{host}.evil.example",
-    ):
-        said = server.ask("POST", "/features/CardSpend", body, cookie | {"Origin": origin})
-        assert (said.status, "may not ask this server" in said.error) == (403, True)
-        login = server.ask("POST", "/login", f"token={server.tokens[Scope.READ]}", {"Origin": origin})
-        assert (login.status, "set-cookie" in login.headers) == (403, False)
-    said = server.ask("POST", "/features/CardSpend", body, cookie)  # a form of long ago says no Origin at all
-    assert (said.status, "says its Origin" in said.error) == (403, True)
-    own = cookie | {"Origin": f"http://{host}"}
-    assert server.ask("POST", "/features/CardSpend", body, own).status == 200
-
-
 # Names and pages.
 
 
@@ -352,162 +268,3 @@ def test_a_server_that_is_bound_everywhere_answers_to_addresses_and_not_to_names
     for host in (b"evil.example", b"192.0.2.7.evil.example", b"", b"0x7f.1", b"[evil]", b"\xff"):
         with pytest.raises(OtherSite):
             sites.require_name(host)
-
-
-# How often.
-
-
-def test_one_token_asks_so_often_and_the_others_go_on(tmp_path: Path) -> None:
-    with guarded(tmp_path, Access(rate=2.0)) as server:
-        statuses = [server(Scope.READ, "GET", "/version").status for _ in range(12)]
-        assert statuses[:2] == [200] * 2
-        assert 429 in statuses
-        said = server(Scope.READ, "GET", "/version")
-        assert server(Scope.ADMIN, "GET", "/version").status == 200
-        if said.status == 429:
-            assert said.headers["retry-after"] == "1"
-        wait_until(lambda: server(Scope.READ, "GET", "/version").status == 200, 5, "it to be let in again")
-
-
-def test_who_is_not_known_asks_so_often_by_address_and_whoever_is_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guards, "STRANGERS_A_SECOND", 1.0)
-    with guarded(tmp_path, Access(is_behind_proxy=True, names=("shop.example",))) as server:
-        for way in ({}, bearer("hr_guess")):
-            guess = [
-                server.ask("GET", "/version", headers=way | {"X-Forwarded-For": "1.1.1.1, 2.2.2.2"}).status
-                for _ in range(9)
-            ]
-            assert set(guess) <= {401, 429}
-            assert 429 in guess
-        assert server.ask("GET", "/ping", headers={"X-Forwarded-For": "2.2.2.2, 3.3.3.3"}).status == 200
-        assert server(Scope.READ, "GET", "/version", **{"X-Forwarded-For": "2.2.2.2"}).status == 200
-
-
-def test_a_thousand_addresses_a_second_leave_nothing_behind() -> None:
-    from headrace.serve.rates import MOST_ADDRESSES, Buckets
-
-    buckets = Buckets(2.0)
-    for number in range(3 * MOST_ADDRESSES):
-        assert buckets.take(str(number), number / 1000)
-    assert len(buckets._of) <= MOST_ADDRESSES
-    for _ in range(2):
-        buckets.take("one", 100.0)
-    assert not buckets.take("one", 100.0)
-    assert buckets.take("one", 100.5)
-
-
-def test_a_bucket_gives_its_rate_in_the_long_run_and_two_seconds_of_it_at_once() -> None:
-    from headrace.serve.rates import Bucket
-
-    for asked_a_second in (5, 10, 11, 40, 1000):
-        bucket = Bucket(10.0, 0.0)
-        given = sum(bucket.take(number / asked_a_second) for number in range(100 * asked_a_second))
-        assert min(100 * asked_a_second, 1000) <= given <= 1010
-    rested = Bucket(10.0, 0.0)
-    assert sum(rested.take(1000.0) for _ in range(100)) == 20
-
-
-def test_an_address_has_so_many_connections_and_this_machine_as_many_as_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from headrace.serve.http import Http
-
-    monkeypatch.setattr(listen, "MOST_OF_ONE", 2)
-    server = listen.StoppableServer(Http([], {}), None)  # type: ignore[arg-type]
-    connections = [object() for _ in range(8)]
-    addresses = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", *["127.0.0.1"] * 3, "192.0.2.1"]
-    told = [server.enter(one, address) for one, address in zip(connections, addresses, strict=True)]  # type: ignore[arg-type]
-    assert [answer is not None for answer in told] == [False, False, True, False, False, False, False, True]
-    for one in connections:
-        server.leave(one)  # type: ignore[arg-type]
-    assert (server._connections, server._of_one) == ({}, {})
-
-
-def test_a_body_is_not_waited_for_from_who_may_not_ask(server: Guarded) -> None:
-    head = f"POST /features/CardSpend HTTP/1.1\r\nhost: localhost\r\ncontent-length: {LARGEST_BODY}\r\n\r\n{{"
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
-        client.sendall(head.encode())
-        assert client.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
-        client.sendall(head.replace("{", "").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n").encode())
-        assert client.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
-
-
-@pytest.mark.parametrize("token", ["", "authorization: Bearer {}\r\n"], ids=["stranger", "known"])
-@pytest.mark.parametrize("begun", ["x-slow: ", "content-length: 1000\r\n\r\n"], ids=["head", "body"])
-def test_who_sends_a_byte_now_and_then_is_cut_off(
-    server: Guarded, token: str, begun: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
-    monkeypatch.setattr(listen, "TICKS_A_SWEEP", 1)
-    head = f"POST /features/CardSpend HTTP/1.1\r\n{token.format(server.tokens[Scope.READ])}{begun}"
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as slow:
-        slow.sendall(head.encode())
-        wait_until(lambda: is_over(slow), 5, "the server to let go of it")
-
-
-def is_over(slow: socket.socket) -> bool:
-    """One byte more; whether that is too late."""
-    try:
-        slow.sendall(b" ")
-    except OSError:
-        return True
-    return False
-
-
-@pytest.mark.parametrize("header", [b"authorization", b"cookie", b"host", b"origin", b"x-forwarded-for"])
-@pytest.mark.parametrize(
-    "value", [b"", b"Bearer", b"Bearer ", b"bearer \xff\xfe", b"\x80" * 2000, b"=;=;=", b"://", b"a." * 3]
-)
-def test_no_header_of_the_guard_breaks_the_server(server: Guarded, header: bytes, value: bytes) -> None:
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
-        client.sendall(b"GET /metrics HTTP/1.1\r\n%b: %b\r\nconnection: close\r\n\r\n" % (header, value))
-        assert int(client.recv(1 << 16).split(b" ", 2)[1]) in {401, 403}
-
-
-# What a browser makes of it.
-
-HOSTILE = '<img src=x onerror="window.hit=1"><script>window.hit=2</script>\'"&{{7*7}}'
-
-
-def test_what_is_said_back_is_never_a_page(server: Guarded) -> None:
-    """Paths, keys and values of whoever asks, in an answer that a browser was made to open."""
-    for said in (
-        server(Scope.READ, "GET", f"/{quote(HOSTILE)}", Accept="text/html"),
-        server(Scope.READ, "POST", "/features/CardSpend", {"keys": [HOSTILE]}),
-        server(Scope.READ, "POST", "/features/CardSpend", {HOSTILE: 1}),
-        server(Scope.PREDICT, "POST", "/predict/fraud", event(1, card=HOSTILE, amount=HOSTILE)),
-        server(Scope.READ, "GET", f"/history?minutes={quote(HOSTILE)}"),
-        server.ask("GET", "/", headers={"Host": HOSTILE}),
-    ):
-        assert "window.hit" in said.body.decode()
-        assert said.headers["content-type"] == "application/json"
-
-
-def test_a_browser_enters_a_token_once_and_shows_hostile_names_as_text(tmp_path: Path) -> None:
-    from headrace.log.progress import QueryProgress
-
-    app, state, board = replace(app_of_views(*VIEWS), name=HOSTILE), tmp_path / "state", ProgressBoard()
-    now_us = time.time_ns() // 1000 + 10**12
-    board.latest[HOSTILE] = QueryProgress(HOSTILE, "payments", (), "real-time", True, now_us)
-    token = tokens_of(state)[Scope.READ]
-    with (
-        serving(app, MemoryOnline(MemoryStore(VIEWS), None), board, guard=guard_of(state)) as ask,
-        Browser(tmp_path / "profile") as browser,
-    ):
-        browser.open(f"http://{HOST}:{ask.port}/")
-        wait_until(lambda: browser.value("!!document.querySelector('#token')"), 20, "the form")
-        browser.console.clear()  # 401 is an error to a browser
-        browser.value(f"document.querySelector('#token').value = {json.dumps(token)}; document.forms[0].submit()")
-        wait_until(lambda: browser.value("document.body?.dataset.state") == "live", 20, "the page to be live")
-        row = "document.querySelector('#queries tbody th')"
-        wait_until(lambda: browser.value(f"{row}?.textContent") == HOSTILE, 10, "the hostile name as text")
-        assert browser.value("document.querySelector('h1').textContent") == HOSTILE
-        assert browser.value("document.title") == f"{HOSTILE} · Headrace"
-        assert browser.value("window.hit") is None
-        assert browser.value("document.querySelectorAll('img, main script').length") == 0
-        assert browser.value("document.cookie") == ""
-        assert browser.value("fetch('/metrics').then(answer => answer.status)") == 200
-        assert browser.console == []

@@ -12,11 +12,12 @@ import click
 
 from headrace.cli.settings import LOG_OPTIONS, BadSetting
 from headrace.log.letters import Box, Letter, Letters, Word
-from headrace.log.records import printable
+from headrace.log.records import Headers, printable
 from headrace.tiles.finish import moment
 
 ACTIONS = ("ls", "show", "replay", "discard")
-SHOWN_BYTES = 2_000
+SHOWN_BYTES, SHOWN_HEADERS = 2_000, 50
+AT_ONCE = 500
 LETTER_OPTIONS = (
     click.option("--reason", metavar="CODE", help="Only those of this reason, such as wrong-type."),
     click.option("--place", "places", multiple=True, metavar="PLACE", help="Only this one, such as payments-0@42."),
@@ -47,8 +48,9 @@ def ls(broker: str, boxes: Sequence[Box], *, of: str, in_json: bool) -> None:
     if in_json:
         click.echo(json.dumps(rows))
         return
-    head = f"{of:<24}{'reason':<16}{'open':>8}{'replayed':>10}{'discarded':>11}  last"
-    lines = [_line(row, of) for row in rows]
+    width = max(24, *(len(box.of) + 2 for box in boxes)) if boxes else 24
+    head = f"{of:<{width}}{'reason':<16}{'open':>8}{'replayed':>10}{'discarded':>11}  last"
+    lines = [f"{row[of]:<{width}}{_line(row)}" for row in rows]
     click.echo("\n".join([head, *lines]) if rows else "There are none.")
 
 
@@ -69,31 +71,42 @@ def _by_reason(of: str, box: Box, letters: Letters) -> Iterator[dict[str, Any]]:
         yield row | {"last": _when(newest), "place": newest.place, "said": newest.reason}
 
 
-def _line(row: dict[str, Any], of: str) -> str:
+def _line(row: dict[str, Any]) -> str:
     counts = f"{row['open']:>8,}{row['replayed']:>10,}{row['discarded']:>11,}"
-    return f"{row[of]:<24}{row['reason']:<16}{counts}  {row['last']} at {row['place']}: {row['said']}"
+    return f"{row['reason']:<16}{counts}  {row['last']} at {row['place']}: {row['said']}"
 
 
 def _show(letters: Letters, wanted: Wanted, flags: dict[str, Any]) -> None:
     words = letters.words()
-    rows = (
-        _row(one, _word(words, one))
-        for one in letters.all()
-        if wanted(one) and (flags["every"] or _word(words, one) == "open")
-    )
+    chosen = (one for one in letters.all() if wanted(one) and (flags["every"] or _word(words, one) == "open"))
+    rows = _rows(letters, chosen if flags["out"] else islice(chosen, flags["limit"]), words)
     if flags["out"] is not None:
         click.echo(
             f"{_write(flags['out'], rows)} letters are in {flags['out']}. Mend their values, then replay --from it."
         )
     elif flags["in_json"]:
-        click.echo(json.dumps(list(islice(rows, flags["limit"]))))
+        click.echo(json.dumps(list(rows)))
     else:
-        click.echo("\n\n".join(map(_text, islice(rows, flags["limit"]))) or "There are none.")
+        click.echo("\n\n".join(map(_text, rows)) or "There are none.")
+
+
+def _rows(letters: Letters, chosen: Iterator[Letter], words: dict[str, Word]) -> Iterator[dict[str, Any]]:
+    while some := list(islice(chosen, AT_ONCE)):
+        headers = letters.headers(some)
+        for one in some:
+            yield _row(one, _word(words, one)) | {"headers": _given(headers.get(one.place))}
 
 
 def _row(one: Letter, word: Word) -> dict[str, Any]:
     row = {"place": one.place, "state": word, "reason": one.reason, "arrived": _when(one)}
     return row | {"key": _readable(one.key), "value": _readable(one.value)}
+
+
+def _given(headers: Headers | None) -> list[list[Any]] | None:
+    """What a producer gave beside the value, as much as can be shown; None where the raw log has it no more."""
+    if headers is None:
+        return None
+    return [[name[:SHOWN_BYTES], _readable(value and value[:SHOWN_BYTES])] for name, value in headers[:SHOWN_HEADERS]]
 
 
 def _readable(content: bytes | None) -> str | dict[str, str] | None:
@@ -105,11 +118,21 @@ def _readable(content: bytes | None) -> str | dict[str, str] | None:
 
 
 def _text(row: dict[str, Any]) -> str:
-    value = row["value"]
-    if isinstance(value, dict):
-        value = base64.b64decode(value["base64"])[:SHOWN_BYTES].hex(" ")
-    value = "" if value is None else value[:SHOWN_BYTES]
-    return f"{row['place']}  {row['arrived']}  {row['state']}\n  {row['reason']}\n  {printable(value)}"
+    return "\n".join(
+        [
+            f"{row['place']}  {row['arrived']}  {row['state']}",
+            f"  {row['reason']}",
+            *(f"  {printable(name)}: {printable(_shown(given))}" for name, given in row["headers"] or ()),
+            f"  {printable(_shown(row['value']))}",
+        ]
+    )
+
+
+def _shown(content: str | dict[str, str] | None) -> str:
+    """As text or, where it is none, in hex."""
+    if isinstance(content, dict):
+        return base64.b64decode(content["base64"])[:SHOWN_BYTES].hex(" ")
+    return "" if content is None else content[:SHOWN_BYTES]
 
 
 def _write(out: Path, rows: Iterator[dict[str, Any]]) -> int:

@@ -36,7 +36,7 @@ class Quantity(TypedDict, total=False):
     repeat: Near
     reluctant: bool
     optional: bool
-    keep: Several[str]
+    keep: str | Several[str]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Pattern:
         written = written_here(2)
         self._require_turn(word, f"{written}: step {name!r}")
         _require_name(name, [one.name for one in self.asked], f"{written}: step {name!r}")
-        settings: dict[str, Any] = {**quantity, "keep": tuple(quantity.get("keep", ()))}
+        settings = _settings(quantity, f"{written}: step {name!r}")
         least, most = _bounds(settings.pop("times", 1), f"{written}: step {name!r}")
         asked = Asked(written, word, name, where, least, most, **settings)
         if word == "step" and asked.optional:
@@ -219,6 +219,15 @@ def _name(title: object, where: str) -> str:
     if not name:
         raise DeclarationError(f'{where}: no topic can be called so. Write name="logins_guessed" beside the title.')
     return name
+
+
+def _settings(quantity: Quantity, where: str) -> dict[str, Any]:
+    for unknown in quantity.keys() - Quantity.__annotations__.keys():
+        raise DeclarationError(
+            f"{where}: {unknown}= is no setting of a step. These are: {', '.join(Quantity.__annotations__)}."
+        )
+    keep = quantity.get("keep", ())
+    return {**quantity, "keep": (keep,) if isinstance(keep, str) else tuple(keep)}
 
 
 def _bounds(times: object, where: str) -> tuple[int, int | None]:

@@ -16,7 +16,7 @@ def records_between(broker: str, begins: Mapping[Partition, int], ends: Mapping[
     left = {partition: end for partition, end in ends.items() if begins[partition] < end}
     if not left:
         return
-    consumer = Consumer(_settings(broker), logger=LOGGER)
+    consumer = Consumer(reader_settings(broker), logger=LOGGER)
     try:
         consumer.assign([TopicPartition(*partition, begins[partition]) for partition in left])
         while left:
@@ -29,7 +29,8 @@ def records_between(broker: str, begins: Mapping[Partition, int], ends: Mapping[
         consumer.close()
 
 
-def _settings(broker: str) -> dict[str, object]:
+def reader_settings(broker: str) -> dict[str, object]:
+    """How a consumer is set up that reads what is there, once."""
     return {
         **client_settings(broker),
         "group.id": "headrace",  # the client wants one, though nothing is committed

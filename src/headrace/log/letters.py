@@ -21,8 +21,9 @@ from headrace.log.between import records_between
 from headrace.log.latest import ensure_latest_topic
 from headrace.log.ledger import ARRIVAL, OFFSET, TOPIC, code_of, reason_of
 from headrace.log.offsets import Offsets
+from headrace.log.places import records_at
 from headrace.log.produce import Producer
-from headrace.log.records import Record
+from headrace.log.records import Headers, Partition, Record
 from headrace.log.tail import Tail
 
 PLACE = "headrace.replays"
@@ -75,6 +76,12 @@ class Letter(NamedTuple):
     def code(self) -> str:
         return code_of(self.reason)
 
+    @property
+    def record(self) -> tuple[Partition, int]:
+        """The record that was refused: its partition and its offset."""
+        partition, _, offset = self.place.rpartition("@")
+        return Partition(partition.rpartition("-")[0], self.partition), int(offset)
+
 
 class Deed(NamedTuple):
     """What was done with a letter, when, and where the partitions of the raw log ended then."""
@@ -104,6 +111,12 @@ class Letters:
     def words(self) -> dict[str, Word]:
         """The latest word on letters, by their places; on those it does not name nothing was done."""
         return {place: deed.word for place, deed in self._deeds().items()}
+
+    def headers(self, letters: Iterable[Letter]) -> dict[str, Headers]:
+        """What producers gave with letters, by their places, as far as the raw log still has those very records."""
+        by_place = {letter.place: letter for letter in letters}
+        raw = records_at(self._broker, [letter.record for letter in by_place.values()])
+        return {one.place: one.headers or [] for one in raw if one.value == by_place[one.place].value}
 
     def replay(self, letters: Iterable[Letter], mended: Mapping[str, bytes]) -> int:
         """Send letters again, those that are mended with their new value, each once ever; how many went."""

@@ -35,6 +35,10 @@ class Matching:
         self._steps = sequence.steps
         self._signs = [1 if step.reluctant else -1 for step in sequence.steps]
 
+    def may_matter(self, event: Seen) -> bool:
+        """Whether an event may change anything: it meets a condition, or one that is to be next must not be missed."""
+        return bool(event.held) or self.automaton.is_strict or self.taker.reads_earlier
+
     def feed(self, runs: list[Run], event: Seen) -> Iterator[Ended]:
         """The next event, by time and place."""
         grown = [*self._grown(runs, event), *self._begun(event)]

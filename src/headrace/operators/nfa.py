@@ -67,6 +67,7 @@ class Automaton:
     def __init__(self, sequence: Sequence) -> None:
         self.steps, self.nevers, self.end = sequence.steps, sequence.nevers, len(sequence.steps)
         self.ways = [tuple(self._ways(step)) for step in range(self.end)]
+        self.is_strict = any(way.near == "next" for ways in self.ways for way in ways)
         self._waiting: dict[tuple[int, tuple[int, ...]], Waiting] = {}
         self._may_end = [
             self.end in self._targets(step) and not self._between(step, self.end) for step in range(self.end)

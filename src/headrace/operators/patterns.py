@@ -17,15 +17,10 @@ import orjson
 from headrace.declare.derivation import Operation
 from headrace.declare.pattern_outputs import ENDED_AT, STARTED_AT, late_names
 from headrace.declare.sequence import Sequence
-from headrace.errors import HeadraceError
 from headrace.operators.matching import Ended, Matching
 from headrace.operators.operator import Arrived, Key, Made, Operator
 from headrace.operators.runs import pack, unpack
 from headrace.operators.taking import Run, Seen, Taken, events_of
-
-
-class PatternChanged(HeadraceError):
-    """What is kept for a key was kept by another pattern of the same name."""
 
 
 @dataclass
@@ -41,7 +36,6 @@ class Patterns(Operator[Kept]):
 
     def __init__(self, sequence: Sequence, operation: Operation) -> None:
         self._sequence, self._matching = sequence, Matching(sequence)
-        self._version = _digest(repr(sequence).encode(), 6)
         self._late_names = late_names(operation.inputs[0])
 
     def begin(self) -> Kept:
@@ -50,8 +44,8 @@ class Patterns(Operator[Kept]):
     def take(self, key: Key, kept: Kept, event: Arrived) -> Iterator[Made]:
         if event.lateness_us > self._sequence.patience_us:
             yield self._late(key, event)
-        else:
-            heappush(kept.pending, self._matching.taker.seen(event))
+        elif self._matching.may_matter(seen := self._matching.taker.seen(event)):
+            heappush(kept.pending, seen)
 
     def due_us(self, kept: Kept) -> int | None:
         times = [one.time_us for one in kept.pending[:1]]
@@ -68,16 +62,10 @@ class Patterns(Operator[Kept]):
             yield self._told(key, one, at_us)
 
     def packed(self, kept: Kept) -> bytes:
-        return orjson.dumps({"of": self._version, **pack(kept.pending, kept.runs)})
+        return orjson.dumps(pack(kept.pending, kept.runs))
 
     def unpacked(self, packed: bytes) -> Kept:
-        read = orjson.loads(packed)
-        if read["of"] != self._version:
-            raise PatternChanged(
-                f"{self._sequence.name}: what was kept is of the pattern as it was before it was changed. "
-                "Give the changed one another name, or go on: what was under way is put aside."
-            )
-        return Kept(*unpack(read, self._matching))
+        return Kept(*unpack(orjson.loads(packed), self._matching))
 
     def _late(self, key: Key, event: Arrived) -> Made:
         values = {name: event.values[column] for column, name in self._late_names.items()}
@@ -110,8 +98,5 @@ class Patterns(Operator[Kept]):
 
     def _id(self, key: Key, what: str, taken: list[Any]) -> str:
         """The same events make the same id."""
-        return _digest(orjson.dumps([self._sequence.name, key, what, taken]), 12)
-
-
-def _digest(said: bytes, size: int) -> str:
-    return blake2b(said, digest_size=size).hexdigest()
+        said = orjson.dumps([self._sequence.name, key, what, taken])
+        return blake2b(said, digest_size=12).hexdigest()

@@ -74,6 +74,7 @@ class Taker:
         self._references = [(one, self.columns.index(one.column)) for one in sequence.references]
         self._own = list(_conditions(sequence, of_earlier=False))
         self._of_earlier = list(_conditions(sequence, of_earlier=True))
+        self.reads_earlier = bool(self._of_earlier)
         self._nothing = (0,) * len(sequence.steps), (None,) * len(self._references)
 
     def seen(self, event: Arrived) -> Seen:
@@ -84,7 +85,7 @@ class Taker:
 
     def held(self, event: Seen, taken: Taken | None, wanted: int) -> int:
         """The conditions that hold for an event after what was taken, as bits; of those that read that, the wanted."""
-        if not self._of_earlier:
+        if not self.reads_earlier:
             return event.held
         row = self._row(event, self._nothing[1] if taken is None else taken.read)
         return event.held | sum(bit for bit, holds in self._of_earlier if bit & wanted and holds(row))

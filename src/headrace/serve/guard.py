@@ -21,11 +21,11 @@ from headrace.serve.overload import RETRY_SECONDS, Came
 from headrace.serve.passes import Passes, Purpose
 from headrace.serve.rates import Bucket, Buckets, neighbourhood
 from headrace.serve.scopes import Scope, reach_of
+from headrace.serve.sessions import SESSION_SECONDS, Session, Sessions
 from headrace.serve.sites import OtherSite, Sites
 from headrace.serve.tokens import Token, digest_of, read_tokens, tokens_file
 
 LOOK_SECONDS = 1.0
-SESSION_SECONDS = 12 * 3600
 STRANGERS_A_SECOND = 50.0
 MOST_REMEMBERED = 1000
 LONGEST_ADDRESS = 64
@@ -113,6 +113,7 @@ class Guard:
         self._state, self._access = place.state, access
         self._sites = Sites(place.host, access.names)
         self._passes = Passes.of(place.state)
+        self._sessions = Sessions(place.state, self._passes)
         self._own = Holder(OWN, frozenset({Scope.READ}), BOTTOMLESS)
         self._cookie = f"headrace_{place.port}"
         self._holders: dict[bytes, Holder] = {}
@@ -155,10 +156,22 @@ class Guard:
         digest = digest_of(token.strip().encode())
         if digest not in self._holders:
             return None
-        until = int(time.time()) + SESSION_SECONDS
-        signed = self._passes.signed(Purpose.SESSION, digest.hex(), until)
+        return self._kept(self._sessions.begun(digest), SESSION_SECONDS)
+
+    def session_of(self, request: Head) -> Session | None:
+        """The session of a browser that asks."""
+        return self._sessions.known(_cookie(_found(request.headers).get(b"cookie", b""), self._cookie))
+
+    def end_session(self, request: Head) -> Header:
+        """End the session of a browser that asks, if it has one; gives what makes it forget its cookie."""
+        session = self.session_of(request)
+        if session is not None:
+            self._sessions.end(session)
+        return self._kept("", 0)
+
+    def _kept(self, value: str, seconds: int) -> Header:
         secure = "; Secure" if self._access.is_secret else ""
-        kept = f"{self._cookie}={signed}; Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict{secure}"
+        kept = f"{self._cookie}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
         return b"set-cookie", kept.encode()
 
     async def follow(self) -> None:
@@ -169,6 +182,10 @@ class Guard:
 
     def look(self) -> None:
         """Take the tokens anew if their file has changed; a file that cannot be trusted lets nobody in."""
+        try:
+            self._sessions.look()
+        except (HeadraceError, OSError) as problem:
+            LOGGER.error("which sessions have ended is not known: %s", problem)
         seen = self._stamp()
         if seen == self._seen:
             return
@@ -255,8 +272,8 @@ class Guard:
             raise OtherSite(
                 "A session is good for a page of this server alone, which says its Origin. Ask with a token."
             )
-        bearer = self._passes.bearer(Purpose.SESSION, session, time.time())
-        return None if bearer is None else self._holders.get(bytes.fromhex(bearer))
+        known = self._sessions.known(session)
+        return None if known is None else self._holders.get(known.digest)
 
     def _require_patience(self, request: Head, found: dict[bytes, bytes]) -> None:
         """Of who is not known so many may ask, by their address; a proxy tells it last."""
@@ -269,8 +286,8 @@ class Guard:
 def while_allowed(flow: Flow, allows: Callable[[], bool]) -> Flow:
     """What flows, until whoever listens may no more."""
 
-    def joined(tell: Tell) -> Callable[[], object]:
-        return flow(lambda piece: tell(piece if allows() else None))
+    def joined(tell: Tell) -> None:
+        flow(lambda piece: tell(piece if allows() else None))
 
     return joined
 

@@ -158,7 +158,7 @@ class Lagging:
     def __init__(self, broker: str, readers: Readers, *, tells: bool) -> None:
         """With `tells`, what others cannot see is told as groups, every few seconds."""
         self.behind = Behind()
-        self._readers, self._tells = readers, tells
+        self.readers, self._tells = readers, tells
         self._offsets, self._groups, self._lags = Offsets(broker, ASK_SECONDS), Groups(broker, ASK_SECONDS), Lags()
         self._told_s = self._listed_s = self._wanted_s = -LIST_SECONDS
         self._read_by: dict[str, list[Partition]] = {}
@@ -177,23 +177,23 @@ class Lagging:
 
     def look(self) -> None:
         """Look once."""
-        untold = self._readers.untold()
-        committed = self._readers.of_groups(self._groups.committed(self._wanted()))
-        unread = self._readers.unread()
+        untold = self.readers.untold()
+        committed = self.readers.of_groups(self._groups.committed(self._wanted()))
+        unread = self.readers.unread()
         read = [*untold.values(), *committed.values(), *unread.values()]
         ends = self._offsets.end_of(self._known({place for places in read for place in places}))
-        self._readers.ledgers.raw_ends(ends)
+        self.readers.ledgers.raw_ends(ends)
         untold |= {gate: ahead(untold[gate], places, ends) for gate, places in unread.items() if gate in untold}
         reached = untold | committed
-        self.behind = self._lags.look(reached, ends, time.monotonic(), self._readers.by_steps())
+        self.behind = self._lags.look(reached, ends, time.monotonic(), self.readers.by_steps())
         if self._tells and time.monotonic() - self._told_s >= TELL_SECONDS:
             self._told_s = time.monotonic()
-            self._groups.publish(dict(_groups(self._readers.app.name, untold)))
+            self._groups.publish(dict(_groups(self.readers.app.name, untold)))
 
     def _wanted(self) -> dict[str, list[Partition]]:
         """The partitions that groups read, asked for now and then."""
         if time.monotonic() - self._wanted_s >= LIST_SECONDS:
-            topics = self._readers.topics()
+            topics = self.readers.topics()
             there = self._offsets.partitions({topic for some in topics.values() for topic in some})
             self._read_by = {group: [at for at in there if at.topic in some] for group, some in topics.items()}
             self._wanted_s = time.monotonic()

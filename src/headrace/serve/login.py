@@ -1,15 +1,20 @@
-"""POST /login: a browser gives a token once and gets a cookie, for it cannot send a token with every look."""
+"""POST /login: a browser gives a token once and gets a cookie, for it cannot send a token with every look.
 
+GET /session says whether it has one that is good, POST /logout ends it.
+"""
+
+import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from html import escape
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from headrace.serve.answers import Answer, Header
+from headrace.serve.answers import Answer, Header, json_answer
 
-PATH = "/login"
+PATH, LOGOUT_PATH, SESSION_PATH = "/login", "/logout", "/session"
+NOT_KEPT: Header = (b"cache-control", b"no-store")
 LARGEST_FORM = 4096
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:24rem;margin:20vh auto;padding:0 1rem}"
@@ -46,7 +51,7 @@ HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
+    NOT_KEPT,
 )
 Session = Callable[[str], Header | None]
 
@@ -75,4 +80,30 @@ class Login:
         cookie = self._session(fields.get("token", [""])[-1])
         if cookie is None:
             return login_page(401, "This token is not known here, or was revoked.")
-        return Answer(303, b"", b"text/plain", ((b"location", b"/"), (b"cache-control", b"no-store"), cookie))
+        return Answer(303, b"", b"text/plain", ((b"location", b"/"), NOT_KEPT, cookie))
+
+
+class Logout:
+    """Ends a session: on the server, whatever the browser keeps."""
+
+    def __init__(self, end: Callable[[Any], Header]) -> None:
+        self._end = end
+
+    async def __call__(self, request: Form) -> Answer:
+        # It is written down, which may take a disk a while.
+        forgotten = await asyncio.to_thread(self._end, request)
+        return _said(False, forgotten)
+
+
+class LoggedIn:
+    """Says whether a browser has a session that is good."""
+
+    def __init__(self, has_one: Callable[[Any], bool]) -> None:
+        self._has_one = has_one
+
+    async def __call__(self, request: object) -> Answer:
+        return _said(self._has_one(request))
+
+
+def _said(has_one: bool, *more: Header) -> Answer:
+    return json_answer({"session": has_one})._replace(headers=(NOT_KEPT, *more))

@@ -37,8 +37,8 @@ from headrace.serve.lagging import Lagging, Readers
 from headrace.serve.ledgers import Ledgers
 from headrace.serve.listen import StoppableServer, bind, is_reachable
 from headrace.serve.live import Live, snapshot
+from headrace.serve.login import LOGOUT_PATH, SESSION_PATH, LoggedIn, Login, Logout
 from headrace.serve.login import PATH as LOGIN
-from headrace.serve.login import Login
 from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.noted import PredictionLog
 from headrace.serve.page import page_of
@@ -148,8 +148,7 @@ class Parts(NamedTuple):
 
     def held(self) -> dict[str, str]:
         """What holds back watermarks, in words."""
-        readers = Readers(self.app, self.board, self.ledgers, self.online)
-        return held(readers, self.behind(), time.time_ns() // 1000)
+        return {} if self.lagging is None else held(self.lagging.readers, self.behind(), time.time_ns() // 1000)
 
     async def missing(self) -> list[str]:
         """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
@@ -212,10 +211,9 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> 
     is_at_hand = bool(online.tables)
     guard, panels = parts.guard, Panels(app.queries, queries)
     health = Health(colleagues, lambda request: guard is None or guard.allows(request, Scope.READ))
-    login = [] if guard is None else [post(LOGIN, Login(guard.session), scope=Scope.OPEN)]
     routes = [
         *page_of(app),
-        *login,
+        *login_of(guard),
         get("/live", Live(lambda: snapshot(metrics.collect(), parts.held()), panels.news), Scope.READ),
         get("/panels", panels, Scope.READ),
         post("/sql", Sql(queries), scope=Scope.READ),
@@ -232,6 +230,17 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> 
         *parts.more,
     ]
     return Http(routes, tallies, guard)
+
+
+def login_of(guard: Guard | None) -> list[Route]:
+    """How a browser comes in, and goes; whoever may do nothing else may do that."""
+    if guard is None:
+        return [get(SESSION_PATH, LoggedIn(lambda _: False), Scope.OPEN)]
+    return [
+        post(LOGIN, Login(guard.session), scope=Scope.OPEN),
+        post(LOGOUT_PATH, Logout(guard.end_session), scope=Scope.OPEN),
+        get(SESSION_PATH, LoggedIn(lambda request: guard.session_of(request) is not None), Scope.OPEN),
+    ]
 
 
 def _predictor(model: Model, parts: Parts) -> Predictor:

@@ -91,7 +91,7 @@ def test_events_have_about_the_sizes_of_nexmark() -> None:
 
 
 @given(st.integers(1, 300), SHAPES)
-def test_what_ends_the_log_is_one_event_a_kind_an_hour_later_and_for_nothing_before(count: int, shape: Shape) -> None:
+def test_what_ends_the_log_is_one_event_a_kind_days_later_and_for_nothing_before(count: int, shape: Shape) -> None:
     whole, before = ended(count, shape), events(count, shape)
     assert [len(table) - len(was) for (_, table), (_, was) in zip(whole, before, strict=True)] == [1, 1, 1]
     latest = shape.happened_ms(count + shape.group) + shape.longest_ms

@@ -7,10 +7,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.nexmark import queries
+from bench.nexmark import queries, whole
 from bench.nexmark.catalogue import QUERIES, STREAMS
 from bench.nexmark.columns import Events, ended
-from bench.nexmark.drains import KINDS, Full, wait_until_quiet
+from bench.nexmark.drains import KINDS, Contender, Full, wait_until_quiet
+from bench.nexmark.engines import Engine as Running
+from bench.nexmark.engines import ours
 from bench.nexmark.generate import Shape
 from bench.nexmark.log import make_topics
 from bench.nexmark.oracle import SQL, answers
@@ -18,7 +20,7 @@ from bench.nexmark.spark import Engine, timed
 from headrace.local.broker import Broker
 
 EVENTS, SHAPE = 20_000, Shape(rate=200, group=16)
-STREAMED, IN_REAL_TIME = ("q3", "q5"), ("q12",)  # a join of streams, windows of windows, state in real time
+STREAMED = ("q3", "q5")  # a join of streams, windows of windows
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +66,15 @@ def test_over_a_stream_the_answer_is_that_of_duckdb(name: str, spark: SparkSessi
     assert streamed(name, spark, full, tmp_path) == ""
 
 
-@pytest.mark.parametrize("name", IN_REAL_TIME)
-def test_in_real_time_the_answer_is_that_of_duckdb(name: str, spark: SparkSession, full: Full, tmp_path: Path) -> None:
-    assert in_real_time(name, spark, full, tmp_path) == ""
+def test_in_real_time_the_answer_is_that_of_duckdb(spark: SparkSession, full: Full, tmp_path: Path) -> None:
+    engine, to = Engine(spark, full.broker, tmp_path), f"{tmp_path.name}.q1"
+    make_topics(full.broker, [to], partitions=1)
+    engine.begin("q1", {kind: kind for kind in KINDS}, to, "real-time")
+    try:
+        wait_until_quiet(full.broker, to, 60)
+    finally:
+        engine.stop()
+    assert full.wrong(QUERIES["q1"], to) == ""
 
 
 @pytest.mark.faults
@@ -78,11 +86,19 @@ def test_over_a_stream_every_other_answer_is_that_of_duckdb(
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("name", [name for name, query in QUERIES.items() if query.real_time])
-def test_in_real_time_every_answer_is_that_of_duckdb(
-    name: str, spark: SparkSession, full: Full, tmp_path: Path
-) -> None:
-    assert in_real_time(name, spark, full, tmp_path) == ""
+def test_in_real_time_every_answer_is_that_of_duckdb(full: Full, tmp_path: Path) -> None:
+    able = {name: query for name, query in QUERIES.items() if query.real_time}
+    with Running(ours(full.broker, tmp_path)) as engine:
+        contender = Contender("tested", engine, in_real_time=True)
+        wrong = {name: contender.answer(full, query).wrong for name, query in able.items()}
+    assert wrong == dict.fromkeys(able, "")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", whole.DECLARED)
+def test_through_a_whole_app_the_answer_is_that_of_duckdb(name: str, full: Full, tmp_path: Path) -> None:
+    found = whole.answer(full, QUERIES[name], tmp_path)
+    assert (found.wrong, found.seconds is not None) == ("", True)
 
 
 def streamed(name: str, spark: SparkSession, full: Full, folder: Path) -> str:
@@ -93,18 +109,6 @@ def streamed(name: str, spark: SparkSession, full: Full, folder: Path) -> str:
     if "winning" in QUERIES[name].reads:
         engine.drain("q9", sources, sources["winning"])
     engine.drain(name, sources, to)
-    return full.wrong(QUERIES[name], to)
-
-
-def in_real_time(name: str, spark: SparkSession, full: Full, folder: Path) -> str:
-    """What is wrong with the answer of the real-time lane."""
-    engine, to = Engine(spark, full.broker, folder), f"{folder.name}.{name}.real-time"
-    make_topics(full.broker, [to], partitions=1)
-    engine.begin(name, {kind: kind for kind in KINDS}, to, "real-time")
-    try:
-        wait_until_quiet(full.broker, to, 60)
-    finally:
-        engine.stop()
     return full.wrong(QUERIES[name], to)
 
 

@@ -4,7 +4,9 @@ from collections import Counter
 
 import orjson
 
-from bench.nexmark.live import by_count, by_number
+from bench.nexmark.columns import events
+from bench.nexmark.generate import Shape
+from bench.nexmark.live import FIRST_MEASURED, RATE, by_count, by_number
 from bench.nexmark.rows import answered, difference
 from headrace.log.records import Record
 
@@ -64,3 +66,8 @@ def test_an_answer_that_counts_is_about_the_last_bid_it_counts() -> None:
     asked = [(1, ends[0], 1), (1, ends[0], 2), (2, ends[0], 1), (1, ends[1], 1), (1, ends[1], 2)]
     found = [answers({"bidder": bidder, "ends": end, "bids": count}) for bidder, end, count in asked]
     assert found == [day + 100, day + 9_999, day + 150, day + 10_000, None]
+
+
+def test_the_bids_that_are_measured_begin_with_a_hot_auction_of_q2() -> None:
+    auctions = events(RATE, Shape(rate=RATE), FIRST_MEASURED).bids["auction"].to_numpy()
+    assert (auctions % 123 == 0).mean() > 0.4

@@ -19,7 +19,7 @@ FOUND = Found(
     read=dict.fromkeys(QUERIES, 100_000),
     drained={
         "q9": {"micro-batch": Drained(8.0), "Flink": Drained(4.0)},
-        "q0": {"micro-batch": Drained(2.0), "real-time": Drained(5.0), "Flink": Drained(4.0)},
+        "q0": {"micro-batch": Drained(2.0), "real-time": Drained(5.0), "app": Drained(10.0), "Flink": Drained(4.0)},
         "q3": {"micro-batch": Drained(2.0, "1 of 2 rows missing"), "Flink": Drained(4.0)},
         "q4": {"micro-batch": Drained(2.0), "Flink": Drained(5.0)},
         "q5": {"micro-batch": Drained(None, "no answer within 60 s"), "Flink": Drained(4.0)},
@@ -34,7 +34,7 @@ def cells(found: Found) -> dict[str, list[str]]:
 
 def test_queries_are_in_their_order_and_the_better_lane_is_compared() -> None:
     assert [*cells(FOUND)] == ["q0", "q3", "q4", "q5", "q9"]
-    assert cells(FOUND)["q0"] == ["50,000", "20,000", "25,000", "2.00 ×"]
+    assert cells(FOUND)["q0"] == ["50,000", "20,000", "10,000", "25,000", "2.00 ×"]
 
 
 def test_what_reads_another_answer_is_charged_for_it_but_not_in_flink() -> None:
@@ -43,13 +43,13 @@ def test_what_reads_another_answer_is_charged_for_it_but_not_in_flink() -> None:
 
 
 def test_a_wrong_answer_has_no_figure_and_misses_the_goal() -> None:
-    assert cells(FOUND)["q3"] == ["WRONG", "", "25,000", ""]
+    assert cells(FOUND)["q3"] == ["WRONG", "", "", "25,000", ""]
     (goal,) = result(FOUND, FULL).goals
     assert (goal.met, goal.found) == (False, "q3 micro-batch, q5 micro-batch")
 
 
 def test_what_took_too_long_is_said_to_have_failed() -> None:
-    assert cells(FOUND)["q5"] == ["failed", "", "25,000", ""]
+    assert cells(FOUND)["q5"] == ["failed", "", "", "25,000", ""]
     assert "| q0, Flink     | failed |" in "\n".join(result(FOUND, FULL).notes)
 
 

@@ -1,4 +1,4 @@
 -- key: bidder, ends
-SELECT bidder, TO_TIMESTAMP_LTZ((happened_ms / 10000 + 1) * 10000, 3) AS ends, COUNT(*) AS bids
-FROM bids
-GROUP BY bidder, happened_ms / 10000
+SELECT bidder, ends, COUNT(*) AS bids
+FROM (SELECT bidder, TO_TIMESTAMP_LTZ((happened_ms / 10000 + 1) * 10000, 3) AS ends FROM bids)
+GROUP BY bidder, ends

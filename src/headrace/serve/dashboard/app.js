@@ -1,7 +1,7 @@
 // The page: what the URL asks for, drawn anew with every word of /live.
 
 import * as alerts from "./alerts.js";
-import { at, element } from "./dom.js";
+import { ask, at, element } from "./dom.js";
 import * as features from "./features.js";
 import * as models from "./models.js";
 import { Numbers } from "./numbers.js";
@@ -53,6 +53,20 @@ function theme() {
   });
 }
 
+/** Who came in with a token may go: the session ends on the server, and the page asks for a token again. */
+async function logout() {
+  const { session } = await ask("/session").catch(() => ({ session: false }));
+  at("logout").hidden = !session;
+  at("logout").addEventListener("click", async () => {
+    try {
+      await ask("/logout", {});
+      location.assign("/");
+    } catch (problem) {
+      tell("stale", `not logged out: ${problem.message}`);
+    }
+  });
+}
+
 function range() {
   at("range").append(...Object.entries(RANGES).map(([value, text]) => element("option", { value }, text)));
   at("range").value = String(minutes);
@@ -97,6 +111,7 @@ function show(app) {
 async function start() {
   theme();
   range();
+  logout();
   turn();
   const [app, past] = await Promise.all(["/dashboard/app.json", `/history?minutes=${minutes}`].map(async (path) => (await fetch(path)).json()));
   past.forEach((told) => numbers.take(told));

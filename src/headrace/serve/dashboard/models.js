@@ -25,6 +25,7 @@ export function live(app, numbers) {
   at("drift").replaceChildren(...app.models.map((one) => driftOf(one.name, numbers)));
   if (!hasAsked) {
     hasAsked = true;
+    at("drifting").replaceChildren(...app.models.map((one) => button(`what drifted of ${one.name}?`, () => drifted(one.name))));
     fill(at("quality"), () => qualityOf(app));
     fill(at("versions"), versions);
   }
@@ -41,6 +42,20 @@ function driftOf(model, numbers) {
   const served = numbers.level("headrace_drift_rows", { model });
   const said = served === null ? "no drift is looked for" : `${shown(served, "vectors")} in the window, critical values scaled to that`;
   return element("div", { "data-model": model }, element("h3", {}, `${model}: ${said}`), ...(rows.length ? [table(["column", "distance", "statistics of the whole window"], rows)] : []));
+}
+
+/** What drifted, the heaviest first, by segments and with texts never seen, as the command ranks it. */
+function drifted(model) {
+  return fill(at("drifted"), async () => {
+    const { version, window, rows, ranked } = await ask(`/ask/drift?${new URLSearchParams({ model })}`);
+    const number = (value) => (value === null ? "exact" : shown(value, ""));
+    const pairs = (of) => Object.entries(of).map(([name, value]) => `${name}=${value}`).join(", ");
+    const cells = (one) => [one.column, pairs(one.segment) || "all", one.tests.join(", "), `${number(one.multiple)} × critical`, number(one.effect), number(one.importance), pairs(one.new)];
+    return [
+      element("h3", {}, `${model} ${version}: ${shown(rows, "vectors")} in ${window}`),
+      table(["column", "segment", "tests", "distance", "effect", "importance", "never seen"], ranked.map(cells), "Nothing drifted."),
+    ];
+  });
 }
 
 async function qualityOf(app) {

@@ -22,7 +22,7 @@ const COLUMNS = [
 const HEAVY_MS = 10_000;
 const RANKS = 3;
 
-let known = null;
+let known; // nothing has been looked up yet: that their number is not known is news too
 let heavyAt = 0;
 
 export function make(app) {
@@ -82,13 +82,14 @@ function look() {
   });
 }
 
-function show(stream, reason) {
+/** Letters that are open, or with `every` also those that were replayed or discarded. */
+function show(stream, reason, every = false) {
   return fill(at("letters"), async () => {
-    const letters = await ask(`/ask/letters?${new URLSearchParams({ stream, reason })}`);
-    if (!letters.length) return words(`No ${reason} of ${stream} is open.`);
-    const places = letters.map((one) => one.place);
-    const all = element("p", {}, `${letters.length} of ${stream}, ${reason}: `, does("replay them", "/ask/replay", stream, reason, places), " ", does("discard them", "/ask/discard", stream, reason, places));
-    return [all, ...letters.map((one) => letterOf(one, stream, reason))];
+    const letters = await ask(`/ask/letters?${new URLSearchParams({ stream, reason, ...(every ? { every } : {}) })}`);
+    const places = letters.filter((one) => one.state === "open").map((one) => one.place);
+    const both = places.length ? [does("replay them", "/ask/replay", stream, reason, places), " ", does("discard them", "/ask/discard", stream, reason, places), " "] : [];
+    const other = button(every ? "only those that are open" : "also those dealt with", () => show(stream, reason, !every));
+    return [element("p", {}, `${places.length} of ${stream}, ${reason}, are open: `, ...both, other), ...letters.map((one) => letterOf(one, stream, reason))];
   });
 }
 
@@ -113,21 +114,29 @@ function letterOf(letter, stream, reason) {
   const bytes = bytesOf(letter.value);
   const value = element("textarea", { rows: 2, "aria-label": `the value of ${letter.place}` });
   value.value = new TextDecoder().decode(bytes);
-  const buttons = [
+  const changes = letter.state !== "open" ? [] : [
     does("replay as it is", "/ask/replay", stream, reason, [letter.place]),
     does("replay as mended", "/ask/replay", stream, reason, [letter.place], () => ({ place: letter.place, mended: value.value })),
     does("discard", "/ask/discard", stream, reason, [letter.place]),
-    button("copy as test case", () => navigator.clipboard.writeText(testOf(letter, bytes))),
   ];
+  const buttons = [...changes, button("copy as test case", () => navigator.clipboard.writeText(testOf(letter, bytes)))];
   return element(
     "article",
     { "data-letter": letter.place },
-    element("h3", {}, `${letter.place}, ${letter.arrived}, key ${textOf(letter.key)}`),
+    element("h3", {}, `${letter.place}, ${letter.state}, ${letter.arrived}, key ${textOf(letter.key)}`),
     words(letter.reason),
+    headersOf(letter),
     value,
     element("details", {}, element("summary", {}, `${bytes.length} bytes`), element("pre", {}, hexOf(bytes))),
     element("p", {}, ...buttons.flatMap((one) => [one, " "])),
   );
+}
+
+/** What its producer gave beside the value: text, whatever it holds. */
+function headersOf({ place, headers }) {
+  if (headers === null) return words("The raw log has it no more: its headers are gone.");
+  if (!headers.length) return words("no headers");
+  return element("div", { "data-headers": place }, table(["header", "value"], headers.map(([name, value]) => [name, textOf(value)])));
 }
 
 function bytesOf(value) {

@@ -1,0 +1,73 @@
+"""A query as an app of Headrace answers it: raw records through the gate, then a derived stream or an operator.
+
+bids ──gate──▶ bids.clean ──q12──▶ q12
+├ the gate's first batch ─────────────── the last row of the answer ┤
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+
+from bench.errors import BenchFailed
+from bench.nexmark.catalogue import Query
+from bench.nexmark.drains import Drained, Full
+from bench.nexmark.log import read
+from bench.nexmark.oracle import answers
+from bench.nexmark.rows import answered, difference, ended_by
+from bench.parts import running
+from bench.topics import last_append_s, length
+from bench.waiting import wait_for
+from headrace.local.child import Child
+from headrace.log.offsets import Offsets
+from headrace.log.records import Record
+
+DECLARED = ("q1", "q11", "q12")  # of bench.nexmark.app: a derived stream, sessions, windows
+TEXT = "from bench.nexmark.app import bids, {query}\n"
+NAMES = {"window_start": "starts", "window_end": "ends", "happened_ms": "happened"}
+LIMIT_SECONDS = 120.0
+
+
+def answer(full: Full, query: Query, folder: Path) -> Drained:
+    """How long a whole app takes, and what is wrong with its answer."""
+    columns, rows = answers(full.events, query.name)
+    wanted = sum(ended_by(full.until_ms, columns)(row) for row in rows)
+    try:
+        seconds = _seconds(full, query, folder / f"app-{query.name}", wanted)
+        found = answered(named(read(full.broker, query.name)), columns)
+    except BenchFailed as why:
+        return Drained(None, str(why))
+    return Drained(seconds, difference(found, rows, columns, full.until_ms))
+
+
+def named(records: Iterable[Record]) -> Iterator[Record]:
+    """Rows by their own id, with the columns an oracle calls so: what was written twice is one row."""
+    for record in records:
+        row = {NAMES.get(name, name): value for name, value in orjson.loads(record.value or b"{}").items()}
+        yield record._replace(key=str(row.get("id", row.get("number"))).encode(), value=orjson.dumps(row))
+
+
+def _seconds(full: Full, query: Query, state: Path, wanted: int) -> float:
+    """From the gate's first batch until all rows are there."""
+    state.mkdir()
+    app, output = state / "app.py", state / "stream.out"
+    app.write_text(TEXT.format(query=query.name))
+    command = [sys.executable, "-m", "headrace", "run", str(app), "stream", "--broker", full.broker]
+    offsets = Offsets(full.broker)
+    with running([*command, "--state", str(state), "--lake", "off"], output) as stream:
+        first = state / "checkpoints" / "bids" / "gate" / "offsets" / "0"
+        wait_for(lambda: _alive(stream, output) and first.exists(), LIMIT_SECONDS, "the gate's first batch")
+        wait_for(
+            lambda: _alive(stream, output) and length(offsets, query.name) >= wanted,
+            LIMIT_SECONDS,
+            f"{wanted} rows of {query.name}",
+            0.2,
+        )
+        return last_append_s(full.broker, query.name) - first.stat().st_mtime
+
+
+def _alive(stream: Child, output: Path) -> bool:
+    if not stream.alive():
+        raise BenchFailed(f"the app ended by itself: {' '.join(output.read_text().split())[-500:]}")
+    return True
