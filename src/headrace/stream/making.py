@@ -8,7 +8,7 @@ import orjson
 from pyspark.sql import Row
 
 from headrace.declare.derivation import Derived, Operation
-from headrace.declare.schema import Kind, Schema
+from headrace.declare.schema import Schema
 from headrace.operators.careful import Raised, Stepped, why
 from headrace.operators.operator import Key, Made
 from headrace.operators.rows import row_of
@@ -58,12 +58,8 @@ class Maker:
 
 def as_json(said: Mapping[str, Any], schema: Schema) -> bytes:
     """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
-    return orjson.dumps(
-        {
-            column.name: _iso(said.get(column.name)) if column.kind is Kind.TIMESTAMP else said.get(column.name)
-            for column in schema
-        }
-    )
+    times = schema.times
+    return orjson.dumps({name: _iso(said.get(name)) if name in times else said.get(name) for name in schema.names})
 
 
 def _iso(at_us: int | None) -> str | None:
