@@ -125,3 +125,32 @@ def test_what_postgres_rejects_it_has_none_of_and_no_place_has_moved(
     assert writer.places([AT]) == {AT: Place()}
     writer.write(rows[:1], {AT: Move(Place(), rows[0].after)})
     assert ids(in_postgres(postgres, "rejecting")) == ["e1"]
+
+
+def test_rows_are_not_there_where_the_places_could_not_be_moved(
+    postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_URL", postgres.url)
+    writer, _ = copies(hr.Postgres("env:PG_URL", table="halfway"))
+    writer.places([AT])
+    postgres.ask(
+        "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER never BEFORE UPDATE ON headrace_offsets FOR EACH ROW EXECUTE FUNCTION never()"
+    )
+    rows = rows_of(writer, event(1))
+    try:
+        with pytest.raises(Rejected, match="not now"):
+            writer.write(rows, {AT: Move(Place(), rows[0].after)})
+    finally:
+        postgres.ask("DROP TRIGGER never ON headrace_offsets")
+    assert in_postgres(postgres, "halfway") == []
+
+
+@pytest.mark.parametrize(("key", "stays"), [("id", 1.0), ("card", 2.0)])
+def test_of_one_key_in_one_batch_the_first_event_or_the_last_of_an_entity_stays(
+    kept: Kept, key: str, stays: float
+) -> None:
+    target, read = kept
+    writer, _ = copies(target, key=key)
+    writer.write(rows_of(writer, event(1, amount=1.0), event(1, amount=2.0)))
+    assert [row["amount"] for row in read()] == [stays]
