@@ -1,4 +1,4 @@
-"""Some of the queries in Headrace's own words: a derived stream, and windows as operators.
+"""Some of the queries in Headrace's own words: a derived stream, and windows and a join as operators.
 
 Events are recorded history: each arrives when it happened.
 """
@@ -10,14 +10,13 @@ import headrace as hr
 from bench.nexmark.catalogue import STREAMS
 from bench.nexmark.queries import EURO
 
-bids = hr.Stream(
-    "bids",
-    schema=STREAMS["bids"].replace("happened_ms bigint", "happened_ms timestamp"),
-    id="number",
-    key="auction",
-    time="happened_ms",
-    arrival="happened_ms",
-)
+
+def _recorded(name: str, key: str) -> hr.Stream:
+    schema = STREAMS[name].replace("_ms bigint", "_ms timestamp")
+    return hr.Stream(name, schema=schema, id="number", key=key, time="happened_ms", arrival="happened_ms")
+
+
+auctions, bids = _recorded("auctions", "id"), _recorded("bids", "auction")
 
 
 @hr.derive(
@@ -48,3 +47,4 @@ q17 = hr.windowed(
     mean=hr.mean("price"),
     total=hr.sum("price"),
 )
+q20 = hr.join("q20", bids, auctions, on=("auction", "id"), within=("7d", "7d"))  # of all categories

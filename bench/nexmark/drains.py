@@ -80,9 +80,9 @@ class Contender:
         make_topics(full.broker, [topic], partitions=1)
         try:
             seconds = self._in_real_time(full, order) if self.in_real_time else self._drained(order)
+            return Drained(seconds, full.wrong(query, topic))
         except BenchFailed as why:
             return Drained(None, str(why))
-        return Drained(seconds, full.wrong(query, topic))
 
     def _drained(self, order: Mapping[str, Any]) -> float:
         return float(self.engine.ask({"do": "drain", **order}, LIMIT_SECONDS))

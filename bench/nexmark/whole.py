@@ -35,9 +35,9 @@ def answer(full: Full, query: Query, folder: Path) -> Drained:
     wanted = sum(ended_by(full.until_ms, columns)(row) for row in rows)
     try:
         seconds = _seconds(full, query, folder / f"app-{query.name}", wanted)
+        found = answered(named(read(full.broker, query.name)), columns)
     except BenchFailed as why:
         return Drained(None, str(why))
-    found = answered(named(read(full.broker, query.name)), columns)
     return Drained(seconds, difference(found, rows, columns, full.until_ms))
 
 

@@ -1,4 +1,4 @@
-"""Every operator over two streams, with windows of seconds: for kills and for looking at them together."""
+"""Every operator over two streams, with windows of seconds; of most only what is wanted, for each stream has a gate."""
 
 import headrace as hr
 
@@ -13,7 +13,7 @@ tumbling = hr.windowed(
 )
 sliding = hr.windowed(
     "sliding", taps, by="user", over=hr.Sliding("10s", every="2s"), late=hr.Late("10s", then="drop"), n=hr.count()
-)
+).out
 visits = hr.windowed(
     "visits",
     taps,
@@ -22,15 +22,16 @@ visits = hr.windowed(
     late=hr.Late("5s", then="update", until="30s"),
     n=hr.count(),
     most=hr.max("amount"),
-)
-totals = hr.windowed("totals", taps, by="user", over=hr.Global(), emit="update", late=LATE, n=hr.count())
-joined = hr.join("joined", taps, rates, on="user", within=("3s", "3s"), kind="full", late=LATE, prefix="rate_")
-valid = hr.join_asof("valid", taps, rates, on="user", tolerance="20s", wait="2s", late=LATE, prefix="rate_")
+).out
+totals = hr.windowed("totals", taps, by="user", over=hr.Global(), emit="update", late=LATE, n=hr.count()).out
+joined = hr.join("joined", taps, rates, on="user", within=("3s", "3s"), kind="full", late=LATE, prefix="rate_").out
+valid = hr.join_asof("valid", taps, rates, on="user", tolerance="20s", wait="2s", late=LATE, prefix="rate_").out
 runs = (
     hr.pattern("two small ones, then a large one", by="user", within="20s", name="runs", late=LATE)
     .step("small", where="amount < 3", times=2)
     .then("large", where="amount > 8")
     .on(taps)
+    .out
 )
 
 

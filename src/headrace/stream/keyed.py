@@ -65,19 +65,12 @@ class Keyed:
     @cached_property
     def tells_its_own_time(self) -> bool:
         """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
-        return any(map(tells_its_own_time, self.operation.inputs))
+        return any(stream.is_recorded for stream in self.operation.inputs)
 
     @property
     def margin_us(self) -> int:
         """How far partitions may be apart in a time that passes quicker than the clock."""
         return DRAINING_MARGIN_US if self.tells_its_own_time else 0
-
-
-def tells_its_own_time(stream: Stream) -> bool:
-    """Whether a stream is recorded history, or derived of such."""
-    if isinstance(stream, Derived):
-        return any(map(tells_its_own_time, stream.made_by.inputs))
-    return stream.arrival is not None
 
 
 def made(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int]], run: str) -> DataFrame:

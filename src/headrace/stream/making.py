@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.schema import Kind, Schema
-from headrace.operators.careful import Raised, Stepped
+from headrace.operators.careful import Raised, Stepped, why
 from headrace.operators.operator import Key, Made
 from headrace.operators.rows import row_of
 
@@ -31,9 +31,16 @@ class Maker:
         for one in done.made:
             stream = self._outputs.get(one.output)
             if stream is not None:
-                yield self._made(key, one, stream)
+                yield self._written(key, one, stream)
         for one_raised in done.raised:
             yield self._raised(key, one_raised)
+
+    def _written(self, key: Key, made: Made, stream: Derived) -> Row:
+        """What is made, or what there is of it where it cannot be written: a time after 9999, a value JSON has not."""
+        try:
+            return self._made(key, made, stream)
+        except Exception as failure:  # noqa: BLE001  # what an operator makes may be anything
+            return ROW(self._first.name, _text(key[0]), orjson.dumps(repr(made)), why(failure))
 
     def _made(self, key: Key, made: Made, stream: Derived) -> Row:
         row = row_of(made, key, self._by, stream)

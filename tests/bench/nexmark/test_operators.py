@@ -1,15 +1,15 @@
-"""Headrace's own windows over Nexmark's bids: their rows are those of DuckDB."""
+"""Headrace's own windows and join over Nexmark's events: their rows are those of DuckDB."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from bench.nexmark.app import q11, q12, q17
+from bench.nexmark.app import q11, q12, q17, q20
 from bench.nexmark.columns import Events, ended
 from bench.nexmark.generate import Shape
 from bench.nexmark.oracle import Row, answers
-from headrace.declare.derivation import Operation
+from headrace.declare.derivation import Derived, Operation
 from headrace.declare.windowed import Windowed
 from headrace.operators.of import operator_of
 from headrace.operators.operator import Arrived, Key, Made, step
@@ -22,29 +22,30 @@ def events() -> Events:
     return ended(20_000, Shape(rate=200, group=16))
 
 
-def made(windowed: Windowed, events: Events) -> Iterator[tuple[Key, Made]]:
-    """The results over all bids, key by key, once the clock has passed them by two days."""
-    operation = windowed.out.made_by
+def made(out: Derived, events: Events) -> Iterator[tuple[Key, Made]]:
+    """The results over all events, key by key, once the clock has passed them by weeks."""
+    operation = out.made_by
     assert isinstance(operation, Operation)
-    operator, ((column,),) = operator_of(operation), operation.by
-    by_key: dict[Key, list[Arrived]] = {}
-    for offset, bid in enumerate(events.bids.to_pylist()):
-        by_key.setdefault((bid[column],), []).append(arrived(bid, offset))
-    clock_us = max(1_000 * bid for bid in events.bids["happened_ms"].to_pylist()) + 2 * DAY_US
+    operator, by_key = operator_of(operation), dict[Key, list[Arrived]]()
+    for source, (stream, (column,)) in enumerate(zip(operation.inputs, operation.by, strict=True)):
+        for offset, event in enumerate(getattr(events, stream.name).to_pylist()):
+            by_key.setdefault((event[column],), []).append(arrived(source, event, offset))
+    clock_us = max(event.arrival_us for of_key in by_key.values() for event in of_key) + 30 * DAY_US
     for key, of_key in by_key.items():
         made_of_key = step(operator, key, operator.begin(), of_key, clock_us)
         yield from ((key, one) for one in made_of_key if one.output == "out")
 
 
-def arrived(bid: dict[str, Any], offset: int) -> Arrived:
-    time_us = 1_000 * bid["happened_ms"]
-    return Arrived(0, bid["number"], time_us, time_us, 0, offset, bid | {"happened_ms": time_us})
+def arrived(source: int, event: dict[str, Any], offset: int) -> Arrived:
+    time_us = 1_000 * event["happened_ms"]
+    times = {name: 1_000 * value for name, value in event.items() if name.endswith("_ms")}
+    return Arrived(source, event["number"], time_us, time_us, 0, offset, event | times)
 
 
 def rows(windowed: Windowed, events: Events, columns: list[str], first: list[str]) -> list[Row]:
     """The last row of each key and window, as an oracle writes them."""
     last: dict[tuple[object, ...], Row] = {}
-    for key, one in made(windowed, events):
+    for key, one in made(windowed.out, events):
         values = one.values | {"key": key[0]}
         times = {"starts": values["window_start"] // 1_000, "ends": values["window_end"] // 1_000}
         said = [(times | values)[name] for name in first]
@@ -67,3 +68,15 @@ def test_statistics_of_a_day_told_at_each_bid_end_as_those_of_duckdb(events: Eve
     without_day = sorted((row[0], *row[2:]) for row in wanted)
     found = rows(q17, events, [columns[0], *columns[2:]], ["key"])
     assert found == [pytest.approx(row, rel=1e-12) for row in without_day]
+
+
+def test_bids_joined_with_their_auction_are_those_of_duckdb(events: Events) -> None:
+    columns, wanted = answers(events, "q20")
+    names = {"happened": "happened_ms", "opened": "auctions_happened_ms", "expires": "expires_ms"}
+    joined = [one.values for _, one in made(q20.out, events) if one.values["category"] == 10]
+    found = [tuple(row[names.get(name, name)] for name in columns) for row in joined]
+    in_us = [
+        tuple(1_000 * value if name in names else value for name, value in zip(columns, row, strict=True))
+        for row in wanted
+    ]
+    assert sorted(found) == sorted(in_us)
