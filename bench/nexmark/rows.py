@@ -11,7 +11,7 @@ import orjson
 from bench.nexmark.oracle import Row
 from headrace.log.records import Record
 
-TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}[.]?\d*Z?")
+TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}([.]\d+)?(Z|[+-]\d{2}:\d{2})")
 
 
 def answered(records: Iterable[Record], columns: Sequence[str]) -> Counter[Row]:
