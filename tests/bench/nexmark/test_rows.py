@@ -29,7 +29,8 @@ def test_of_rows_with_a_key_the_newest_counts_and_one_that_was_taken_back_does_n
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-01-01T00:00:10Z", "2026-01-01T00:00:10.000Z", "2026-01-01T01:00:10.000000+01:00"]
+    "text",
+    ["2026-01-01T00:00:10Z", "2026-01-01 00:00:10", "2026-01-01T00:00:10.000Z", "2026-01-01T01:00:10.000000+01:00"],
 )
 def test_a_time_is_the_same_however_an_engine_writes_it(text: str) -> None:
     assert [*answered([record(0, {"ends": text})], ["ends"])] == [(1_767_225_610_000,)]
