@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -11,7 +11,7 @@ import orjson
 from bench.nexmark.oracle import Row
 from headrace.log.records import Record
 
-TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}[.]?\d*Z?")
+TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}([.]\d+)?(Z|[+-]\d{2}:\d{2})?")
 
 
 def answered(records: Iterable[Record], columns: Sequence[str]) -> Counter[Row]:
@@ -28,10 +28,11 @@ def _row(value: bytes, columns: Sequence[str]) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """Times as milliseconds, everything else as it is."""
-    if isinstance(value, str) and TIME.fullmatch(value):
-        return round(datetime.fromisoformat(value).timestamp() * 1000)
-    return value
+    """Times as milliseconds, everything else as it is; a time that names no zone is UTC's."""
+    if not (isinstance(value, str) and TIME.fullmatch(value)):
+        return value
+    moment = datetime.fromisoformat(value)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str], until_ms: int) -> str:

@@ -11,7 +11,7 @@ from headrace.local.broker import Broker
 from headrace.testing import Script
 
 
-def tested_cards() -> Matches:
+def cards_tested() -> Matches:
     """Small amounts and no unknown one, then one that is greater."""
     schema = "id bigint, card string, amount double, seen timestamp, at timestamp"
     payments = hr.Stream("payments", schema=schema, id="id", key="card", time="at", late=hr.Late("1m"))
@@ -46,6 +46,5 @@ def clock(second: int) -> str:
 
 @pytest.mark.shows("pattern", lane="micro-batch", late="side_output")
 def test_a_pattern_tells_the_same_on_spark(spark: SparkSession, broker: Broker) -> None:
-    script = paid(hr.testing.script(tested_cards()), seed=8)
-    assert min(len(script.rows(output)) for output in ("out", "timeouts", "late")) > 5
-    script.on(spark, broker.address)
+    script = paid(hr.testing.script(cards_tested()), seed=8).on(spark, broker.address)
+    assert min(len(script.rows(output)) for output in ("out", "timeouts", "late")) > 5  # played, and compared, here

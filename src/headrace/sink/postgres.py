@@ -134,10 +134,8 @@ class PostgresWriter(Writer):
         said = without(_said(failure), secret_of(self._target.url, self.sink.name))
         remedy = ""
         if (failure.sqlstate or "").startswith("42"):
-            wanted = ", ".join([*self.sink.columns, PARTITION, OFFSET])
-            remedy = (
-                f" The table {self._target.table} needs the columns {wanted}, unique by {', '.join(self.sink.key)}."
-            )
+            columns, key = ", ".join([*self.sink.columns, PARTITION, OFFSET]), ", ".join(self.sink.key)
+            remedy = f" The table {self._target.table} needs the columns {columns}, and a unique index on {key}."
         return Away(f"{self.sink.name}: PostgreSQL does not take rows: {said}.{remedy}")
 
     def _locked(self, cursor: psycopg.Cursor[Any], partitions: Iterable[Partition]) -> Places:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import orjson
+import pytest
 
 from bench.nexmark.columns import events
 from bench.nexmark.generate import Shape
@@ -25,6 +26,14 @@ def row(auction: int, second: int, bids: int) -> dict[str, object]:
 def test_of_rows_with_a_key_the_newest_counts_and_one_that_was_taken_back_does_not() -> None:
     records = [record(0, row(1, 10, 1), b"1"), record(1, row(2, 10, 5), b"2"), record(2, row(1, 10, 2), b"1")]
     assert answered([*records, record(3, None, b"2")], COLUMNS) == {(1, 1_767_225_610_000, 2): 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-01T00:00:10Z", "2026-01-01 00:00:10", "2026-01-01T00:00:10.000Z", "2026-01-01T01:00:10.000000+01:00"],
+)
+def test_a_time_is_the_same_however_an_engine_writes_it(text: str) -> None:
+    assert [*answered([record(0, {"ends": text})], ["ends"])] == [(1_767_225_610_000,)]
 
 
 def test_rows_without_a_key_count_as_often_as_they_are_there() -> None:
