@@ -10,6 +10,7 @@ java     := $(VENV)/.java
 jars     := $(VENV)/.jars
 archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
+postgres := $(VENV)/.postgres
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
@@ -23,14 +24,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, a browser'
+	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, PostgreSQL, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(archive) $(redis) $(browser)
+test: $(running) $(archive) $(redis) $(postgres) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -40,13 +41,13 @@ check: $(packages)
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q --doctest-modules src/headrace
 
-bench: $(running) $(archive) $(redis) $(wrk)
+bench: $(running) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(archive) $(redis) $(browser)
+faults: $(running) $(archive) $(redis) $(postgres) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(archive) $(redis) $(browser)
+setup: $(running) $(archive) $(redis) $(postgres) $(browser)
 
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --universal --python-version 3.11 \
@@ -77,6 +78,10 @@ $(archive): $(java) $(jars)
 
 $(redis): $(packages)
 	@$(SETUP) redis
+	@touch $@
+
+$(postgres): $(packages)
+	@$(SETUP) postgres
 	@touch $@
 
 $(browser): $(packages)

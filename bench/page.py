@@ -20,6 +20,7 @@ TITLES = {
     "anchor": "Beside Feast",
     "growth": "Growth",
     "sql": "Queries",
+    "sinks": "Sinks",
     "drift": "Drift",
     "drift-peers": "Drift beside River and Evidently",
 }

@@ -14,7 +14,8 @@ def modules_loaded(module: str, package: str) -> int:
 
 # import-linter reads the imports as written; this sees what a fresh process really loads.
 @pytest.mark.parametrize(
-    "module", ["headrace", "headrace.serve", "headrace.watch.run", "headrace.cli", "headrace.testing"]
+    "module",
+    ["headrace", "headrace.serve", "headrace.watch.run", "headrace.sink.run", "headrace.cli", "headrace.testing"],
 )
 def test_a_process_that_does_not_compute_never_loads_spark(module):
     assert modules_loaded(module, "pyspark") == 0

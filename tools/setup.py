@@ -160,6 +160,13 @@ def redis() -> None:
         say("redis-server is not to be had here: install it, or the tests that need it are skipped")
 
 
+def postgres() -> None:
+    """A PostgreSQL for the tests of sinks, which start it in a folder of their own; without one they skip."""
+    here = shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not here and not apt_install("postgresql"):
+        say("PostgreSQL is not to be had here: install it, or the tests that need it are skipped")
+
+
 def browser() -> None:
     """A browser for the tests of the dashboard; without one they say that they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
@@ -172,7 +179,7 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, browser, wrk)}
+STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, postgres, browser, wrk)}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:

@@ -1,4 +1,4 @@
-"""Card fraud: what a card, a merchant, and a card in a country have been doing, and a score of each payment."""
+"""Card fraud: what a card, in all, abroad and in one go, and a merchant have been doing; a score of each payment."""
 
 from typing import Any
 
@@ -34,6 +34,16 @@ tested = (
     .on(payments)
     .out
 )
+sprees = hr.windowed(
+    "sprees",
+    payments,
+    by="card",
+    over=hr.Session("20s"),
+    late=hr.Late("5s", then="drop"),
+    payments=hr.count(),
+    spend=hr.sum("amount"),
+    merchants=hr.distinct("merchant"),
+).out
 
 
 @hr.features(payments, by="card", freshness="1s")
@@ -63,6 +73,13 @@ class CardAbroad:
     payments = hr.count(windows=["1h", "7d"])
     spend = hr.sum("amount", windows="1h")
     first_seen = hr.first("at", windows="7d")
+
+
+@hr.features(sprees, by="card")
+class CardSprees:
+    sprees = hr.count(where="payments > 1", windows="1h")
+    longest = hr.max("payments", windows="1h")
+    dearest = hr.max("spend", windows="1h")
 
 
 def fit(frame: Any) -> Any:

@@ -7,7 +7,21 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from bench import anchor, drain, growth, lake, latency, overload, predictions, scrape, serve, sql, training, watched
+from bench import (
+    anchor,
+    drain,
+    growth,
+    lake,
+    latency,
+    overload,
+    predictions,
+    scrape,
+    serve,
+    sinks,
+    sql,
+    training,
+    watched,
+)
 from bench.__main__ import main
 from bench.app import CardSpend
 from bench.batch import Batch
@@ -21,6 +35,7 @@ from bench.percentiles import Spread
 from bench.results import Result
 from bench.section import Run
 from bench.servers import Filled
+from bench.sinks import Brought
 from bench.truth import differences, vector
 from bench.wrk import Answered, Loaded, answered, loaded
 from headrace.store.memory import MemoryStore
@@ -60,6 +75,12 @@ def test_only_queries_over_all_rows_have_to_meet_their_goal() -> None:
     assert result.table.rows[1] == ["by merchant", "180 ms", "90 ms", "90 ms", "3 ms"]
     late = sql.result(1_000_000, 900.0, found | {"top cards": slow}, quick=False)
     assert [goal.met for goal in late.goals] == [False, False]
+
+
+def test_deliveries_are_compared_with_at_most_once_to_the_same_target() -> None:
+    found = [Brought("postgres", {"at_most_once": 20_000.0, "exactly_once": 15_000.0})]
+    rows = sinks.result(1000, 3, found, ["Left out."]).table.rows
+    assert rows == [["postgres, at_most_once", "20,000", "1.00"], ["postgres, exactly_once", "15,000", "0.75"]]
 
 
 def test_the_lake_is_compared_with_the_gate() -> None:

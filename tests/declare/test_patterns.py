@@ -72,6 +72,7 @@ def test_what_is_derived_is_in_time_for_its_own_gate() -> None:
     assert late.late.after_us == LOGINS.late.until_us
 
 
+@pytest.mark.shows("pattern", late="drop")
 def test_there_is_no_stream_of_late_events_where_they_are_dropped() -> None:
     assert begun(late=hr.Late("1m", then="drop")).on(LOGINS).late is None
 
@@ -95,6 +96,7 @@ def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
     assert sequence_of(pattern).columns == ("ok", "ip", "score")
 
 
+@pytest.mark.refuses("pattern", late="update")
 @pytest.mark.parametrize(
     ("write", "refused"),
     [

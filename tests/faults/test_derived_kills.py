@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).parents[1] / "e2e" / "derived_app.py"
 A_SECOND = 40
+QUICK_S, STEADY_S = (1, 15), (35, 45)  # now and then long enough that nobody takes it for a part that keeps dying
 
 
 class Sending(threading.Thread):
@@ -57,9 +58,10 @@ def test_kills_of_the_streaming_part_change_nothing(tmp_path: Path, kills: int) 
         running.wait_until_ready()
         sending = Sending(running.broker, seed=kills)
         sending.start()
-        for _ in range(kills):
-            moment = time.monotonic() + dice.uniform(1, 15)
-            wait_until(lambda at=moment: time.monotonic() > at, 30, "a random moment")
+        for number in range(kills):
+            pause_s = dice.uniform(*STEADY_S if number % 4 == 3 else QUICK_S)
+            moment = time.monotonic() + pause_s
+            wait_until(lambda at=moment: time.monotonic() > at, 60, "a random moment")
             running.kill(dice.choice(["stream", "spark"]))
         events = sending.finish()
         running.wait_until_ready()

@@ -26,6 +26,7 @@ def test_three_kills_leave_every_value_right(tmp_path: Path) -> None:
     endure(tmp_path, ["spark", "serve", "broker"], seed=3)
 
 
+@pytest.mark.shows("feature view", lane="real-time", kills=20)
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
 def test_twenty_kills_leave_every_value_right(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ def test_events_are_json_with_times_in_utc_and_keys_choose_partitions(broker: Br
     assert len(seen) == 20
 
 
-def test_records_that_were_not_delivered_are_an_error() -> None:
-    producer = Producer(f"127.0.0.1:{free_port()}", delivery_seconds=1)
+@pytest.mark.parametrize("is_gapless", [False, True])
+def test_records_that_were_not_delivered_are_an_error(is_gapless: bool) -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", delivery_seconds=1, is_gapless=is_gapless)
     producer.send("payments", {"id": "p1"})
     producer.send("payments", {"id": "p2"})
     with pytest.raises(NotDelivered, match="2 records were not delivered") as caught:

@@ -39,6 +39,7 @@ def test_whatever_the_order_the_batches_and_the_clocks_each_row_has_what_was_val
     require_what_was_valid(dice, kind, then)
 
 
+@pytest.mark.shows("as-of join", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("then", ["drop", "side_output", "update"])
 @pytest.mark.parametrize("kind", ["inner", "left"])
 def test_in_two_thousand_histories_each_row_has_what_was_valid(kind: str, then: str) -> None:

@@ -50,6 +50,7 @@ def test_whatever_the_order_the_batches_and_the_clocks_a_join_is_what_every_pair
     require_what_every_pair_says(dice, kind, then)
 
 
+@pytest.mark.shows("stream-stream join", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("then", ["drop", "side_output", "update"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_thousand_histories_are_joined_as_every_pair_of_their_events_says(kind: str, then: str) -> None:

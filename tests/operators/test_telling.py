@@ -119,7 +119,8 @@ def test_the_window_that_has_no_end_is_kept_for_ever(tells: dict[str, str], numb
 
 def test_a_late_row_is_counted_once_with_the_window_it_misses_or_alone() -> None:
     story = clicked(script(hr.Sliding("10m", every="2m"), hr.Late("1m", then="drop")), "12:00", "12:03")
-    story.at("12:01").late(by="2m").send(user="u").at("12:02").late(by="20m").send(user="u").watermark("13:00")
+    story.at("12:01").late(by="2m").send(user="u").watermark("12:05")
+    story.at("12:02").late(by="20m").send(user="u").watermark("13:00")
     late = [(row["window_start"], row["events"], row["late_rows"]) for row in story.rows("closed") if row["late_rows"]]
     assert [(f"{start:%H:%M}", *rest) for start, *rest in late] == [("12:00", 2, 1), ("12:02", 0, 1)]
     story.expect(late=[])

@@ -101,6 +101,7 @@ def close(kernel: float, oracle: float, scale: float) -> bool:
     return abs(kernel - oracle) <= 1e-9 * scale
 
 
+@pytest.mark.shows("feature view", late=("drop", "side_output", "update"))
 @pytest.mark.parametrize("seed", range(200))
 def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: int) -> None:
     chance = random.Random(seed)

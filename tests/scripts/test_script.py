@@ -150,3 +150,29 @@ def test_the_gate_of_each_output_takes_every_row(settings: dict[str, Any]) -> No
     assert sum(map(len, rows.values())) > 2
     for stream, told in rows.items():
         assert all(verdict.fate == "clean" for verdict in admit(stream, list(map(record, told)))), stream.name
+
+
+def test_a_join_is_sent_events_of_both_its_streams() -> None:
+    schema = "id string, user string, at timestamp"
+    orders = hr.Stream("orders", schema=schema, id="id", key="user", time="at", late=hr.Late("1m"))
+    payments = hr.Stream("payments", schema=schema, id="id", key="user", time="at", late=hr.Late("1m"))
+    paid = hr.join("paid", orders, payments, on="user", within=("0s", "10m"), prefix="payment_")
+    script = hr.testing.script(paid).at("12:00").send(orders, user="u1").at("12:05").send("payments", user="u1")
+    script.kill().at("12:30").send(payments, user="u1").watermark("13:00")
+    assert len(script.rows()) == 1
+    assert "Send to orders or payments" in refused(lambda: script.at("13:00").send(user="u1"))
+
+
+def test_a_pattern_is_scripted_as_windows_are() -> None:
+    logins = hr.Stream(
+        "logins", schema="id string, user string, ok boolean, at timestamp", id="id", key="user", time="at"
+    )
+    guessed = (
+        hr.pattern("two failed logins, then a success", by="user", within="10m", name="guessed", late=hr.Late("10s"))
+        .step("fail", where="not ok", times=2)
+        .then("success", where="ok")
+        .on(logins)
+    )
+    script = hr.testing.script(guessed).at("12:00").send(user="u1", ok=False).at("12:01").send(user="u1", ok=False)
+    script.kill().at("12:02").send(user="u1", ok=True).watermark("12:20")
+    assert len(script.rows()) == 1

@@ -14,6 +14,8 @@ from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, LandingProgress, ProgressBoard, QueryProgress
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
+from headrace.serve.metrics import requests
+from headrace.serve.tallies import Tally
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from headrace.watch.export import TYPES
@@ -163,3 +165,13 @@ def test_without_a_broker_the_rest_is_still_told() -> None:
         seen = metrics(ask)
     assert value(seen, "entities", view=view.name) == 0
     assert value(seen, "events_total", stream=view.streams[0].name, fate="in") is None
+
+
+def test_of_a_path_that_nobody_ever_asked_there_is_nothing_to_tell() -> None:
+    """There are dozens of paths, and a page is told all numbers once a second."""
+    asked, never = Tally(), Tally()
+    asked.add(200, 0.1)
+    told = [sample for family in requests({"/asked": asked, "/never": never}) for sample in family.samples]
+    assert {sample.labels["path"] for sample in told} == {"/asked"}
+    parts = {f"headrace_request_seconds_{part}" for part in ("bucket", "count", "sum")}
+    assert {sample.name for sample in told} == {"headrace_requests_total"} | parts

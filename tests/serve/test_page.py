@@ -110,6 +110,9 @@ def test_letters_are_shown_with_headers_as_text_and_those_dealt_with_when_asked_
         "[...document.querySelectorAll('#letters button')].find((one) => one.textContent.startsWith('also')).click()"
     )
     wait_until(lambda: "payments-0@3" in letters(browser), 10, "those dealt with")
+    assert browser.value("document.querySelector('#letters p').textContent").startswith(
+        "2 of payments, not-json, are open"
+    )
     assert buttons(browser, "payments-0@1") > buttons(browser, "payments-0@3") == 1, "what is done is not done again"
     assert browser.value("window.hit") is None
     assert browser.console == []

@@ -8,10 +8,10 @@ import orjson
 import redis
 from deltalake import DeltaTable
 
+from bench.postgres import OwnPostgres
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.records import Record
-from tests.servers import OwnPostgres
 
 COLUMNS = ("id", "card", "amount", "big", "n", "at")
 Event = dict[str, Any]

@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 import pytest
 
+from bench.postgres import OwnPostgres
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.ports import HOST
 from headrace.log.topics import Topic
 from headrace.sink.once import Once
 from tests.log.kafka import create_topic
-from tests.servers import OwnPostgres, OwnRedis
+from tests.servers import OwnRedis
 from tests.sink.flowing import Flow, Gate, new_stream
 from tests.sink.reading import by, in_delta, in_postgres, in_redis, records_of, timed
 from tests.waiting import wait_until

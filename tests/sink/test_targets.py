@@ -9,6 +9,7 @@ import pytest
 import redis
 
 import headrace as hr
+from bench.postgres import OwnPostgres
 from headrace.declare.sink import Sink
 from headrace.declare.targets import Target
 from headrace.local.broker import Broker
@@ -17,7 +18,7 @@ from headrace.sink.once import Once
 from headrace.sink.run import Sinking
 from headrace.sink.writer import SinkPlace
 from tests.log.kafka import create_topic
-from tests.servers import OwnPostgres, OwnRedis
+from tests.servers import OwnRedis
 from tests.sink.flowing import Gate, event, new_stream, sinking
 from tests.sink.reading import by, in_delta, in_postgres, in_redis, records_of, timed
 from tests.waiting import wait_until

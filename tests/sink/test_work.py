@@ -23,7 +23,7 @@ from headrace.sink.park import NotParked
 from headrace.sink.rows import Row
 from headrace.sink.work import Work
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
-from headrace.watch.post import Patience
+from headrace.watch.poster import Patience
 
 stream = hr.Stream("s", schema="id string, card string, at timestamp", id="id", key="card", time="at")
 POISON = "poison"

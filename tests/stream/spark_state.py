@@ -47,7 +47,7 @@ class Bucket:
         self._watermark_ms = max(watermark_ms, self._watermark_ms)
         made = list(self._processor.handleInputRows((0,), iter([(0, one) for one in said]), self)) if said else []  # type: ignore[arg-type]
         for at_ms in sorted(self.timers):
-            if at_ms <= self._watermark_ms:
+            if at_ms < self._watermark_ms:  # as Spark does: what is due at the watermark waits
                 self.timers.remove(at_ms)
                 made += self._processor.handleExpiredTimer((0,), self, Expired(at_ms))  # type: ignore[arg-type]
         return made

@@ -84,6 +84,7 @@ LANES: list[tuple[Callable[[DataFrame], DataFrame], Lane, str, bool]] = [
 ]
 
 
+@pytest.mark.shows("derived function", lane=("real-time", "micro-batch"))
 @pytest.mark.parametrize(("function", "lane", "words", "keeps_state"), LANES)
 def test_a_function_runs_in_the_fastest_lane_that_runs_what_is_in_it(
     spark: SparkSession, function: Callable[[DataFrame], DataFrame], lane: Lane, words: str, keeps_state: bool

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -36,6 +37,7 @@ def said(row: dict[str, Any], cities: dict[str | None, str | None]) -> bool:
     return row.get("city") == cities.get(row.get("merchant")) and row.get("merchants_n") == known
 
 
+@pytest.mark.shows("enrichment", lane="real-time")
 def test_each_event_has_what_the_table_says_and_what_it_says_after_it_changed(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
@@ -59,8 +60,8 @@ def send(broker: str, events: Iterable[Arrived]) -> None:
     with Producer(broker) as producer:
         for event in events:
             value = orjson.dumps({**event.values, "at": iso(event.time_us)})
-            for delay_us in (0, 1000) if event.offset % 7 == 0 else (0,):
-                headers = [(OFFSET, str(event.offset)), (ARRIVAL, str(event.arrival_us + delay_us))]
+            for again in (0, 1) if event.offset % 7 == 0 else (0,):
+                headers = [(OFFSET, str(event.offset * 2 + again)), (ARRIVAL, str(event.arrival_us + again))]
                 producer.send(f"{NAMES[event.source]}.clean", value, partition=event.partition, headers=headers)
 
 
@@ -93,6 +94,7 @@ def _told(output: str, own_id: str, time_us: int, known_us: int, row: Any) -> To
     return Told(output, own_id, time_us, known_us, oracle.text(values))
 
 
+@pytest.mark.shows("stream-stream join", "as-of join", lane="micro-batch", late="side_output")
 def test_joins_through_the_broker_are_those_of_every_pair_of_events(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

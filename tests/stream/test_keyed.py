@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,6 +138,13 @@ def test_what_is_made_is_the_columns_of_its_stream_with_times_to_the_microsecond
 
 def test_an_output_that_nobody_declared_is_passed_over() -> None:
     assert rows_of(Stepped([Made("late", "x", 1, 1, {})])) == []
+
+
+@pytest.mark.parametrize("made", [Made("out", "x", 1, 1 << 62, {}), Made("out", "x", 1, 1, {"amount": object()})])
+def test_what_cannot_be_written_is_put_aside_with_what_there_is_of_it(made: Made) -> None:
+    (row,) = rows_of(Stepped([made]))
+    assert row["raised"].startswith(("OverflowError: ", "TypeError: "))
+    assert b"Made(output='out', id='x'" in row["value"]
 
 
 def test_what_is_raised_says_where_the_event_stands() -> None:

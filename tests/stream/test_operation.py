@@ -79,7 +79,7 @@ def test_what_is_written_is_what_the_operator_makes_through_a_restart_and_more_p
     with hosting(spark, spec_of(keyed, tmp_path)) as runner:
         wait_until(lambda: told(keyed).keys() >= wanted.keys(), 60, "all of it")
         assert runner.running()
-        wait_until(lambda: state_rows(runner) <= BUCKETS, 30, "the keys to be forgotten")
+        wait_until(lambda: state_rows(runner) <= 2 * BUCKETS, 30, "the keys to be forgotten")
     assert told(keyed) == wanted
 
 

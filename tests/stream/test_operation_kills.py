@@ -26,7 +26,7 @@ def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
     wanted = pure(keyed, events)
     with hosting(spark, spec_of(keyed, folder)) as runner:
         wait_until(lambda: told(keyed).keys() >= wanted.keys(), 60, "all of it")
-        wait_until(lambda: state_rows(runner) <= BUCKETS, 60, "all keys to be forgotten")
+        wait_until(lambda: state_rows(runner) <= 2 * BUCKETS, 60, "all keys to be forgotten")
     assert told(keyed) == wanted
     again = len(written(keyed)) - len(wanted)
     assert 0 <= again < len(wanted), "what is written again is what was not committed"

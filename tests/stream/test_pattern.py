@@ -1,81 +1,50 @@
-"""A pattern on Spark and a broker tells what it tells where nothing is in between."""
+"""A pattern tells on Spark and a broker what it tells where nothing is in between, through a kill."""
 
-import time
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from random import Random
 
-import orjson
+import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from headrace.declare.derivation import Operation
+from headrace.declare.pattern_outputs import Matches
 from headrace.local.broker import Broker
-from headrace.log.tail import Tail
-from headrace.log.topics import APPEND_TIME, Topic, ensure_topics
-from headrace.operators.careful import stepped
-from headrace.operators.of import operator_of
-from headrace.operators.operator import Arrived
-from headrace.stream.keyed import Keyed
-from headrace.stream.making import Maker
-from tests.log.kafka import create_topic
-from tests.stream.echoes import FOREVER_US, arrivals, payments, send
-from tests.stream.test_operation import running
-from tests.waiting import wait_until
-
-NOW_US = time.time_ns() // 1_000_000 * 1000
-Rows = dict[tuple[str, str], dict[str, Any]]
+from headrace.testing import Script
 
 
-def new_pattern(broker: str) -> Keyed:
-    """Small amounts, then a greater one, where its topics are there."""
-    stream = payments("tested-cards", late=hr.Late("1s"))
-    matches = (
-        hr.pattern("tested", by="card", within="300ms", late=hr.Late("800ms"))
-        .step("small", where="amount < 2", times="2+", keep=["seen"])
+def cards_tested() -> Matches:
+    """Small amounts and no unknown one, then one that is greater."""
+    schema = "id bigint, card string, amount double, seen timestamp, at timestamp"
+    payments = hr.Stream("payments", schema=schema, id="id", key="card", time="at", late=hr.Late("1m"))
+    return (
+        hr.pattern("tested", by="card", within="1m", late=hr.Late("20s"))
+        .step("small", where="amount < 2", times="2+", keep="seen")
         .never("unknown", where="amount is null")
-        .then("large", where="amount > first(small.amount)", keep=["amount"])
-        .on(stream)
+        .then("large", where="amount > first(small.amount)", keep="amount")
+        .on(payments)
     )
-    operation, outputs = matches.out.made_by, tuple(one for one in matches if one is not None)
-    assert isinstance(operation, Operation)
-    keyed = Keyed(operation, outputs, broker)
-    ensure_topics(broker, [stream, *outputs])
-    create_topic(broker, Topic(keyed.clock, keyed.clock, 1, APPEND_TIME))
-    return keyed
 
 
-def pure(keyed: Keyed, events: Iterable[Arrived]) -> Rows:
-    """What the operator makes of each key in one go, as it would be written."""
-    operator, maker, by_key = operator_of(keyed.operation), Maker(keyed.operation, keyed.outputs), dict[str, Any]()
-    for event in events:
-        by_key.setdefault(event.values["card"], []).append(event)
-    made = [maker.rows((key,), stepped(operator, (key,), None, of_key, FOREVER_US)) for key, of_key in by_key.items()]
-    rows = [(row.topic, orjson.loads(row.value)) for of_key in made for row in of_key]
-    return {(topic, row["id"]): row for topic, row in rows}
+def paid(script: Script, seed: int) -> Script:
+    """Payments of five cards in ten minutes, out of order, some too late, in two halves with a kill between them."""
+    random = Random(seed)
+    sent = [(second, random.choice([0, 0, 5, 15, 25])) for second in sorted(random.choices(range(600), k=200))]
+    for number, (second, late) in enumerate(sorted(sent, key=sum)):
+        if number == 100:
+            script = script.kill().watermark(clock(second + late))
+        script = script.at(clock(second))
+        script = script.late(by=f"{late}s") if late else script
+        amount = random.choice([1.0, 1.5, 3.0, None])
+        script = script.send(
+            id=number, card=f"c{random.randrange(5)}", amount=amount, seen=f"2026-01-01T{clock(second)}Z"
+        )
+    return script.watermark("13:00")
 
 
-def written(keyed: Keyed) -> Rows:
-    """What stands in the topics of the pattern; the same id is always the same row."""
-    rows: Rows = {}
-    for stream in keyed.outputs:
-        for record in Tail(keyed.broker, stream.name, 10**9).news():
-            row = orjson.loads(record.value or b"")
-            assert rows.setdefault((stream.name, row["id"]), row) == row
-    return rows
+def clock(second: int) -> str:
+    return f"12:{second // 60:02}:{second % 60:02}"
 
 
-def test_what_a_pattern_writes_is_what_it_tells_without_a_broker_through_a_restart(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
-    keyed = new_pattern(broker.address)
-    events = arrivals(5, 400, NOW_US)
-    wanted = pure(keyed, events)
-    assert all(sum(topic == stream.name for topic, _ in wanted) > 5 for stream in keyed.outputs)
-    send(keyed, events[:200])
-    with running(spark, keyed, tmp_path):
-        wait_until(lambda: len(written(keyed)) > 10, 60, "the first of it")
-    send(keyed, events[200:])
-    with running(spark, keyed, tmp_path):
-        wait_until(lambda: written(keyed).keys() >= wanted.keys(), 60, "all of it")
-    assert written(keyed) == wanted
+@pytest.mark.shows("pattern", lane="micro-batch", late="side_output")
+def test_a_pattern_tells_the_same_on_spark(spark: SparkSession, broker: Broker) -> None:
+    script = paid(hr.testing.script(cards_tested()), seed=8).on(spark, broker.address)
+    assert min(len(script.rows(output)) for output in ("out", "timeouts", "late")) > 5  # played, and compared, here

@@ -10,6 +10,7 @@ from headrace.local.broker import Broker
 from headrace.testing import Script
 
 AFTER = 60
+CLICKS = (0, 25, 50, 75, 225, 250, 275, 300)  # two sessions, the first of which closes before late clicks come
 SHAPES: dict[str, Any] = {
     "tumbling": hr.Tumbling("1m"),
     "sliding": hr.Sliding("2m", every="30s"),
@@ -36,7 +37,7 @@ def cells(script: Script) -> Script:
     arriving = [
         (at + late, at, late, behind)
         for behind in (30, 60, 300)
-        for at, late in [*((number * 25, 0) for number in range(8)), (70, AFTER + behind), (105, AFTER + behind)]
+        for at, late in [*((number, 0) for number in CLICKS), (70, AFTER + behind), (105, AFTER + behind)]
     ]
     is_told = False
     for arrival, at, late, behind in sorted(arriving):
@@ -58,6 +59,9 @@ QUICK = [("tumbling", "drop"), ("sliding", "side_output"), ("session", "update")
 ALL = [(shape, then) for shape in SHAPES for then in POLICIES]
 
 
+@pytest.mark.shows(
+    "tumbling window", "sliding window", "session window", lane="micro-batch", late=("drop", "side_output", "update")
+)
 @pytest.mark.parametrize(
     ("shape", "then"),
     [pytest.param(*one, marks=() if one in QUICK else pytest.mark.faults) for one in ALL],

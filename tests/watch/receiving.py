@@ -20,6 +20,7 @@ from headrace.local.ports import HOST
 IDS = {"traceId": 32, "spanId": 16, "parentSpanId": 16}
 WHOLE = re.compile(r"\d+")
 LONG = {"startTimeUnixNano", "timeUnixNano", "endTimeUnixNano", "count", "bucketCounts"}
+NUMBERS, WORDS = {"asDouble", "sum", "explicitBounds"}, {"Infinity", "-Infinity", "NaN"}
 Behave = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -47,6 +48,8 @@ def _checked(told: Any, name: str = "") -> Any:
     if name in LONG:
         assert isinstance(told, str)
         assert WHOLE.fullmatch(told), told
+    if name in NUMBERS:
+        assert isinstance(told, float | int) or told in WORDS, told
     if name in IDS:
         assert re.fullmatch(rf"[0-9a-f]{{{IDS[name]}}}", told), told
         return base64.b64encode(bytes.fromhex(told)).decode()

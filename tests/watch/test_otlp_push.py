@@ -1,6 +1,7 @@
 """Pushes to a receiver that takes them, or does not: nobody waits for it, and it is told once."""
 
 import logging
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,20 @@ import pytest
 
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
+from headrace.log.follow import Follower
 from headrace.log.produce import Producer
+from headrace.log.progress import TOPIC, ProgressBoard
 from headrace.log.topics import ensure_topics
 from headrace.serve.door import Door
+from headrace.serve.metrics import watchers
+from headrace.store.memory import MemoryStore
+from headrace.store.online import MemoryOnline
 from headrace.watch.otlp.endpoint import BadEndpoint, endpoint_of
 from headrace.watch.otlp.push import Numbers, Push, Spans, judged
 from headrace.watch.post import Posted
+from headrace.watch.run import WatchPlace, watch_until
 from tests.log.streams import new_stream, new_view
-from tests.serve.serving import app_of_views
+from tests.serve.serving import app_of_views, serving
 from tests.waiting import wait_until
 from tests.watch.listening import answer, drip, hang, listening, self_signed
 from tests.watch.receiving import receiving
@@ -172,3 +179,33 @@ def test_spans_of_the_log_wait_for_a_receiver_that_is_away_and_are_pushed_once(b
     assert [len(one) for one in receiver.spans] == [1, 1, 1]
     fates = [{one.key: one.value.string_value for one in span.attributes} for (span,) in receiver.spans]
     assert [one["headrace.fate"] for one in fates] == ["dead", "dead", "clean"]
+
+
+def test_the_watch_pushes_what_its_server_says_and_tells_what_became_of_it(broker: Broker, tmp_path: Path) -> None:
+    view = new_view(new_stream(), few="1m")
+    app, board, stop = app_of_views(view), ProgressBoard(), threading.Event()
+    ensure_topics(broker.address, app.streams, app.views)
+    online = MemoryOnline(MemoryStore([view]), None)
+    with serving(app, online, board) as ask, receiving(answer(200)) as receiver:
+        door, endpoint = Door(f"http://{HOST}:{ask.port}", tmp_path), endpoint_of(receiver.url, {})
+        place = WatchPlace(door, broker.address, "app.py", every_seconds=0.1, otlp=endpoint, otlp_every_seconds=0.1)
+        watching = threading.Thread(target=watch_until, args=(app, place, stop))
+        watching.start()
+        with Follower(broker.address, [TOPIC], board.apply):
+            wait_until(lambda: pushes(board, app.name) >= 1, 30, "the watch to tell of a push")
+        stop.set()
+        watching.join(30)
+    told = receiver.metrics[-1]
+    assert told["headrace_server_up"].gauge.data_points[0].as_double == 1.0
+    assert told["headrace_tiles"].gauge.data_points[0].attributes[0].value.string_value == view.name
+    assert "headrace_pushes_total" in names_of(board)
+
+
+def pushes(board: ProgressBoard, app: str) -> int:
+    said = board.watchers.get(app)
+    return 0 if said is None else said.pushes.get("metrics", {}).get("delivered", 0)
+
+
+def names_of(board: ProgressBoard) -> set[str]:
+    """The numbers that whoever heard the watch tells of it."""
+    return {sample.name for family in watchers(board.watchers.values()) for sample in family.samples}

@@ -23,6 +23,7 @@ from headrace.log.progress import (
     QualityProgress,
     QueryProgress,
     ScorerProgress,
+    SinkProgress,
     WatchProgress,
 )
 from headrace.log.records import Partition
@@ -58,6 +59,9 @@ fraud = hr.Model(
 )
 
 
+warehouse = hr.Sink("warehouse", of=payments, to=hr.Kafka("warehouse.payments"))
+
+
 def the_app(*alerts: hr.Alert) -> App:
     module = ModuleType("shop")
     vars(module).update(payments=payments, CardSpend=CardSpend, fraud=fraud, alerts=list(alerts))
@@ -75,6 +79,7 @@ class Server:
             "q", "payments", (), "real-time", True, 0, watermark_us=1, checkpoint_ms=1
         )
         self.board.checks["CardSpend"] = CheckProgress("CardSpend", 0, 1, {"exact": 1})
+        self.board.sinks["warehouse", "c"] = SinkProgress("warehouse", "c", 0, {"written": 1}, {"wrong": 1}, 1, "")
         self.board.landings["t"] = LandingProgress("t", 0, 1, 1, 1.0)
         self.board.scorers["fraud", "s"] = ScorerProgress(
             "fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0
@@ -102,7 +107,7 @@ class Server:
         heavy = HotKey(("payments",), None, 1, "c1", 0.3, 0.3, 1.0, 0, 2, 1, is_hot=True)
         report = Report((heavy, replace(heavy, view="CardSpend")), (Spread("payments", 2, 5000, 0, 0.6),))
         sources = Sources(
-            the_app(),
+            replace(the_app(), sinks=(warehouse,)),
             self.board,
             self,  # type: ignore[arg-type]
             self.store.tables,

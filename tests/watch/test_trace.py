@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 
+import headrace as hr
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from headrace.log.topics import ensure_topics
@@ -39,3 +40,30 @@ def test_the_tiles_of_an_event_are_those_of_its_part(broker: Broker) -> None:
     assert before > 0
     assert sorted(said["hop_us"] for said in folded) == [1_000_000, 60_000_000]
     assert all(said["changed"]["events"] == [before, before + 1] for said in folded)
+
+
+def test_steps_are_in_the_order_of_the_log_and_an_event_is_scored_once(broker: Broker) -> None:
+    """A score that was due before its tiles had come, and was made again by a scorer that did not know of it."""
+    view = new_view(new_stream(), few="1m", many="1h")
+    stream, now_ms = view.streams[0], time.time_ns() // 1_000_000
+    model = hr.Model("traced" + stream.name, on=stream, features=[view], train=lambda frame: frame)
+    app = replace(app_of_views(view), models=(model,))
+    ensure_topics(broker.address, app.streams, app.views, app.models)
+    event = json.dumps({"id": "e1", "card": "c1", "amount": 1.0, "at": now_ms}).encode()
+    with Producer(broker.address) as producer:
+        producer.send(stream.name, event, key="c1", partition=0)
+        producer.flush()
+        headers = [("headrace.offset", "0"), ("headrace.arrival", str(now_ms * 1000))]
+        producer.send(stream.clean, event, key="c1", partition=0, headers=headers)
+        for score, role in ((0.1, "champion"), (0.2, "champion"), (0.3, "challenger")):
+            said = {"event_id": "e1", "score": score, "role": role, "version": "1", "source": "stream"}
+            producer.send(model.predictions, json.dumps(said).encode(), key="e1", partition=0)
+        producer.flush()
+        time.sleep(0.005)  # the log counts in milliseconds
+        for tile in records(view, in_parts(view, stream, [(read_event(stream.schema, event), now_ms * 1000)])):
+            producer.send(view.topic, tile.value, key=tile.key, partition=0)
+    (way,) = Tracer(app, broker.address, now_ms * 1000 - 60_000_000).ways("e1")
+    assert [step.at_us for step in way] == sorted(step.at_us for step in way)
+    whats = [step.what for step in way]
+    assert whats == ["arrived", "clean", "scored", "scored by a challenger", "folded", "folded"]
+    assert [step.said["score"] for step in way if step.what.startswith("scored")] == [0.1, 0.3]

@@ -48,8 +48,9 @@ def ls(broker: str, boxes: Sequence[Box], *, of: str, in_json: bool) -> None:
     if in_json:
         click.echo(json.dumps(rows))
         return
-    head = f"{of:<24}{'reason':<16}{'open':>8}{'replayed':>10}{'discarded':>11}  last"
-    lines = [_line(row, of) for row in rows]
+    width = max(24, *(len(box.of) + 2 for box in boxes)) if boxes else 24
+    head = f"{of:<{width}}{'reason':<16}{'open':>8}{'replayed':>10}{'discarded':>11}  last"
+    lines = [f"{row[of]:<{width}}{_line(row)}" for row in rows]
     click.echo("\n".join([head, *lines]) if rows else "There are none.")
 
 
@@ -70,9 +71,9 @@ def _by_reason(of: str, box: Box, letters: Letters) -> Iterator[dict[str, Any]]:
         yield row | {"last": _when(newest), "place": newest.place, "said": newest.reason}
 
 
-def _line(row: dict[str, Any], of: str) -> str:
+def _line(row: dict[str, Any]) -> str:
     counts = f"{row['open']:>8,}{row['replayed']:>10,}{row['discarded']:>11,}"
-    return f"{row[of]:<24}{row['reason']:<16}{counts}  {row['last']} at {row['place']}: {row['said']}"
+    return f"{row['reason']:<16}{counts}  {row['last']} at {row['place']}: {row['said']}"
 
 
 def _show(letters: Letters, wanted: Wanted, flags: dict[str, Any]) -> None:

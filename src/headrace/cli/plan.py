@@ -12,6 +12,7 @@ from headrace.declare.derivation import Derivation
 from headrace.declare.durations import duration_text
 from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
+from headrace.declare.sink import Sink
 from headrace.errors import HeadraceError
 from headrace.stream.derived import functions_of
 from headrace.stream.plan import Verdict, as_json, as_text, judged_functions, plan_app
@@ -27,8 +28,9 @@ def plan(app: str, state: str, in_json: bool) -> None:
     planned = plan_app(declared, Path(state), _judged(declared))
     models = [_planned(model, Path(state)) for model in declared.models]
     queries = _saved(declared)
-    text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries)])
-    click.echo(json.dumps([*as_json(planned), *models, *queries], indent=2) if in_json else text)
+    sinks = [_sunk(sink) for sink in declared.sinks]
+    text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries), *map(_sink_text, sinks)])
+    click.echo(json.dumps([*as_json(planned), *models, *queries, *sinks], indent=2) if in_json else text)
     if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries]):
         raise SystemExit(1)
 
@@ -91,6 +93,18 @@ def _saved(app: App) -> list[dict[str, Any]]:
 def _query_text(query: dict[str, Any]) -> str:
     said = f"REFUSED: {query['refused']}" if query["refused"] else f"every {query['every']}: {query['sql'].strip()}"
     return f"{query['query']} (query)\n  {said}"
+
+
+def _sunk(sink: Sink) -> dict[str, Any]:
+    """What a sink would read and bring where, without a word of its address."""
+    how = {"delivery": sink.delivery, "honoured": sink.to.honours[sink.delivery], "key": list(sink.key)}
+    return {"sink": sink.name, "reads": sink.topic, "to": sink.to.kind, **how, "columns": list(sink.columns)}
+
+
+def _sink_text(sink: dict[str, Any]) -> str:
+    by = f" by {', '.join(sink['key'])}" if sink["key"] else ""
+    said = f"  {sink['reads']} to {sink['to']}{by}: {', '.join(sink['columns'])}"
+    return f"{sink['sink']} (sink)\n{said}\n  {sink['delivery']}: {sink['honoured']}"
 
 
 def outcomes_text(labels: Labels) -> str:

@@ -94,3 +94,8 @@ class Derived(Stream):
         super().__init__(name, **settings)
         object.__setattr__(self, "made_by", made_by)
         object.__setattr__(self, "output", output)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether what it is derived from is."""
+        return any(stream.is_recorded for stream in self.made_by.inputs)

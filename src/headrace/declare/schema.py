@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from headrace.errors import DeclarationError
 
@@ -71,9 +72,14 @@ class Schema:
     def __contains__(self, name: object) -> bool:
         return any(column.name == name for column in self.columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def times(self) -> frozenset[str]:
+        """The names of its timestamps."""
+        return frozenset(column.name for column in self.columns if column.kind is Kind.TIMESTAMP)
 
     def column(self, name: object, where: str) -> Column:
         """The column of that name; `where` names the setting in the error."""

@@ -122,6 +122,11 @@ class Stream:
         return _needed(self.id, self.key, self.time, self.arrival)
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether it is recorded history: its arrivals are not the time it is, and may pass quicker than the clock."""
+        return self.arrival is not None
+
+    @property
     def clean(self) -> str:
         return f"{self.name}.clean"
 

@@ -45,7 +45,7 @@ class Feed:
     @property
     def tells_its_own_time(self) -> bool:
         """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
-        return self.labels.arrival is not None
+        return self.labels.is_recorded
 
 
 def scored(predictions: DataFrame, feed: Feed) -> DataFrame:

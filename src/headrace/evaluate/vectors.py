@@ -261,7 +261,7 @@ def read_window(folder: Path, model: Model, cards: Cards, sought: Sought, clock_
 
 
 def _now_us(model: Model, clock_us: int, newest_us: int) -> int:
-    return clock_us if model.stream.arrival is None else newest_us
+    return newest_us if model.stream.is_recorded else clock_us
 
 
 def _before_window(now_us: int, window_us: int) -> int:

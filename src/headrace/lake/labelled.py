@@ -44,7 +44,7 @@ class Known:
 
 def now_us(spark: SparkSession, model: Model, labels: Labels, source: Source) -> int:
     """Now by the clock or, where labels tell their own arrivals, when the newest event or label arrived."""
-    if labels.stream.arrival is None:
+    if not labels.stream.is_recorded:
         return time.time_ns() // 1000
     events = (events_of(spark, stream, source) for stream in dict.fromkeys((model.stream, labels.stream)))
     newest = (found.agg(F.max(F.unix_micros(ARRIVAL))).collect()[0][0] for found in events)

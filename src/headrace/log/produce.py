@@ -36,7 +36,10 @@ class Producer:
         *,
         is_gapless: bool = False,
     ) -> None:
-        """A gapless one delivers nothing of a partition after what was not delivered there, and is then of no use."""
+        """A gapless one delivers nothing of a partition after what was not delivered there, and is then of no use.
+
+        It gives up no record by itself: what has timed out would be a gap that the client does not see.
+        """
         self.broker = broker
         self.undelivered: Counter[str] = Counter()
         self._delivery_seconds = delivery_seconds
@@ -50,7 +53,7 @@ class Producer:
             "linger.ms": linger_ms,
             "compression.type": "lz4",
             "message.max.bytes": 64 << 20,
-            "delivery.timeout.ms": int(delivery_seconds * 1000),
+            "delivery.timeout.ms": 0 if is_gapless else int(delivery_seconds * 1000),
         }
         self._kafka = KafkaProducer(client_settings(broker) | settings, logger=LOGGER)
 
@@ -87,8 +90,12 @@ class Producer:
 
     def flush(self) -> None:
         """Wait until everything sent is in the log; what is not there is an error."""
-        self._kafka.flush(self._delivery_seconds + 1)
-        failed, why = self._failed, self._why
+        left = self._kafka.flush(self._delivery_seconds + 1)
+        if left:
+            self._why = self._why or "the broker has not answered"
+            self._kafka.purge()
+            self._kafka.flush(1)
+        failed, why = max(self._failed, left), self._why
         self._failed, self._why = 0, ""
         if failed:
             raise NotDelivered(self.broker, failed, why)

@@ -17,10 +17,15 @@ class Aligned:
     def __init__(self, over: shapes.Aligned, tallies: Tallies) -> None:
         self._size_us, self._every_us, self._tallies = over.size_us, over.every_us, tallies
 
+    def met(self, spans: Spans, event: Arrived) -> list[Span]:
+        return [spans[start_us] for start_us in self._starts_us(event) if start_us in spans]
+
     def reached(self, spans: Spans, event: Arrived) -> list[Span]:
-        last_us = self._last_start_us(event)
-        starts = range(last_us, event.time_us - self._size_us, -self._every_us)
-        return [self._with(spans, start_us, event) for start_us in reversed(starts)]
+        return [self._with(spans, start_us, event) for start_us in self._starts_us(event)]
+
+    def _starts_us(self, event: Arrived) -> range:
+        """Where the windows of an event begin, from the first to the last."""
+        return range(self._last_start_us(event), event.time_us - self._size_us, -self._every_us)[::-1]
 
     def _last_start_us(self, event: Arrived) -> int:
         return event.time_us // self._every_us * self._every_us
@@ -40,9 +45,6 @@ class Aligned:
         start_us = self._last_start_us(event)
         return start_us, start_us + self._size_us
 
-    def found(self, spans: Spans, event: Arrived) -> Span | None:
-        return spans.get(self._last_start_us(event))
-
     def forget(self, span: Span, before_us: int) -> bool:
         return span.end_us <= before_us
 
@@ -56,6 +58,9 @@ class Global:
     def __init__(self, tallies: Tallies) -> None:
         self._tallies = tallies
 
+    def met(self, spans: Spans, event: Arrived) -> list[Span]:  # noqa: ARG002  # it is the same for all
+        return list(spans.values())
+
     def reached(self, spans: Spans, event: Arrived) -> list[Span]:
         span = spans.setdefault(-NEVER_US, Span(-NEVER_US, NEVER_US))
         self._tallies.add(span.cells.setdefault(_ONLY, self._tallies.begin()), event)
@@ -64,11 +69,8 @@ class Global:
     def windows(self, span: Span) -> list[Window]:
         return [Window((span.start_us, span.end_us), NEVER_US, span.cells[_ONLY])]
 
-    def own(self, event: Arrived) -> Bounds:  # noqa: ARG002  # it is the same for all
+    def own(self, event: Arrived) -> Bounds:  # noqa: ARG002
         return -NEVER_US, NEVER_US
-
-    def found(self, spans: Spans, event: Arrived) -> Span | None:  # noqa: ARG002  # it has no closing to tell of it
-        return None
 
     def forget(self, span: Span, before_us: int) -> bool:  # noqa: ARG002
         return False

@@ -68,7 +68,7 @@ def _readable(operator: Operator[Kept], packed: bytes | None, done: Stepped) -> 
             operator.unpacked(packed)
             return packed
     except Exception as failure:  # noqa: BLE001
-        done.raised.append(Raised(_why(failure), kept=packed or b""))
+        done.raised.append(Raised(why(failure), kept=packed or b""))
     return operator.packed(operator.begin())
 
 
@@ -79,7 +79,7 @@ def _taken(operator: Operator[Kept], key: Key, before: bytes, event: Arrived, do
         made = list(operator.take(key, kept, event))
         after = operator.packed(kept)
     except Exception as failure:  # noqa: BLE001
-        done.raised.append(Raised(_why(failure), event))
+        done.raised.append(Raised(why(failure), event))
         return before
     done.made += made
     return after
@@ -92,9 +92,10 @@ def _woken(operator: Operator[Kept], key: Key, before: bytes, clock_us: int, don
             done.made.append(made)
         return _left(operator, kept, done)
     except Exception as failure:  # noqa: BLE001
-        done.raised.append(Raised(_why(failure), kept=before))
+        done.raised.append(Raised(why(failure), kept=before))
         return Stepped(done.made, done.raised)
 
 
-def _why(failure: Exception) -> str:
+def why(failure: Exception) -> str:
+    """What was raised, in a line."""
     return f"{type(failure).__name__}: {failure}"[:LONGEST_REASON]

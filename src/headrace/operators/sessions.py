@@ -32,7 +32,7 @@ class Sessions:
 
     def reached(self, spans: Spans, event: Arrived) -> list[Span]:
         start_us, end_us = self.own(event)
-        met = self._met(spans, event)
+        met = self.met(spans, event)
         for span in met:
             del spans[span.start_us]
         span = self._one(Span(start_us, end_us), met)
@@ -54,7 +54,7 @@ class Sessions:
             return 1
         return longest_us if seconds * _S_US >= longest_us else max(1, round(seconds * _S_US))
 
-    def _met(self, spans: Spans, event: Arrived) -> list[Span]:
+    def met(self, spans: Spans, event: Arrived) -> list[Span]:
         start_us, end_us = self.own(event)
         return [span for span in spans.values() if span.start_us <= end_us and start_us <= span.end_us]
 
@@ -88,9 +88,6 @@ class Sessions:
         start_us, end_us = max(span.start_us, cell * length_us), min(span.end_us, (cell + 1) * length_us)
         closes_us = max(end_us, span.start_us + length_us) + _TOUCHES_US
         return Window((start_us, end_us), closes_us, tally)
-
-    def found(self, spans: Spans, event: Arrived) -> Span | None:
-        return min(self._met(spans, event), key=lambda span: span.start_us, default=None)
 
     def forget(self, span: Span, before_us: int) -> bool:
         """Pieces go one by one; of the rest it is remembered where it began, as long as it may go on."""

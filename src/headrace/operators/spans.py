@@ -54,7 +54,7 @@ Spans = dict[int, Span]  # by their start
 
 @dataclass
 class Kept:
-    """What is kept of a key: its spans, and events that arrived after something that is still due."""
+    """What is kept of a key: its spans, and events that wait for what was due before they arrived."""
 
     spans: Spans = field(default_factory=dict)
     waiting: list[Arrived] = field(default_factory=list)
@@ -67,6 +67,10 @@ class Kept:
 class Shape(Protocol):
     """Which windows an event counts in."""
 
+    def met(self, spans: Spans, event: Arrived) -> list[Span]:
+        """The spans there are that an event would count in."""
+        ...
+
     def reached(self, spans: Spans, event: Arrived) -> list[Span]:
         """The spans that an event counts in, with the event."""
         ...
@@ -77,10 +81,6 @@ class Shape(Protocol):
 
     def own(self, event: Arrived) -> Bounds:
         """The window that an event would have alone, the last of several."""
-        ...
-
-    def found(self, spans: Spans, event: Arrived) -> Span | None:
-        """The span in whose window an event would have counted."""
         ...
 
     def forget(self, span: Span, before_us: int) -> bool:

@@ -7,26 +7,26 @@
 So final results and corrections, less retractions, are what is true at any moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import orjson
 
 from headrace.declare.windowed import LATENESS, Windowing
 from headrace.operators.operator import Arrived, Key, Made
-from headrace.operators.spans import NEVER_US, Bounds, Shape, Span, Told, Window
+from headrace.operators.spans import NEVER_US, Bounds, Span, Told, Window
 from headrace.operators.tallies import Tallies, Values
 
 
 class Telling:
     """Tells of the windows of a windowing."""
 
-    def __init__(self, what: Windowing, shape: Shape, tallies: Tallies) -> None:
-        self._after_us, self._shape, self._tallies = what.late.after_us, shape, tallies
+    def __init__(self, what: Windowing, tallies: Tallies) -> None:
+        self._after_us, self._tallies = what.late.after_us, tallies
 
-    def told(self, key: Key, span: Span, now_us: int, *, early: bool) -> Iterator[Made]:
-        """What is to be said of a span now: of windows that are closed, or of all that have changed."""
-        windows = self._shape.windows(span)
-        yield from self._take_back_the_gone(key, span, {window.bounds for window in windows}, now_us)
+    def told(self, key: Key, span: Span, windows: Sequence[Window], now_us: int, *, early: bool) -> Iterator[Made]:
+        """What is to be said of a span's windows now: of those that are closed, or of all that have changed."""
+        if span.told:
+            yield from self._take_back_the_gone(key, span, {window.bounds for window in windows}, now_us)
         for window in windows:
             is_final = window.closes_us + self._after_us <= now_us
             if early or is_final:

@@ -30,8 +30,8 @@ JSON_TYPE = b"application/json"
 
 # Tells one who listens a piece, or with None that it is over; gives whether there is still somebody.
 Tell = Callable[[bytes | None], bool]
-# Lets somebody listen; gives what is called when that one has gone.
-Flow = Callable[[Tell], Callable[[], object]]
+# Lets somebody listen, until telling says that nobody is there.
+Flow = Callable[[Tell], None]
 
 
 class Answer(NamedTuple):

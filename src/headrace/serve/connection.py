@@ -11,7 +11,7 @@ import asyncio
 import logging
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -76,7 +76,6 @@ class Connection(asyncio.Protocol):
         self.busy_since: float | None = self._loop.time()
         self.idle_since = 0.0
         self._address = ""
-        self._leave: Callable[[], object] = _nothing
 
     # Told by the event loop.
 
@@ -116,7 +115,6 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _cause: Exception | None) -> None:
         self._desk.leave(self)
-        self._leave()
         self._line.leave(self._unanswered)
         self._unanswered = 0
         self._asked.clear()
@@ -256,7 +254,7 @@ class Connection(asyncio.Protocol):
         self._answered_one()
         self._transport.write(self._written(answer, keeps=False))
         self._rest()
-        self._leave = flow(self._tell)
+        flow(self._tell)
 
     def _tell(self, piece: bytes | None) -> bool:
         """One piece of what flows, or its end; gives whether the client is still there.
@@ -343,10 +341,6 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End at once."""
         self._transport.abort()
-
-
-def _nothing() -> None:
-    """Nobody has to be told of a client that listens to nothing."""
 
 
 @types.coroutine

@@ -286,8 +286,8 @@ class Guard:
 def while_allowed(flow: Flow, allows: Callable[[], bool]) -> Flow:
     """What flows, until whoever listens may no more."""
 
-    def joined(tell: Tell) -> Callable[[], object]:
-        return flow(lambda piece: tell(piece if allows() else None))
+    def joined(tell: Tell) -> None:
+        flow(lambda piece: tell(piece if allows() else None))
 
     return joined
 

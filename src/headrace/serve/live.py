@@ -38,19 +38,18 @@ class Live:
 
     def __init__(self, look: Callable[[], bytes], news: Callable[[], bytes] = bytes) -> None:
         self._look, self._news = look, news
-        self._listening: dict[Tell, None] = {}
+        self._listening: list[Tell] = []
         self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, _request: Request) -> Answer:
         return Answer(200, b"", EVENTS, NOT_KEPT, self._join)
 
-    def _join(self, tell: Tell) -> Callable[[], object]:
+    def _join(self, tell: Tell) -> None:
         """One more listens; somebody's listening keeps alive the task that looks."""
         tell(RETRY)
-        self._listening[tell] = None
+        self._listening.append(tell)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_on())
-        return lambda: self._listening.pop(tell, None)
 
     async def _look_on(self) -> None:
         while self._listening:
@@ -64,17 +63,12 @@ class Live:
             await asyncio.sleep(max(0.0, began + EVERY_SECONDS - time.monotonic()))
 
     async def _tell_all(self, told: bytes) -> None:
-        """A few at a time: many at once would hold up whoever asks."""
-        listening, began = [*self._listening], time.monotonic()
+        """A few at a time: many at once would hold up whoever asks. Who has gone is told no more."""
+        listening, began = self._listening, time.monotonic()
+        self._listening = []
         at_once = -(-len(listening) // TURNS) if len(listening) > FEW else FEW
         for turn, first in enumerate(range(0, len(listening), at_once)):
             if turn:
                 due = began + turn * TURNS_SECONDS / TURNS
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-            for tell in listening[first : first + at_once]:
-                self._tell_one(tell, told)
-
-    def _tell_one(self, tell: Tell, told: bytes) -> None:
-        """Who has gone meanwhile is not told, and who is gone now is forgotten."""
-        if tell in self._listening and not tell(told):
-            self._listening.pop(tell, None)
+            self._listening += [tell for tell in listening[first : first + at_once] if tell(told)]

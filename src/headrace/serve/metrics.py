@@ -163,10 +163,10 @@ def applied(counted: Mapping[str, TableCount]) -> Iterator[Metric]:
 
 
 def requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
-    """What was asked, how it ended and how long it took."""
+    """What was asked, how it ended and how long it took; of what nobody ever asked there is nothing to tell."""
     ends = [([path, str(status)], n) for path, tally in tallies.items() for status, n in tally.statuses.copy().items()]
     yield tell("requests_total", ends)
-    delays = [([path], tally.delays) for path, tally in tallies.items()]
+    delays = [([path], tally.delays) for path, tally in tallies.items() if tally.statuses]
     yield tell("request_seconds", delays)
 
 

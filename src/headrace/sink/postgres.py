@@ -25,7 +25,8 @@ OFFSETS = """CREATE TABLE IF NOT EXISTS headrace_offsets (
     PRIMARY KEY (sink, topic, partition))"""
 BEGIN = "INSERT INTO headrace_offsets VALUES (%s, %s, %s, -1, -1) ON CONFLICT DO NOTHING"
 LOCK = """SELECT topic, partition, next_offset, last_raw FROM headrace_offsets
-    WHERE sink = %s ORDER BY topic, partition FOR UPDATE"""
+    WHERE sink = %s AND (topic, partition) IN (SELECT * FROM unnest(%s::text[], %s::integer[]))
+    ORDER BY topic, partition FOR UPDATE"""
 MOVE = """UPDATE headrace_offsets SET next_offset = %s, last_raw = %s
     WHERE sink = %s AND topic = %s AND partition = %s"""
 NEWER = "DO UPDATE SET {0} WHERE held.{1} IS DISTINCT FROM excluded.{1} OR held.{2} < excluded.{2}"
@@ -77,15 +78,14 @@ class PostgresWriter(Writer):
 
         def read(cursor: psycopg.Cursor[Any]) -> Places:
             cursor.executemany(BEGIN, [(self.sink.slug, *at) for at in wanted])
-            return self._locked(cursor)
+            return self._locked(cursor, wanted)
 
-        found = self._in_transaction(read)
-        return {at: found[at] for at in wanted}
+        return self._in_transaction(read)
 
     def write(self, rows: Sequence[Row], moves: Moves | None = None) -> None:
         def write(cursor: psycopg.Cursor[Any]) -> None:
             if moves:
-                require_unmoved(moves, self._locked(cursor), self.sink)
+                require_unmoved(moves, self._locked(cursor, moves), self.sink)
             if rows:
                 cursor.execute(self._upsert, self._arrays(self.distinct(rows)))
             if moves:
@@ -134,15 +134,14 @@ class PostgresWriter(Writer):
         said = without(_said(failure), secret_of(self._target.url, self.sink.name))
         remedy = ""
         if (failure.sqlstate or "").startswith("42"):
-            wanted = ", ".join([*self.sink.columns, PARTITION, OFFSET])
-            remedy = (
-                f" The table {self._target.table} needs the columns {wanted}, unique by {', '.join(self.sink.key)}."
-            )
+            columns, key = ", ".join([*self.sink.columns, PARTITION, OFFSET]), ", ".join(self.sink.key)
+            remedy = f" The table {self._target.table} needs the columns {columns}, and a unique index on {key}."
         return Away(f"{self.sink.name}: PostgreSQL does not take rows: {said}.{remedy}")
 
-    def _locked(self, cursor: psycopg.Cursor[Any]) -> Places:
-        """Our places, which nobody else moves until this transaction ends."""
-        cursor.execute(LOCK, [self.sink.slug])
+    def _locked(self, cursor: psycopg.Cursor[Any], partitions: Iterable[Partition]) -> Places:
+        """The places of partitions, which nobody else moves until this transaction ends."""
+        topics, numbers = zip(*partitions, strict=True)
+        cursor.execute(LOCK, [self.sink.slug, list(topics), list(numbers)])
         return {Partition(topic, number): Place(*place) for topic, number, *place in cursor}
 
     def _move(self, cursor: psycopg.Cursor[Any], moves: Moves) -> None:

@@ -67,10 +67,7 @@ class Batch:
     def without(self, gone: Collection[Partition]) -> "Batch":
         """What of it is not of these partitions."""
         rows = tuple(row for row in self.rows if row.at not in gone)
-        before, after = (
-            {at: place for at, place in places.items() if at not in gone} for places in (self.before, self.after)
-        )
-        return replace(self, rows=rows, before=before, after=after)
+        return replace(self, rows=rows, before=_without(self.before, gone), after=_without(self.after, gone))
 
 
 class Work:
@@ -127,11 +124,14 @@ class Work:
         """Where the target, or else the group, says to go on; a target that is away is waited for."""
         while self._writer.keeps_places and self._sink.delivery == "exactly_once":
             try:
-                return self._writer.places(committed)
+                places = self._writer.places(committed)
             except Away as problem:
                 self._back_off(problem)
                 if self.group.stopping.wait(max(0.0, self._due - time.monotonic())):
                     raise Interrupted from problem
+            else:
+                self._well()
+                return places
         return dict(committed)
 
     def _next(self) -> Batch | None:
@@ -215,7 +215,10 @@ class Work:
         batch = self._hand.pop()
         self.fates[fate] += len(batch.rows)
         self._kept |= batch.after
-        self._attempt, self._refusals, self.trouble = 0, 0, ""
+        self._well()
+
+    def _well(self) -> None:
+        self._attempt, self._refusals, self._due, self.trouble = 0, 0, 0.0, ""
 
     def _back_off(self, problem: Exception) -> bool:
         """Wait longer each time, whatever it is."""
@@ -229,7 +232,7 @@ class Work:
 
     def _begin_again(self, places: Places) -> None:
         """Forget what is in hand, and read on from where everything before is done with."""
-        self._waiting, self._hand, self._attempt, self._refusals = [], [], 0, 0
+        self._waiting, self._hand = [], []
         moved = {at: place for at, place in places.items() if place != self._reached.get(at)}
         self._reached |= places
         self._kept |= places

@@ -44,7 +44,7 @@ class TooLongAgo(HeadraceError):
 
 def slack_of(view: View) -> int:
     """How much longer than its windows need the tiles of a view are kept."""
-    is_recorded = any(stream.arrival is not None for stream in view.streams)
+    is_recorded = any(stream.is_recorded for stream in view.streams)
     return RECORDED_SLACK_US if is_recorded else SLACK_US
 
 

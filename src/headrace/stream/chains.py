@@ -2,8 +2,9 @@
 
     payments ──▶ gate ──▶ spend (an operation, its clock at 10:00) ──▶ gate ──▶ bursts, whose clock is at most 10:00
 
-What an operation makes from now on is known at its own clock or later. A function passes on what it is given: it has
-come as far as the gates of what it reads, once it has committed what they had written.
+What an operation makes from now on is known at its own clock or later, but for keys that are looked at once a second:
+so its clock counts in whole seconds that are past. A function passes on what it is given: it has come as far as the
+gates of what it reads, once it has committed what they had written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,11 @@ from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.log.offsets import Offsets
 from headrace.stream.checkpoints import committed_places, committed_watermark_us
 from headrace.stream.clock import Clock, GateWatch, now_us
-from headrace.stream.keyed import Keyed
+from headrace.stream.keyed import FINE_US, Keyed
 from headrace.stream.operation import KeyedSpec
 from headrace.stream.operations import KeptRun
+
+TICK_US = 1000  # Spark wakes what is due before the watermark, not at it
 
 
 @dataclass
@@ -42,7 +45,8 @@ class Chain:
         """Up to when a derivation has written all it knows; 0 before it has said so."""
         with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
             if isinstance(derivation, Operation):
-                return committed_watermark_us(self.runs[derivation.name].checkpoint(self.state))
+                watermark_us = committed_watermark_us(self.runs[derivation.name].checkpoint(self.state))
+                return max(0, watermark_us - TICK_US) // FINE_US * FINE_US
             if derivation.name not in self._functions:
                 self._functions[derivation.name] = self._function(derivation)
             return self._functions[derivation.name]()

@@ -18,8 +18,8 @@ from headrace.declare.schema import Kind
 from headrace.errors import HeadraceError
 from headrace.stream.checkpoints import batches_in
 from headrace.stream.generations import Generation, Generations, plan_generations
-from headrace.stream.keyed import KEPT
 from headrace.stream.operations import plan_run
+from headrace.stream.shelves import ROWS
 from headrace.stream.tiles import TilePlan
 
 FOLD = "stateStoreSave"  # Spark's name of what folds tiles
@@ -120,11 +120,14 @@ def of_key(spark: SparkSession, kept: Kept, key: str, batch: int) -> list[dict[s
 
 def _of_operation(spark: SparkSession, kept: Kept, operation: Operation, key: str, batch: int) -> list[dict[str, Any]]:
     kinds = [operation.inputs[0].schema.column(name, operation.name).kind for name in operation.by[0]]
-    rows = _store(spark, kept.checkpoint, batch, stateVarName=KEPT)
-    found = rows.where(F.col("user_map_key.key") == orjson.dumps(_values(key, kinds)).decode())
+    named = orjson.dumps(_values(key, kinds)).decode()
+    keys = F.from_json(F.col("user_map_value.keys").cast("string"), "map<string, array<string>>")
+    found = (
+        _store(spark, kept.checkpoint, batch, stateVarName=ROWS).select(keys[named].alias("kept")).dropna().collect()
+    )
     return [
-        {"key": json.loads(row.key), "due_at_us": row.look_us, "kept": json.loads(bytes(row.packed))}
-        for row in found.select("user_map_key.key", "user_map_value.look_us", "user_map_value.packed").collect()
+        {"key": json.loads(named), "due_at_us": int(look_us), "kept": json.loads(packed)}
+        for (look_us, packed) in (row.kept for row in found)
     ]
 
 

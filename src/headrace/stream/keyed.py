@@ -5,7 +5,7 @@ rates.clean ─────┼──▶ rows by bucket of their key ──▶ bu
 NAME.clock ──────┘                                               due:  time ──▶ keys, woken when the clock has passed it
                        └──▶ what operators make ──▶ the raw topics of the streams that are derived
 
-A call has many keys: rows cross to Python as one JSON text each, and state is asked once a key and batch.
+A call has many keys: rows cross to Python as one JSON text each, and state is asked for many keys at once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +36,7 @@ from headrace.stream.gate import RAISED
 from headrace.stream.making import Maker
 from headrace.stream.records import records_of
 from headrace.stream.seen import Seen
+from headrace.stream.shelves import OnShelf, Shelves
 from headrace.stream.watermark import DRAINING_MARGIN_US
 
 BUCKETS, PARTITIONS = 64, 2
@@ -44,7 +45,6 @@ RECORDS_AT_ONCE = 20_000  # bounds the memory of a batch, and how long it takes 
 # time passes days in a batch, and what is due by then is found at one look.
 FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
 CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
-KEPT = "kept"  # the state in which what operators keep is, by key
 MADE = "topic string, key string, value binary, raised string"
 
 
@@ -65,19 +65,12 @@ class Keyed:
     @cached_property
     def tells_its_own_time(self) -> bool:
         """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
-        return any(map(tells_its_own_time, self.operation.inputs))
+        return any(stream.is_recorded for stream in self.operation.inputs)
 
     @property
     def margin_us(self) -> int:
         """How far partitions may be apart in a time that passes quicker than the clock."""
         return DRAINING_MARGIN_US if self.tells_its_own_time else 0
-
-
-def tells_its_own_time(stream: Stream) -> bool:
-    """Whether a stream is recorded history, or derived of such."""
-    if isinstance(stream, Derived):
-        return any(map(tells_its_own_time, stream.made_by.inputs))
-    return stream.arrival is not None
 
 
 def made(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int]], run: str) -> DataFrame:
@@ -146,8 +139,7 @@ class Buckets(StatefulProcessor):
         self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._kept = handle.getMapState(KEPT, "key string", "look_us bigint, packed binary")
-        self._due, self._seen = Due(handle), Seen(handle)
+        self._shelves, self._due, self._seen = Shelves(handle), Due(handle), Seen(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803, ARG002  # Spark's names
         events = self._seen.news(self._reader.read(said) for _bucket, said in rows if said is not None)
@@ -171,33 +163,33 @@ class Buckets(StatefulProcessor):
     def _stepped(self, news: Iterable[tuple[str, list[Arrived]]], timers: TimerValues) -> Iterator[Row]:
         clock_us = max(0, timers.getCurrentWatermarkInMs()) * 1000
         later: dict[int, list[str]] = {}
-        knows_any = self._kept.exists()  # each question costs a round trip: of a first batch there is nothing to ask
+        self._shelves.open()
         for by, events in news:
-            known = self._kept.getValue((by,)) if knows_any else None
+            known = self._shelves.get(by)
             if known is None and not events:  # forgotten since it was noted as due
                 continue
             key: Key = tuple(orjson.loads(by))
-            done = stepped(self._operator, key, None if known is None else bytes(known[1]), events, clock_us)
+            done = stepped(self._operator, key, None if known is None else known.packed.encode(), events, clock_us)
             yield from self._maker.rows(key, done)
             look_us = self._keep(by, done, known, clock_us)
             if look_us is not None:
                 later.setdefault(look_us, []).append(by)
+        self._shelves.close()
         for at_us, keys in later.items():
             self._due.note(at_us, keys)
 
-    def _keep(self, by: str, done: Stepped, known: Any, clock_us: int) -> int | None:
+    def _keep(self, by: str, done: Stepped, known: OnShelf | None, clock_us: int) -> int | None:
         """Keep what a step left of a key; when to look at it, where that is not noted already.
 
         A key that is noted for an earlier time than it needs is looked at then, and noted anew.
         """
-        if done.due_us is None:
-            if known is not None:
-                self._kept.removeKey((by,))
+        if done.due_us is None or done.packed is None:
+            self._shelves.put(by, None)
             return None
-        noted_us = None if known is None or known[0] <= clock_us else known[0]
         look_us = look_at_us(done.due_us, clock_us)
-        is_noted = noted_us is not None and noted_us <= look_us
-        self._kept.updateValue((by,), (noted_us if is_noted else look_us, done.packed))
+        is_noted = known is not None and clock_us < known.look_us <= look_us
+        noted_us = known.look_us if known is not None and is_noted else look_us
+        self._shelves.put(by, OnShelf(noted_us, done.packed.decode()))
         return None if is_noted else look_us
 
 

@@ -8,8 +8,8 @@ import orjson
 from pyspark.sql import Row
 
 from headrace.declare.derivation import Derived, Operation
-from headrace.declare.schema import Kind, Schema
-from headrace.operators.careful import Raised, Stepped
+from headrace.declare.schema import Schema
+from headrace.operators.careful import Raised, Stepped, why
 from headrace.operators.operator import Key, Made
 from headrace.operators.rows import row_of
 
@@ -31,9 +31,16 @@ class Maker:
         for one in done.made:
             stream = self._outputs.get(one.output)
             if stream is not None:
-                yield self._made(key, one, stream)
+                yield self._written(key, one, stream)
         for one_raised in done.raised:
             yield self._raised(key, one_raised)
+
+    def _written(self, key: Key, made: Made, stream: Derived) -> Row:
+        """What is made, or what there is of it where it cannot be written: a time after 9999, a value JSON has not."""
+        try:
+            return self._made(key, made, stream)
+        except Exception as failure:  # noqa: BLE001  # what an operator makes may be anything
+            return ROW(self._first.name, _text(key[0]), orjson.dumps(repr(made)), why(failure))
 
     def _made(self, key: Key, made: Made, stream: Derived) -> Row:
         row = row_of(made, key, self._by, stream)
@@ -51,12 +58,8 @@ class Maker:
 
 def as_json(said: Mapping[str, Any], schema: Schema) -> bytes:
     """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
-    return orjson.dumps(
-        {
-            column.name: _iso(said.get(column.name)) if column.kind is Kind.TIMESTAMP else said.get(column.name)
-            for column in schema
-        }
-    )
+    times = schema.times
+    return orjson.dumps({name: _iso(said.get(name)) if name in times else said.get(name) for name in schema.names})
 
 
 def _iso(at_us: int | None) -> str | None:

@@ -11,5 +11,5 @@ DRAINING_MARGIN_US = UNITS_US["d"]
 def watermark_delay_us(stream: Stream, draining: bool = False) -> int:
     """How far behind the newest event ids and tiles are remembered; while draining, partitions may be a day apart."""
     # Times that a column says may pass quicker than the clock: in a replay at 10000x a day is nine seconds.
-    quick = draining or stream.arrival is not None
+    quick = draining or stream.is_recorded
     return stream.late.until_us + stream.ahead_us + (DRAINING_MARGIN_US if quick else MARGIN_US)

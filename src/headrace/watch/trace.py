@@ -78,7 +78,9 @@ class Tracer:
         told: dict[str, Any] = {"arrival_us": judged.arrival_us, **why, **_trace_of(judged.fate)}
         yield Step(fate, judged.fate.place, judged.fate.appended_us, told)
         if fate == "clean" and counted is None:
-            yield from self._counted(stream, raw, judged.arrival_us)
+            # Tiles of several views and the score come to several topics, in no order: a score that was due before its
+            # tiles had come is in the log before them.
+            yield from sorted(self._counted(stream, raw, judged.arrival_us), key=lambda step: step.at_us)
 
     def _judged(self, stream: Stream, raw: Record) -> Judged | None:
         """What became of a raw record, if the gate has come to it: each fate keeps its partition and its offset."""
@@ -117,9 +119,13 @@ class Tracer:
             yield Step("folded", record.place, record.appended_us, said | {"changed": changed})
 
     def _scored(self, model: Model, event_id: Any, from_us: int) -> Iterator[Step]:
+        """Its predictions and labels; of several by one version in one role the first counts, here as everywhere."""
+        counted = set[tuple[Any, ...]]()
         for record in self._since(model.predictions, from_us):
             said = orjson.loads(record.value or b"{}")
-            if said.get("event_id") == event_id:
+            by = said.get("version"), said.get("role"), said.get("source")
+            if said.get("event_id") == event_id and by not in counted:
+                counted.add(by)
                 what = "scored" if said.get("role") == "champion" else f"scored by a {said.get('role')}"
                 yield Step(what, record.place, record.appended_us, {"model": model.name, **said, **_trace_of(record)})
         if model.labels is not None:

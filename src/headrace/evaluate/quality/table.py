@@ -47,7 +47,7 @@ class QualityTable:
     def now_us(self, clock_us: int) -> int:
         """When windows end: now by the clock or, where labels tell their own arrivals, the newest minute there is."""
         labels = self.model.labels
-        return clock_us if labels is None or labels.stream.arrival is None else self._newest_us
+        return clock_us if labels is None or not labels.stream.is_recorded else self._newest_us
 
     def forget(self, before_us: int) -> None:
         """Let go of minutes that began before a time."""

@@ -1,0 +1,104 @@
+"""A PostgreSQL in a folder of its own, as a user who is not root: it refuses to be one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.errors import Skipped
+from bench.waiting import wait_for
+from headrace.local.child import Child
+from headrace.local.ports import HOST, free_port
+
+NOBODY = 65534
+PASSWORD = "hush-hush"
+
+
+class OwnPostgres:
+    """One that may be stopped and started; what it was told to keep, it keeps."""
+
+    def __init__(self, *, syncs: bool = False) -> None:
+        self._programs = _programs()
+        self._folder, self._port = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp")), free_port()
+        self._settings = {"port": self._port, "listen_addresses": HOST, "unix_socket_directories": ""}
+        self._settings["fsync"] = "on" if syncs else "off"
+        self.url = f"postgresql://headrace:{PASSWORD}@{HOST}:{self._port}/postgres"
+        self._server: Child | None = None
+        self._initialise()
+
+    def start(self) -> None:
+        options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
+        self._server = Child(_as_nobody(command), folder=Path("/tmp"), output=self._folder / "postgres.log")
+        self._server.start()
+        wait_for(self._accepts, 30, "PostgreSQL to answer")
+
+    def stop(self) -> None:
+        """At once, with whatever its clients have open."""
+        if self._server is not None and self._server.alive() and self._server.pid is not None:
+            os.kill(self._server.pid, signal.SIGINT)
+            self._server.wait(20)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+    def ask(self, statement: str) -> list[Any]:
+        """What a statement answers, as a client of its own."""
+        with import_module("psycopg").connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return [] if cursor.description is None else cursor.fetchall()
+
+    def _accepts(self) -> bool:
+        try:
+            return bool(self.ask("SELECT 1"))
+        except import_module("psycopg").OperationalError:  # it is starting up
+            return False
+
+    def _initialise(self) -> None:
+        password = self._folder / "password"
+        password.write_text(PASSWORD)
+        if os.geteuid() == 0:
+            os.chown(self._folder, NOBODY, NOBODY)
+            os.chown(password, NOBODY, NOBODY)
+        how = ["--no-sync", "--auth=scram-sha-256", "--username=headrace", f"--pwfile={password}", "--encoding=UTF8"]
+        command = [str(self._programs / "initdb"), "-D", str(self._folder / "data"), *how, "--locale=C"]
+        subprocess.run(_as_nobody(command), check=True, capture_output=True, cwd="/tmp")
+
+
+@contextmanager
+def own_postgres() -> Iterator[str]:
+    """The URL of an empty one that writes to its disk as it does in earnest."""
+    server = OwnPostgres(syncs=True)
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.remove()
+
+
+def _as_nobody(command: list[str]) -> list[str]:
+    """Who becomes another user forgets whose death is its own: it is told once more."""
+    if os.geteuid() != 0:
+        return command
+    who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
+    return [str(shutil.which("setpriv")), *who, *command]
+
+
+def _programs() -> Path:
+    """The folder of initdb and postgres: Debian has it beside the PATH."""
+    try:
+        import_module("psycopg")
+    except ModuleNotFoundError:
+        raise Skipped("psycopg is not installed: run `make setup`") from None
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not folders:
+        raise Skipped("PostgreSQL is not installed: run `make setup`, or install it")
+    return folders[-1]

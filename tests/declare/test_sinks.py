@@ -1,0 +1,170 @@
+"""Sinks as they are declared, and every way in which they cannot be, with the line and what to write instead."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.cli.up import parts_of
+from headrace.declare.app import App, app_of
+from headrace.declare.targets import DELIVERIES, TARGETS, Target
+from headrace.watch.defaults import alerts_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "sinks.md"
+payments = hr.Stream(
+    "payments",
+    schema="id string, card string, shop string, amount double, at timestamp",
+    id="id",
+    key="card",
+    time="at",
+)
+warehouse = hr.Postgres("env:PG_URL", table="payments")
+EXAMPLES: dict[type[Target], Target] = {
+    hr.Postgres: warehouse,
+    hr.Redis: hr.Redis("env:REDIS_URL", prefix="payments"),
+    hr.Delta: hr.Delta("warehouse/payments"),
+    hr.Kafka: hr.Kafka("warehouse.payments"),
+    hr.Webhook: hr.Webhook("env:HOOK_URL"),
+}
+
+
+@hr.features(payments, by="card")
+class CardSpend:
+    payments = hr.count(windows="1h")
+
+
+fraud = hr.Model("fraud", on=payments, features=[CardSpend], file="fraud.onnx")
+
+
+def app(**declared: object) -> App:
+    module = ModuleType("shop")
+    vars(module).update(declared)
+    return app_of(module)
+
+
+def test_a_sink_brings_all_columns_by_the_id_at_least_once_unless_told_otherwise() -> None:
+    sink = hr.Sink("payments to the warehouse", of=payments, to=warehouse)
+    assert (sink.key, sink.wins, sink.delivery) == (("id",), "first", "at_least_once")
+    assert sink.columns == ("id", "card", "shop", "amount", "at")
+    assert (sink.topic, sink.parked, sink.again) == (
+        "payments.clean",
+        "payments-to-the-warehouse.parked",
+        "payments-to-the-warehouse.again",
+    )
+
+
+def test_by_the_key_of_the_stream_the_last_wins() -> None:
+    assert hr.Sink("x", of=payments, to=warehouse, key="card").wins == "last"
+    assert hr.Sink("x", of=payments, to=warehouse, key=["card", "shop"]).wins == "last"
+    assert hr.Sink("x", of=payments, to=warehouse, key=["shop", "id"]).wins == "first"
+
+
+def test_predictions_are_rows_by_event_version_and_role() -> None:
+    sink = hr.Sink("scores", of=fraud, to=warehouse)
+    assert (sink.topic, sink.key, sink.wins) == ("fraud.predictions", ("event_id", "version", "role"), "first")
+    assert hr.Sink("scores", of=fraud, to=warehouse, key="event_id").wins == "last"
+
+
+def test_an_app_has_the_sinks_of_a_module_and_what_they_are_of() -> None:
+    found = app(sinks=[hr.Sink("a", of=payments, to=warehouse), hr.Sink("b", of=fraud, to=warehouse)])
+    assert [sink.name for sink in found.sinks] == ["a", "b"]
+    assert (found.streams, found.models) == ((payments,), (fraud,))
+    assert found.sink("a") is found.sinks[0]
+    with pytest.raises(hr.DeclarationError, match=r"there is no sink 'c'\. It declares 'a', 'b'"):
+        found.sink("c")
+    with pytest.raises(hr.DeclarationError, match="two declarations are named 'a-b'"):
+        app(x=hr.Sink("a b", of=payments, to=warehouse), y=hr.Sink("a-b", of=payments, to=warehouse))
+
+
+def test_an_app_with_sinks_has_a_part_for_them_and_alerts(settings: Any) -> None:
+    with_sink = app(sink=hr.Sink("out", of=payments, to=warehouse))
+    assert "sink" in parts_of(settings, with_sink)[1]
+    assert "sink" not in parts_of(settings, app(payments=payments))[1]
+    names = [alert.name for alert in alerts_of(with_sink, "shop.py")]
+    assert names[-2:] == ["out: lag", "out: parked rows"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Any:
+    from headrace.cli.settings import Settings
+
+    return Settings("127.0.0.1:0", None, 0, "memory", None, tmp_path, None, frozenset(), "real-time", 5)
+
+
+WRONG = [
+    ({"to": "postgres://x/y"}, r'to= is no target. Write to=hr.Postgres\("env:PG_URL"'),
+    ({"of": "payments"}, "of='payments' is neither a stream nor a model. Write of=payments"),
+    ({"delivery": "twice"}, "delivery='twice'. Write one of 'at_most_once', 'at_least_once', 'exactly_once'"),
+    ({"key": "shop"}, "so none of them is the last. Write key='card' for the last of each"),
+    ({"key": "nothing"}, "there is no column 'nothing'. The schema's columns are id, card"),
+    ({"key": []}, "key="),
+    ({"columns": ["card"]}, "columns= lacks 'id', which is of its key. Add it"),
+    ({"columns": "card"}, "Write a list"),
+    ({"columns": ["id", "id"]}, "two columns 'id'"),
+    ({"columns": ["id", "nothing"]}, "there is no column 'nothing'"),
+    ({"to": hr.Webhook("env:X"), "delivery": "exactly_once"}, 'Write delivery="at_least_once", and let the receiver'),
+    ({"to": hr.Webhook("env:X"), "key": "card"}, "a webhook has no keys. Leave key= out"),
+]
+
+
+@pytest.mark.parametrize(("changed", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_cannot_work_is_refused_with_its_line_and_what_to_write(changed: Any, said: str) -> None:
+    with pytest.raises(hr.DeclarationError, match=said) as refused:
+        hr.Sink("x", **({"of": payments, "to": warehouse} | changed))
+    assert str(refused.value).startswith("test_sinks.py:")
+
+
+@pytest.mark.parametrize("name", ["", "a" * 101, "tab\there", "…", 7])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(hr.DeclarationError, match="name it in at most 100 printable characters"):
+        hr.Sink(name, of=payments, to=warehouse)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (hr.Postgres, {"url": "postgres://me:s3cret@db/x", "table": "t"}),
+        (hr.Postgres, {"url": "postgres://db/x?password=s3cret", "table": "t"}),
+        (hr.Redis, {"url": "redis://:s3cret@cache", "prefix": "p"}),
+        (hr.Postgres, {"url": "mysql://s3cret", "table": "t"}),
+        (hr.Webhook, {"url": "http://hooks/s3cret"}),
+        (hr.Postgres, {"url": "env:X", "table": "shop."}),
+        (hr.Redis, {"url": "env:X", "prefix": ""}),
+        (hr.Delta, {"folder": "s3://bucket"}),
+        (hr.Kafka, {"topic": ""}),
+    ],
+)
+def test_a_target_that_is_none_or_has_a_password_is_refused_and_not_quoted(kind: Any, settings: Any) -> None:
+    with pytest.raises(hr.DeclarationError, match="Write ") as refused:
+        kind(**settings)
+    assert str(refused.value).startswith("test_sinks.py:")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_stream_may_not_be_named_as_the_topics_of_sinks_are() -> None:
+    with pytest.raises(hr.DeclarationError, match="Headrace's own topics"):
+        hr.Stream("x.parked", schema="id string, at timestamp", id="id", key="id", time="at")
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_target_honours_a_delivery_or_says_what_to_do_instead(kind: type[Target], delivery: Any) -> None:
+    assert (delivery in kind.honours) != (delivery in kind.refuses)
+    if delivery in kind.honours:
+        assert hr.Sink("x", of=payments, to=EXAMPLES[kind], delivery=delivery).delivery == delivery
+    else:
+        with pytest.raises(hr.DeclarationError, match="Write delivery="):
+            hr.Sink("x", of=payments, to=EXAMPLES[kind], delivery=delivery)
+
+
+def test_the_table_in_the_docs_is_what_targets_honour() -> None:
+    assert "\n".join(matrix()) in PAGE.read_text(), "write this into docs/sinks.md:\n" + "\n".join(matrix())
+
+
+def matrix() -> list[str]:
+    """Targets and deliveries, as the page has them."""
+    head = ["| target | `at_most_once` | `at_least_once` | `exactly_once` |", "| --- | --- | --- | --- |"]
+    cells = [[kind.honours.get(one, f"refused: {kind.refuses.get(one)}") for one in DELIVERIES] for kind in TARGETS]
+    return head + [f"| `hr.{kind.__name__}` | {' | '.join(row)} |" for kind, row in zip(TARGETS, cells, strict=True)]

@@ -1,0 +1,181 @@
+"""kill -9 while every operator runs: each tells what it tells where nothing is in between, and once."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.declare.app import App, load_app
+from headrace.declare.derivation import Derived, Operation
+from headrace.declare.stream import Stream
+from headrace.log.between import records_between
+from headrace.log.ledger import ARRIVAL, OFFSET
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.operators.operator import Arrived
+from headrace.scripts.acts import Watermark
+from headrace.scripts.pure import Pure
+from headrace.stream.making import as_json
+from headrace.tiles.events import read_event
+from tests.faults.test_kills import at_a_random_moment
+from tests.running import Running
+from tests.waiting import wait_until
+
+APP = Path(__file__).with_name("operators_app.py")
+FOREVER_US = 4_000_000_000_000_000
+EVENTS_A_SECOND = 40
+CORRECTED, REPLACED = "visits", "totals"  # how often they tell of a window depends on when they are asked
+
+
+class Load(threading.Thread):
+    """Sends events of twenty users to both streams, some late, some twice, until it is told to stop."""
+
+    def __init__(self, broker: str, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._broker, self._dice, self._stopped = broker, random.Random(seed), threading.Event()
+
+    def run(self) -> None:
+        with Producer(self._broker) as producer:
+            number = 0
+            while not self._stopped.wait(1 / EVENTS_A_SECOND):
+                number += 1
+                stream, event = self._dice.choice(["taps", "taps", "rates"]), self._event(number)
+                for _ in range(1 + (self._dice.random() < 0.1)):
+                    producer.send(stream, event, key=event["user"])
+
+    def finish(self) -> None:
+        self._stopped.set()
+        self.join(30)
+
+    def _event(self, number: int) -> dict[str, Any]:
+        behind_ms = self._dice.choice([0] * 12 + [2_000, 7_000, 14_000, 25_000])
+        kind = self._dice.choice(["tap", "skip"])
+        user, amount = f"u{self._dice.randrange(20)}", self._dice.randrange(12) / 1.0
+        at_ms = time.time_ns() // 1_000_000 - behind_ms - self._dice.randrange(500)
+        return {"id": f"e{number}", "user": user, "kind": kind, "amount": amount, "at": at_ms}
+
+
+def clean(broker: str, stream: Stream) -> list[Any]:
+    """The clean records of a stream, as the gate first wrote them."""
+    offsets = Offsets(broker)
+    records = records_between(broker, offsets.begin([stream.clean]), offsets.end([stream.clean]))
+    found: dict[tuple[int, int], Any] = {}
+    for record in records:
+        found.setdefault((record.partition, int(record.header(OFFSET) or -1)), record)
+    return list(found.values())
+
+
+def arrived(broker: str, number: int, stream: Stream) -> list[Arrived]:
+    """What an operator is given of a stream."""
+    events = []
+    for record in clean(broker, stream):
+        values = read_event(stream.schema, record.value)
+        arrival_us, offset = int(record.header(ARRIVAL)), int(record.header(OFFSET))
+        time_us = values[stream.time]
+        events.append(Arrived(number, values[stream.id], time_us, arrival_us, record.partition, offset, values))
+    return events
+
+
+def told(broker: str, stream: Derived) -> dict[str, dict[str, Any]]:
+    """What a derived stream has, by id."""
+    rows = [json.loads(record.value) for record in clean(broker, stream)]
+    return {row[stream.id]: row for row in rows}
+
+
+def wanted(app: App, broker: str, operation: Operation) -> dict[str, dict[str, dict[str, Any]]]:
+    """What each output of an operation should have, by its stream's name and by id."""
+    outputs = app.made_by(operation)
+    events = [event for number, one in enumerate(operation.inputs) for event in arrived(broker, number, one)]
+    events.sort(key=lambda event: event.order)
+    rows = Pure().play(operation, outputs, [*events, Watermark(FOREVER_US)])
+    return {
+        one.name: {row[one.id]: json.loads(as_json(row, one.schema)) for row in rows[one.output]} for one in outputs
+    }
+
+
+def is_right(broker: str, stream: Derived, rows: dict[str, dict[str, Any]]) -> bool:
+    found = told(broker, stream)
+    if stream.name == CORRECTED:
+        return _net(found.values()) == _net(rows.values())
+    if stream.name == REPLACED:
+        return _newest(found.values()) == _newest(rows.values())
+    return found == rows
+
+
+def _net(rows: Any) -> dict[tuple[Any, ...], int]:
+    """Final results and corrections less what was taken back."""
+    net: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        of = (row["user"], row["window_start"], row["window_end"], row["n"], row["most"])
+        net[of] = net.get(of, 0) + (-1 if row["kind"] == "retraction" else 1)
+    return {of: count for of, count in net.items() if count}
+
+
+def _newest(rows: Any) -> dict[str, int]:
+    """How many events each user has had."""
+    newest: dict[str, int] = {}
+    for row in rows:
+        newest[row["user"]] = max(row["n"], newest.get(row["user"], 0))
+    return newest
+
+
+def endure(folder: Path, parts: Sequence[str], seed: int) -> None:
+    app, dice = load_app(str(APP)), random.Random(seed)
+    operations = [one for one in app.derivations if isinstance(one, Operation)]
+    assert len(operations) == 7
+    with Running(APP, folder / "state", "--lake", "off", "--checkpoint", "10s") as running:
+        running.wait_until_ready()
+        load = Load(running.broker, seed)
+        load.start()
+        for part in parts:
+            at_a_random_moment(dice)
+            running.kill(part)
+        load.finish()
+        running.wait_until_ready()
+        settled(running, app)
+        for operation in operations:
+            rows = wanted(app, running.broker, operation)
+            for stream in app.made_by(operation):
+                assert stream.output != "out" or rows[stream.name], stream.name
+                right = lambda stream=stream, rows=rows: is_right(running.broker, stream, rows[stream.name])  # noqa: E731
+                wait_until(right, 180, f"{stream.name} to be right", running.said)
+        (derived,) = app.made_by(next(one for one in app.derivations if one.name == "doubled"))
+        wait_until(lambda: is_doubled(running.broker, app, derived), 60, "what is doubled", running.said)
+
+
+def settled(running: Running, app: App) -> None:
+    """Wait until the gates have judged all that was sent."""
+    offsets = Offsets(running.broker)
+    for stream in (app.stream("taps"), app.stream("rates")):
+        wait_until(
+            lambda stream=stream: (
+                sum(running.events(stream.name)[fate] for fate in ("clean", "late", "dead"))
+                >= sum(offsets.end([stream.name]).values())
+            ),
+            180,
+            f"the gate of {stream.name}",
+            running.said,
+        )
+
+
+def is_doubled(broker: str, app: App, derived: Derived) -> bool:
+    events = {json.loads(record.value)["id"]: json.loads(record.value) for record in clean(broker, app.stream("taps"))}
+    amounts = {own_id: 2 * event["amount"] for own_id, event in events.items() if event["kind"] != "skip"}
+    return {own_id: row["amount"] for own_id, row in told(broker, derived).items()} == amounts
+
+
+@pytest.mark.shows("tumbling window", "global window", lane="micro-batch", late="side_output", kills=20)
+@pytest.mark.shows("sliding window", lane="micro-batch", late="drop", kills=20)
+@pytest.mark.shows("session window", lane="micro-batch", late="update", kills=20)
+@pytest.mark.shows("stream-stream join", "as-of join", "pattern", lane="micro-batch", late="side_output", kills=20)
+@pytest.mark.shows("derived function", lane="real-time", kills=20)
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_every_operator_tells_the_same_through_twenty_kills(tmp_path: Path) -> None:
+    dice = random.Random(8)
+    endure(tmp_path, [dice.choice(["spark", "stream", "spark", "stream", "broker"]) for _ in range(20)], seed=8)

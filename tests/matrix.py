@@ -1,0 +1,117 @@
+"""What runs where, as the tests' marks say it: `python -m tests.matrix` writes docs/operators.md anew.
+
+    @pytest.mark.shows("session window", lane="micro-batch", late=("drop", "update"))    a test sees it hold
+    @pytest.mark.shows("session window", kills=20)                                       … through so many kill -9
+    @pytest.mark.refuses("pattern", late="update")                                       a test sees it refused
+
+Marks are read from the files: a table that no test stands behind cannot be written.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "operators.md"
+OPERATORS = (
+    "feature view",
+    "derived function",
+    "enrichment",
+    "tumbling window",
+    "sliding window",
+    "session window",
+    "global window",
+    "stream-stream join",
+    "as-of join",
+    "pattern",
+)
+LANES = ("real-time", "micro-batch")
+POLICIES = ("drop", "side_output", "update")
+HEAD = """# What runs where
+
+Written by `python -m tests.matrix` from the marks of the tests, and checked by one of them. ✓: a test sees it hold,
+against brute force or the pure operator. **refused**: a test sees it refused, with its line and the remedy. Empty: not
+tried. `headrace plan` says which lane each of your declarations takes, and why.
+
+"""
+FOOT = """
+What each sink can promise is in [Sinks](sinks.md#deliveries).
+
+## The tests
+
+"""
+
+
+@dataclass
+class Seen:
+    """What the tests say of one operator: its cells, the most kills it was seen to survive, and their names."""
+
+    cells: dict[str, str] = field(default_factory=dict)
+    kills: int = 0
+    tests: list[str] = field(default_factory=list)
+
+
+def page() -> str:
+    """The whole page."""
+    seen = gathered()
+    return HEAD + "\n".join([*_table(seen)]) + "\n" + FOOT + "\n".join(_tests(seen)) + "\n"
+
+
+def gathered() -> dict[str, Seen]:
+    """What each operator's tests say."""
+    seen: dict[str, Seen] = defaultdict(Seen)
+    for test, word, operator, cells in _marks():
+        if operator not in OPERATORS:
+            raise ValueError(f"{test}: there is no operator {operator!r}. They are {', '.join(OPERATORS)}.")
+        of = seen[operator]
+        of.kills = max(of.kills, cells.pop("kills", 0))
+        of.tests.append(test)
+        for name in (name for names in cells.values() for name in ((names,) if isinstance(names, str) else names)):
+            if name not in (*LANES, *POLICIES):
+                raise ValueError(f"{test}: there is no lane and no policy {name!r}.")
+            of.cells[name] = "✓" if word == "shows" else "refused"
+    return seen
+
+
+def _marks() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = file.read_text()
+        if "mark.shows" not in text and "mark.refuses" not in text:
+            continue
+        for function in ast.walk(ast.parse(text)):
+            if isinstance(function, ast.FunctionDef):
+                for word, names, cells in filter(None, map(_mark, function.decorator_list)):
+                    for operator in names:
+                        yield f"{file.relative_to(ROOT)}::{function.name}", word, operator, dict(cells)
+
+
+def _mark(decorator: ast.expr) -> tuple[str, list[str], dict[str, Any]] | None:
+    if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
+        return None
+    if decorator.func.attr not in ("shows", "refuses"):
+        return None
+    cells = {word.arg or "": ast.literal_eval(word.value) for word in decorator.keywords}
+    return decorator.func.attr, [ast.literal_eval(argument) for argument in decorator.args], cells
+
+
+def _table(seen: dict[str, Seen]) -> Iterator[str]:
+    columns = (*LANES, *POLICIES)
+    yield f"| | {' | '.join(name.replace('_', ' ') for name in columns)} | kill -9 |"
+    yield f"| --- |{' --- |' * (len(columns) + 1)}"
+    for operator in OPERATORS:
+        of = seen.get(operator, Seen())
+        cells = [of.cells.get(name, "").replace("refused", "**refused**") for name in columns]
+        yield f"| {operator} | {' | '.join(cells)} | {f'{of.kills} ×' if of.kills else ''} |"
+
+
+def _tests(seen: dict[str, Seen]) -> Iterator[str]:
+    for operator in OPERATORS:
+        for test in dict.fromkeys(seen.get(operator, Seen()).tests):
+            yield f"- {operator}: `{test}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,156 @@
+"""Targets that keep places: rows and places in one step, and none of either where somebody else has been."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import orjson
+import pytest
+
+import headrace as hr
+from bench.postgres import OwnPostgres
+from headrace.declare.sink import Sink
+from headrace.declare.targets import Target
+from headrace.log.ledger import OFFSET
+from headrace.log.placed import Place
+from headrace.log.records import Partition, Record
+from headrace.sink.rows import Reader, Row
+from headrace.sink.run import writer_of
+from headrace.sink.writer import Move, Moved, Rejected, SinkPlace, Writer
+from tests.servers import OwnRedis
+from tests.sink.flowing import SCHEMA, event
+from tests.sink.reading import Event, in_delta, in_postgres, in_redis
+
+stream = hr.Stream("fenced", schema=SCHEMA, id="id", key="card", time="at")
+AT, OTHER = Partition(stream.clean, 0), Partition(stream.clean, 1)
+Kept = tuple[Target, Callable[[], list[Event]]]
+_numbers = count()
+
+
+@pytest.fixture(params=["postgres", "redis", "delta"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """A new target that keeps places, and what is in it."""
+    name = f"fenced_{next(_numbers)}"
+    if request.param == "postgres":
+        server: OwnPostgres = request.getfixturevalue("postgres")
+        monkeypatch.setenv("PG_URL", server.url)
+        return hr.Postgres("env:PG_URL", table=name), lambda: in_postgres(server, name)
+    if request.param == "redis":
+        cache: OwnRedis = request.getfixturevalue("own_redis")
+        monkeypatch.setenv("REDIS_URL", cache.url)
+        return hr.Redis("env:REDIS_URL", prefix=name), lambda: in_redis(cache.url, name)
+    return hr.Delta(str(tmp_path / name)), lambda: in_delta(tmp_path / name)
+
+
+def copies(target: Target, key: str = "id") -> tuple[Writer, Writer]:
+    """Two that write for one sink, and do not know of each other."""
+    sink = Sink(f"fenced {next(_numbers)}", of=stream, to=target, key=key, delivery="exactly_once")
+    return writer_of(sink, SinkPlace("nowhere")), writer_of(sink, SinkPlace("nowhere"))
+
+
+def rows_of(writer: Writer, *events: Event, begin: int = 0, partition: int = 0) -> list[Row]:
+    reader, place, rows = Reader(writer.sink), Place(begin, begin - 1), list[Row]()
+    for offset, one in enumerate(events, begin):
+        headers = [(OFFSET, str(offset).encode())]
+        row, place = reader.row(Record(stream.clean, partition, offset, 0, b"k", orjson.dumps(one), headers), place)
+        assert row is not None
+        rows.append(row)
+    return rows
+
+
+def ids(rows: list[Event]) -> list[str]:
+    return sorted(row["id"] for row in rows)
+
+
+def test_a_copy_that_comes_late_writes_nothing_and_goes_on_from_where_the_other_is(kept: Kept) -> None:
+    target, read = kept
+    first, second = copies(target)
+    assert first.places([AT, OTHER]) == second.places([AT, OTHER]) == {AT: Place(), OTHER: Place()}
+    rows = rows_of(first, *map(event, range(4)))
+    first.write(rows[:3], {AT: Move(Place(), rows[2].after)})
+    with pytest.raises(Moved, match="another copy of the sink"):
+        second.write(rows, {AT: Move(Place(), rows[3].after)})
+    assert ids(read()) == ["e0", "e1", "e2"]
+    there = second.places([AT, OTHER])
+    assert there == {AT: Place(3, 2), OTHER: Place()}
+    second.write(rows[3:], {AT: Move(there[AT], rows[3].after)})
+    with pytest.raises(Moved):
+        first.write(rows[3:], {AT: Move(rows[2].after, rows[3].after)})
+    assert ids(read()) == ["e0", "e1", "e2", "e3"]
+
+
+def test_copies_of_other_partitions_are_not_in_each_others_way(kept: Kept) -> None:
+    target, read = kept
+    first, second = copies(target)
+    first.places([AT])
+    second.places([OTHER])
+    mine, others = rows_of(first, event(1)), rows_of(second, event(2), partition=1)
+    first.write(mine, {AT: Move(Place(), mine[0].after)})
+    second.write(others, {OTHER: Move(Place(), others[0].after)})
+    assert ids(read()) == ["e1", "e2"]
+    assert first.places([AT, OTHER]) == {AT: Place(1, 0), OTHER: Place(1, 0)}
+
+
+def test_places_move_without_rows(kept: Kept) -> None:
+    target, read = kept
+    writer, _ = copies(target)
+    writer.places([AT])
+    writer.write([], {AT: Move(Place(), Place(7, 5))})
+    assert writer.places([AT]) == {AT: Place(7, 5)}
+    assert read() == []
+
+
+def test_of_one_key_the_later_place_stays_whatever_is_written_last(kept: Kept) -> None:
+    target, read = kept
+    writer, _ = copies(target, key="card")
+    old, new = rows_of(writer, event(1, card="c1"), event(2, card="c1"))
+    writer.write([new])
+    writer.write([old])
+    assert ids(read()) == ["e2"]
+    (newer,) = rows_of(writer, event(3, card="c1"), begin=9)
+    writer.write([newer])
+    assert ids(read()) == ["e3"]
+
+
+def test_what_postgres_rejects_it_has_none_of_and_no_place_has_moved(
+    postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_URL", postgres.url)
+    writer, _ = copies(hr.Postgres("env:PG_URL", table="rejecting"))
+    writer.places([AT])
+    rows = rows_of(writer, event(1), event(2, id="with\x00nul"))
+    with pytest.raises(Rejected, match="NUL"):
+        writer.write(rows, {AT: Move(Place(), rows[1].after)})
+    assert in_postgres(postgres, "rejecting") == []
+    assert writer.places([AT]) == {AT: Place()}
+    writer.write(rows[:1], {AT: Move(Place(), rows[0].after)})
+    assert ids(in_postgres(postgres, "rejecting")) == ["e1"]
+
+
+def test_rows_are_not_there_where_the_places_could_not_be_moved(
+    postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_URL", postgres.url)
+    writer, _ = copies(hr.Postgres("env:PG_URL", table="halfway"))
+    writer.places([AT])
+    postgres.ask(
+        "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER never BEFORE UPDATE ON headrace_offsets FOR EACH ROW EXECUTE FUNCTION never()"
+    )
+    rows = rows_of(writer, event(1))
+    try:
+        with pytest.raises(Rejected, match="not now"):
+            writer.write(rows, {AT: Move(Place(), rows[0].after)})
+    finally:
+        postgres.ask("DROP TRIGGER never ON headrace_offsets")
+    assert in_postgres(postgres, "halfway") == []
+
+
+@pytest.mark.parametrize(("key", "stays"), [("id", 1.0), ("card", 2.0)])
+def test_of_one_key_in_one_batch_the_first_event_or_the_last_of_an_entity_stays(
+    kept: Kept, key: str, stays: float
+) -> None:
+    target, read = kept
+    writer, _ = copies(target, key=key)
+    writer.write(rows_of(writer, event(1, amount=1.0), event(1, amount=2.0)))
+    assert [row["amount"] for row in read()] == [stays]
