@@ -79,6 +79,7 @@ class Engine:
     def _inserted(self, query: str, sources: Mapping[str, str], to: str, *, bounded: bool) -> TableResult:
         """Waiting to gather rows is for throughput alone: who looks at latency wants each at once."""
         self._tables.get_config().set("table.exec.mini-batch.enabled", str(bounded).lower())
+        self._tables.get_config().set("execution.buffer-timeout.interval", "100 ms" if bounded else "2 ms")
         for name in STREAMS:
             self._tables.execute_sql(f"DROP TEMPORARY TABLE IF EXISTS {name}")
             self._tables.execute_sql(self._source(name, sources[name], bounded))
