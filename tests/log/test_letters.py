@@ -172,7 +172,7 @@ def test_the_command_lists_shows_mends_and_discards(
         ("nonsense", "line 1 is no letter"),
         ('{"place": "x"}', "line 1 is no letter"),
         ('{"place": "x", "value": {"base64": "!"}}', "line 1 is no letter"),
-        ('{"place": "nowhere-0@1", "value": {}}', "There is no dead letter nowhere-0@1"),
+        ('{"place": "nowhere-0@1", "value": {}}', "There is no letter nowhere-0@1"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_refused(
@@ -218,7 +218,7 @@ def with_headers(broker: Broker) -> hr.Stream:
 
 def test_what_a_producer_gave_is_read_from_the_raw_record_if_it_is_still_that_one(broker: Broker) -> None:
     stream = with_headers(broker)
-    letters = Letters(broker.address, stream)
+    letters = Letters(broker.address, dead_of(stream))
     found = letters.headers(letters.all())
     assert found == {
         f"{stream.name}-0@0": [("app", b"till"), ("app", b"\xff"), (HOSTILE, HOSTILE.encode())],
