@@ -47,13 +47,13 @@ class Producer:
         self._why = ""
         settings = {
             "enable.idempotence": True,
-            "enable.gapless.guarantee": is_gapless,
             # As Java's producer does; the default spreads records with an empty key over all partitions.
             "partitioner": "murmur2_random",
             "linger.ms": linger_ms,
             "compression.type": "lz4",
             "message.max.bytes": 64 << 20,
             "delivery.timeout.ms": 0 if is_gapless else int(delivery_seconds * 1000),
+            **({"enable.gapless.guarantee": True} if is_gapless else {}),
         }
         self._kafka = KafkaProducer(client_settings(broker) | settings, logger=LOGGER)
 
