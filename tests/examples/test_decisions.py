@@ -9,7 +9,7 @@ import pytest
 from decisions import Decided, Decisions
 from deltalake import DeltaTable
 from history import write_history
-from payments import Fate, Timeline, attack_of, events, is_fraud
+from payments import Fate, Timeline, attack_of, events, is_end_of_trial, is_fraud
 
 from headrace.log.records import Record
 from headrace.score.prediction import Prediction, encode
@@ -64,8 +64,8 @@ def test_a_fraud_is_caught_by_any_decision_but_passing(decisions):
     assert (found.frauds, found.caught) == (2, 1)
 
 
-def test_most_of_an_attack_is_fraud_and_little_else():
-    attacked = [attack_of(SEED, number) is not None for number in range(20_000)]
+def test_most_of_an_attack_and_after_a_trial_is_fraud_and_little_else():
+    attacked = [attack_of(SEED, number) is not None or is_end_of_trial(SEED, number) for number in range(20_000)]
     frauds = [is_fraud(SEED, number) for number in range(20_000)]
     both = sum(map(all, zip(attacked, frauds, strict=True)))
     assert 0.9 < both / sum(attacked) < 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import headrace as hr
-from headrace.declare.derivation import Derived, Operation, Written
+from headrace.declare.derivation import Derived, Operation
 from headrace.declare.pattern import Pattern
 from headrace.declare.pattern_outputs import Matches
 from headrace.operators.operator import Arrived, Made, step
@@ -80,7 +80,7 @@ def test_whatever_the_batches_and_clocks_what_is_told_is_what_the_definition_say
     random = Random(seed)
     asked, pairs = question(random), random_arrivals(random)
     what = sequence(asked, after, PATIENCE)
-    operator = Patterns(what, Operation("t", (LETTERS,), Written("t.py", 1), by=(("k",),), what=what, idle_us=1))
+    operator = Patterns(what)
     made = run_in_batches(operator, [one for _, one in pairs], random)
 
     in_time = sorted((one.time_us, one.offset, one.id, event) for event, one in pairs if one.lateness_us <= PATIENCE)
@@ -101,7 +101,7 @@ def test_whatever_the_batches_and_clocks_what_is_told_is_what_the_definition_say
 def test_other_batches_and_clocks_make_the_same_rows_with_the_same_ids_and_times(seed: int, after: str) -> None:
     random = Random(seed)
     what, arrived = sequence(question(random), after, PATIENCE, partials=3), [one for _, one in random_arrivals(random)]
-    operator = Patterns(what, Operation("t", (LETTERS,), Written("t.py", 1), by=(("k",),), what=what, idle_us=1))
+    operator = Patterns(what)
     at_once = run_in_batches(operator, arrived, None)
     made = run_in_batches(operator, arrived, random)
     for output in ("out", "timeouts"):
@@ -127,7 +127,7 @@ def login(number: int, minute: float, ok: bool, late_minutes: float = 0, **value
 def operator_of(matches: Matches) -> Patterns:
     operation = matches.out.made_by
     assert isinstance(operation, Operation)
-    return Patterns(operation.what, operation)
+    return Patterns(operation.what)
 
 
 def made_of(matches: Matches, logins: list[Arrived], clock_minutes: float = 10_000) -> list[Made]:

@@ -68,7 +68,8 @@ def sequence(asked: Question, after: Any, patience_us: int = 0, partials: int = 
         for number, one in enumerate(asked.steps)
     ]  # fmt: skip
     nevers = [Never(f"v{n}", expression(one.condition, size), one.before) for n, one in enumerate(asked.nevers)]
-    return Sequence("t", "t", ("k",), SCHEMA, tuple(steps), tuple(nevers), asked.within, after, patience_us, partials)
+    asks = (asked.within, after, patience_us, partials)
+    return Sequence("t", "t", "s", ("k",), SCHEMA, tuple(steps), tuple(nevers), *asks)
 
 
 def values(event: Event, number: int) -> dict[str, Any]:

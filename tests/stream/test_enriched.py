@@ -53,7 +53,7 @@ def test_each_event_has_what_the_table_says_and_what_it_says_after_it_changed(
     known = hr.enrich(
         "enrich_known", stream, hr.Table(str(tmp_path / "merchants.parquet"), key="merchant"), on="merchant"
     )
-    assert judge(spark, function_of(known)).lane is Lane.REAL_TIME
+    assert judge(spark.newSession(), function_of(known)).lane is Lane.REAL_TIME
     with deriving(spark, broker.address, known, tmp_path) as pilot:
         send_clean(broker.address, stream, payments(0, 20))
         rows = wait_for_rows(broker.address, known, 20, pilot)

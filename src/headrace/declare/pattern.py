@@ -147,8 +147,8 @@ class Pattern:
                 steps.append(self._step(asked, stream.schema, steps))
         patience_us = min(self._late(stream).after_us, stream.late.until_us)
         return Sequence(
-            self.title, self.name, self.by, stream.schema, tuple(steps), tuple(nevers), self.within_us, self.after,
-            patience_us, self.partials,
+            self.title, self.name, stream.name, self.by, stream.schema, tuple(steps), tuple(nevers),
+            self.within_us, self.after, patience_us, self.partials,
         )  # fmt: skip
 
     def _step(self, asked: Asked, schema: Schema, before: list[Step]) -> Step:

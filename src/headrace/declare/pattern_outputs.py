@@ -31,18 +31,18 @@ def matches(made_by: Operation, sequence: Sequence, *, puts_aside: bool, partiti
     return Matches(
         Derived(made_by.name, schema=_ddl(columns, made_by), **told),
         Derived(f"{made_by.name}_timeouts", schema=_ddl([*columns, *how_far], made_by), output="timeouts", **told),
-        _late(made_by, stream, settings) if puts_aside else None,
+        _late(made_by, sequence, settings) if puts_aside else None,
     )
 
 
-def late_names(stream: Stream) -> dict[str, str]:
-    """What the columns of a stream are called among late events: those that have names of ours with its own before."""
-    prefix = re.sub(r"\W", "_", stream.name, flags=re.ASCII) + "_"
-    return {name: prefix + name if name in (ID, KNOWN_AT) else name for name in stream.schema.names}
+def late_names(sequence: Sequence) -> dict[str, str]:
+    """What a stream's columns are called among late events: those that have names of ours with the stream's before."""
+    prefix = re.sub(r"\W", "_", sequence.stream, flags=re.ASCII) + "_"
+    return {name: prefix + name if name in (ID, KNOWN_AT) else name for name in sequence.schema.names}
 
 
-def _late(made_by: Operation, stream: Stream, settings: dict[str, Any]) -> Derived:
-    names = late_names(stream)
+def _late(made_by: Operation, sequence: Sequence, settings: dict[str, Any]) -> Derived:
+    (stream,), names = made_by.inputs, late_names(sequence)
     columns = [(names[column.name], column.type) for column in stream.schema]
     return Derived(
         f"{made_by.name}_late",

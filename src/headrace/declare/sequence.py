@@ -61,6 +61,7 @@ class Sequence:
 
     title: str
     name: str
+    stream: str
     key: tuple[str, ...]
     schema: Schema
     steps: tuple[Step, ...]

@@ -42,5 +42,5 @@ def _asof(what: AsofJoin, _operation: Operation) -> Asof:
 
 
 @made_of.register
-def _patterns(what: Sequence, operation: Operation) -> Patterns:
-    return Patterns(what, operation)
+def _patterns(what: Sequence, _operation: Operation) -> Patterns:
+    return Patterns(what)

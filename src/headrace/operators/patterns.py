@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from headrace.declare.derivation import Operation
 from headrace.declare.pattern_outputs import ENDED_AT, STARTED_AT, late_names
 from headrace.declare.sequence import Sequence
 from headrace.operators.matching import Ended, Matching
@@ -34,9 +33,9 @@ class Kept:
 class Patterns(Operator[Kept]):
     """Looks for a sequence in the events of each key."""
 
-    def __init__(self, sequence: Sequence, operation: Operation) -> None:
+    def __init__(self, sequence: Sequence) -> None:
         self._sequence, self._matching = sequence, Matching(sequence)
-        self._late_names = late_names(operation.inputs[0])
+        self._late_names = late_names(sequence)
 
     def begin(self) -> Kept:
         return Kept()
