@@ -178,4 +178,4 @@ def is_doubled(broker: str, app: App, derived: Derived) -> bool:
 @pytest.mark.timeout(3600)
 def test_every_operator_tells_the_same_through_twenty_kills(tmp_path: Path) -> None:
     dice = random.Random(8)
-    endure(tmp_path, [dice.choice(["spark", "stream", "spark", "stream", "broker"]) for _ in range(20)], seed=8)
+    endure(tmp_path, [dice.choice(["operate", "spark", "operate", "stream", "broker"]) for _ in range(20)], seed=8)

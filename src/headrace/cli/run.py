@@ -14,11 +14,14 @@ from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
+from headrace.declare.derivation import Operation
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
 if TYPE_CHECKING:
     from headrace.sink.writer import SinkPlace
+    from headrace.stream.queries import Place
+    from headrace.stream.run import SparkOptions
     from headrace.watch.otlp.endpoint import Endpoint
 
 LOGGER = logging.getLogger("headrace.cli")
@@ -41,22 +44,38 @@ def broker_of(settings: Settings) -> str:
 
 def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     # Imported here: only this part pays for Spark.
+    from headrace.stream.run import run_queries
+
+    go_back(settings)
+    run_queries(app, place_of(settings), spark_of(settings), stop)
+
+
+def run_operate(app: App, settings: Settings, stop: threading.Event) -> None:
+    """Run what keeps state in Python: in a process of its own, which gives way to who answers within milliseconds."""
+    from headrace.local.polite import give_way
+    from headrace.stream.run import run_operations
+
+    if not any(isinstance(made_by, Operation) for made_by in app.derivations):
+        stop.wait()
+        return
+    begun = partial(give_way, os.getpid())
+    run_operations(app, place_of(settings), spark_of(settings), stop, begun)
+
+
+def place_of(settings: Settings) -> "Place":
+    """What queries work with."""
     from headrace.stream.lanes import Lane
     from headrace.stream.queries import Place
-    from headrace.stream.run import SparkOptions, run_queries
 
-    java = find_java()
-    go_back(settings)
-    place = Place(
-        broker_of(settings),
-        settings.state,
-        settings.rebuild,
-        Lane(settings.lane),
-        settings.checkpoint_seconds,
-        settings.since_us,
-    )
-    options = SparkOptions(settings.spark, jar_paths("spark"), java.home)
-    run_queries(app, place, options, stop)
+    lane, broker = Lane(settings.lane), broker_of(settings)
+    return Place(broker, settings.state, settings.rebuild, lane, settings.checkpoint_seconds, settings.since_us)
+
+
+def spark_of(settings: Settings) -> "SparkOptions":
+    """Where Spark runs."""
+    from headrace.stream.run import SparkOptions
+
+    return SparkOptions(settings.spark, jar_paths("spark"), find_java().home)
 
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
@@ -248,6 +267,7 @@ RUNS: Mapping[str, Run] = {
     "check": run_check,
     "score": run_score,
     "sink": run_sink,
+    "operate": run_operate,
 }
 # What these start or name has to name the app as it was.
 NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}

@@ -25,6 +25,7 @@ from headrace.cli.run import (
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
+from headrace.declare.derivation import Operation
 from headrace.declare.durations import duration_text
 from headrace.evaluate.reach import require_kept
 from headrace.lake.lake import require_fitting
@@ -136,14 +137,16 @@ def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence
 def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The processes of a running app: those an answer needs, and the others.
 
-    A store of its own needs a worker that feeds it, models a scorer, and sinks who brings events to them.
+    A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
+    operators, and sinks who brings events to them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
     sinking = ("sink",) if app.sinks else ()
-    return (*feeding, "serve", "stream", *scoring), ("check", "watch", *landing, *training, *sinking)
+    operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
+    return (*feeding, "serve", "stream", *operating, *scoring), ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

@@ -11,6 +11,7 @@ NICE = 5  # a third of what another gets; idle work, of which Linux has a word, 
 
 def give_way(*pids: int) -> None:
     """Have processes and what they start from now on give way to all others; it cannot be taken back."""
+    pids = (*pids, *_descendants(pids))
     polite: set[int] = set()
     while news := {*chain.from_iterable(map(_threads, pids))} - polite:  # a thread may start another meanwhile
         for thread in news:
@@ -18,6 +19,22 @@ def give_way(*pids: int) -> None:
                 os.setpriority(os.PRIO_PROCESS, thread, NICE)
         polite |= news
     _let_sessions_give_way(pids)
+
+
+def _descendants(pids: Iterable[int]) -> set[int]:
+    """The processes that processes have started, and those these have."""
+    parents = dict(filter(None, map(_parent, Path("/proc").glob("[0-9]*/stat"))))
+    found: set[int] = set()
+    while news := {pid for pid, parent in parents.items() if parent in {*pids, *found}} - found:
+        found |= news
+    return found
+
+
+def _parent(stat: Path) -> tuple[int, int] | None:
+    try:
+        return int(stat.parent.name), int(stat.read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended meanwhile
+        return None
 
 
 def _threads(pid: int) -> set[int]:

@@ -33,6 +33,7 @@ from headrace.stream.pilot import LOOK_SECONDS, QueryFailed
 from headrace.stream.runner import Runner
 
 TELL_SECONDS = 1.0
+BATCH_SECONDS = 1  # as often as the time is told: more often would only cost cores
 FROM_THE_FIRST, FROM_NOW = -2, -1  # as Spark's Kafka source writes them
 LOGGER = logging.getLogger("headrace.stream")
 
@@ -80,7 +81,7 @@ def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery
         .options(**KAFKA_SINK)
         .option("checkpointLocation", spec.checkpoint.as_uri())
         .outputMode("update")
-        .trigger(processingTime="0 seconds")
+        .trigger(processingTime=f"{BATCH_SECONDS} seconds")
         .start()
     )
 

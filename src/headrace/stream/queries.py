@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation
+from headrace.declare.derivation import Derivation, Operation
 from headrace.declare.stream import Stream
 from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
@@ -51,9 +51,17 @@ class Planned:
 
     @property
     def slots(self) -> int:
-        """The task slots all queries hold at once."""
-        deriving = [self.partitions[one.name] for made_by in self.derivations for one in made_by.inputs]
-        return sum(spec.slots for spec in self.specs) + sum(deriving)
+        """The task slots all queries hold at once that a process of streams has."""
+        functions = [made_by for made_by in self.derivations if not isinstance(made_by, Operation)]
+        return sum(spec.slots for spec in self.specs) + self._reading(functions)
+
+    @property
+    def operating_slots(self) -> int:
+        """The task slots all operations may use at once."""
+        return self._reading([run.operation for run in self.runs])
+
+    def _reading(self, derivations: Sequence[Derivation]) -> int:
+        return sum(self.partitions[one.name] for made_by in derivations for one in made_by.inputs)
 
 
 def plan_queries(app: App, place: Place) -> Planned:

@@ -4,20 +4,22 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derivation, Derived
+from headrace.declare.derivation import Derived
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
 from headrace.stream.chains import Chain
-from headrace.stream.derived import functions_of, judge
+from headrace.stream.derived import Function, functions_of, judge
 from headrace.stream.generations import remember
 from headrace.stream.lanes import QuerySpec
 from headrace.stream.operation import OperationRunner
@@ -25,7 +27,7 @@ from headrace.stream.operations import begin_run
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, Planned, derive_spec, plan_queries
 from headrace.stream.runner import Runner
-from headrace.stream.session import SparkPlace, start_session
+from headrace.stream.session import SparkPlace, process_of, start_session
 
 REPORT_SECONDS = 1.0
 SPARE_SLOTS = 2
@@ -41,21 +43,24 @@ class SparkOptions:
 
 
 def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.Event) -> None:
-    """Run every query of the app until `stop` is set; a query that fails stops them all and is raised."""
+    """Run every query of the app but its operations until `stop` is set; one that fails stops them all and is raised."""
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
+    with _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark") as spark:
+        _run(Crew(spark, app, place, planned).runners(), place.broker, stop)
+
+
+def run_operations(
+    app: App, place: Place, options: SparkOptions, stop: threading.Event, begun: Callable[[int], None]
+) -> None:
+    """Run the operations of the app until `stop` is set; `begun` is called with Java's process once all of them run."""
+    planned = plan_queries(app, place)
     for run in planned.runs:
         begin_run(app, run, place.state, place.broker)
-    spark = _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark")
-    runners: Sequence[Runner] = ()
-    try:
-        runners = Crew(spark, app, place, planned).runners()
-        for runner in runners:
-            runner.start()
-        _report_until(stop, runners, place.broker)
-    finally:
-        _stop(runners, spark)
+    with _session(options, planned.operating_slots + SPARE_SLOTS, place.state.resolve() / "operators") as spark:
+        runners = Crew(spark, app, place, planned).operators()
+        _run(runners, place.broker, stop, partial(begun, process_of(spark)))
 
 
 @dataclass(frozen=True)
@@ -71,55 +76,71 @@ class Crew:
         """Each after those whose output it reads, and knowing of them."""
         found: dict[str, Runner] = {}
         gates = {spec.stream: spec for spec in self.planned.specs if not spec.views}
+        functions = functions_of(self.app)
         for stream in self.app.streams:
-            made_by = [stream.made_by] if isinstance(stream, Derived) else []
-            for derivation in made_by:
-                if derivation.query not in found:
-                    found[derivation.query] = self._deriving(derivation, found)
-            before = [found[derivation.query] for derivation in made_by]
+            function = functions.get(stream.made_by) if isinstance(stream, Derived) else None
+            before = [] if function is None else [found.setdefault(*self._deriving(function, found))]
             found[gates[stream.name].name] = self._pilot(gates[stream.name], before)
         for spec in self.planned.specs:
             if spec.views:
                 found[spec.name] = self._pilot(spec, [found[gates[spec.stream].name]])
         return list(found.values())
 
-    def _deriving(self, made_by: Derivation, found: Mapping[str, Runner]) -> Runner:
-        """Who derives streams: Spark itself by a function, the host of operators by an operation."""
-        gates = [found[f"{one.name}.gate"] for one in made_by.inputs]
-        function = functions_of(self.app).get(made_by)
-        if function is not None:
-            judged = judge(self.spark.newSession(), function)
-            return self._pilot(derive_spec(function, judged, self.place, self.planned.partitions), gates)
+    def operators(self) -> list[Runner]:
+        """One for each operation."""
         runs = {run.operation.name: run for run in self.planned.runs}
-        spec = Chain(self.place.broker, self.place.state, runs).spec(runs[made_by.name], self.app.made_by(made_by))
-        return OperationRunner(self.spark, spec, gates)
+        chain = Chain(self.place.broker, self.place.state, runs)
+        return [
+            OperationRunner(self.spark, chain.spec(run, self.app.made_by(run.operation))) for run in self.planned.runs
+        ]
+
+    def _deriving(self, function: Function, found: Mapping[str, Runner]) -> tuple[str, Runner]:
+        """Who derives a stream by a function, by the name of its query."""
+        gates = [found[f"{one.name}.gate"] for one in function.parents]
+        judged = judge(self.spark.newSession(), function)
+        spec = derive_spec(function, judged, self.place, self.planned.partitions)
+        return spec.name, self._pilot(spec, gates)
 
     def _pilot(self, spec: QuerySpec, upstream: Sequence[Runner]) -> Pilot:
         return Pilot(self.spark, spec, self.place.lane, upstream)
 
 
-def _session(options: SparkOptions, slots: int, scratch: Path) -> SparkSession:
+@contextmanager
+def _session(options: SparkOptions, slots: int, scratch: Path) -> Iterator[SparkSession]:
     shutil.rmtree(scratch, ignore_errors=True)  # what a crash left there
     if options.java_home is not None:
         os.environ["JAVA_HOME"] = str(options.java_home)
-    return start_session(SparkPlace(options.master, slots, options.jars, scratch))
+    spark = start_session(SparkPlace(options.master, slots, options.jars, scratch))
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
-def _report_until(stop: threading.Event, runners: Sequence[Runner], broker: str) -> None:
-    producer = Producer(broker)
+def _run(
+    runners: Sequence[Runner], broker: str, stop: threading.Event, begun: Callable[[], None] = lambda: None
+) -> None:
+    try:
+        for runner in runners:
+            runner.start()
+        _report_until(stop, runners, broker, begun)
+    finally:
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.join(timeout=10)
+
+
+def _report_until(stop: threading.Event, runners: Sequence[Runner], broker: str, begun: Callable[[], None]) -> None:
+    producer, have_begun = Producer(broker), False
     while not stop.wait(REPORT_SECONDS):
         for runner in runners:
             if runner.failure is not None:
                 raise runner.failure
             report(producer, progress_of(runner))
-
-
-def _stop(runners: Sequence[Runner], spark: SparkSession) -> None:
-    for runner in runners:
-        runner.stop()
-    for runner in runners:
-        runner.join(timeout=10)
-    spark.stop()
+        if not have_begun and all(runner.running() for runner in runners):
+            have_begun = True
+            begun()
 
 
 def progress_of(runner: Runner) -> QueryProgress:
