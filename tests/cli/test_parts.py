@@ -1,13 +1,15 @@
-"""What runs in the lake's process beside the lake."""
+"""Which processes an app has, and what runs in the lake's beside the lake."""
 
 from pathlib import Path
 from types import ModuleType
 
 import headrace as hr
 from headrace.cli.lake import comparisons
+from headrace.cli.up import parts_of
 from headrace.declare.app import App, app_of
 from headrace.lake.lake import Lake
 from headrace.local.ports import HOST, free_port
+from tests.cli.test_settings import settings
 
 payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
 
@@ -21,6 +23,14 @@ def app(**how: object) -> App:
     module = ModuleType("shop")
     vars(module).update(fraud=hr.Model("fraud", on=payments, features=[CardSpend], **how))  # type: ignore[arg-type]
     return app_of(module)
+
+
+def test_operators_have_a_process_of_their_own_where_there_are_any() -> None:
+    module = ModuleType("visits")
+    vars(module).update(stream=payments)
+    assert "operate" not in parts_of(settings(), app_of(module))[0]
+    vars(module).update(visits=hr.windowed("visits", payments, by="card", over=hr.Session("1m"), n=hr.count()).out)
+    assert "operate" in parts_of(settings(), app_of(module))[0]
 
 
 def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class SparkOptions:
 
 
 def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.Event) -> None:
-    """Run every query of the app but its operations until `stop` is set; one that fails stops them all and is raised."""
+    """Run every query of the app but its operations until `stop` is set; one that fails stops them all, and raises."""
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
