@@ -25,8 +25,8 @@ APP = Path(__file__).with_name("app.py")
 LIMIT_S = 60.0
 
 
-def wait_for(running: Sinking, fate: str, rows: int) -> None:
-    wait_until(lambda: running.work.fates[fate] >= rows, LIMIT_S, f"{rows} {fate}", lambda: f"{running.progress()}")
+def wait_for(running: Sinking, fate: str, rows: int, limit_s: float = LIMIT_S) -> None:
+    wait_until(lambda: running.work.fates[fate] >= rows, limit_s, f"{rows} {fate}", lambda: f"{running.progress()}")
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
@@ -120,6 +120,7 @@ def test_a_row_that_is_sent_again_does_not_take_the_place_of_a_later_one(
     assert sorted(postgres.ask("SELECT card, id FROM late_again")) == [("c1", "e2"), ("c3", "e3")]
 
 
+@pytest.mark.faults  # on a busy machine a broker takes more than a minute to share partitions out
 def test_copies_that_come_and_go_write_each_row_once(
     broker: Broker, postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,8 +132,8 @@ def test_copies_that_come_and_go_write_each_row_once(
     flow.start()
     with sinking(sink, place) as second:
         with sinking(sink, place) as first:
-            wait_for(first, "written", 1)
-            wait_for(second, "written", 1)
+            wait_for(first, "written", 1, 240)
+            wait_for(second, "written", 1, 240)
         flow.finish()
         wanted = len(gate.first())
         wait_until(lambda: postgres.ask("SELECT count(*) FROM copies") == [(wanted,)], LIMIT_S, f"{wanted} rows")
