@@ -9,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headrace.declare.sink import OFFSET, PARTITION, Sink
+from headrace.declare.table_files import ARROW_TYPES
 from headrace.declare.targets import Delta
 from headrace.lake.delta import CONFIGURATION
 from headrace.log.placed import Place, Places
@@ -16,17 +17,6 @@ from headrace.log.records import Partition
 from headrace.sink.rows import Row
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
 
-TYPES = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
 MANY_COMMITS = 100  # each leaves a file: after so many they are made one
 RAW = "/raw"
 
@@ -110,7 +100,7 @@ class DeltaWriter(Writer):
         return self._own_table
 
     def _schema(self) -> pa.Schema:
-        own = [(column.name, TYPES[column.type]) for column in self.sink.schema]
+        own = [(column.name, ARROW_TYPES[column.type]) for column in self.sink.schema]
         return pa.schema([*own, (PARTITION, pa.int32()), (OFFSET, pa.int64())])
 
     def _frame(self, rows: Sequence[Row]) -> pa.Table:

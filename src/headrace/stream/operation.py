@@ -30,7 +30,6 @@ from headrace.stream.clock import Clock, GateWatch, RecordedClock, now_us
 from headrace.stream.keyed import PARTITIONS, Keyed, made
 from headrace.stream.lanes import BACKLOG, KAFKA_SINK, Lane
 from headrace.stream.pilot import LOOK_SECONDS, QueryFailed
-from headrace.stream.runner import Runner
 
 TELL_SECONDS = 1.0
 BATCH_SECONDS = 1  # as often as the time is told: more often would only cost cores
@@ -102,9 +101,8 @@ def _begin(spec: KeyedSpec) -> dict[str, dict[int, int]]:
 class OperationRunner(threading.Thread):
     """Runs an operation until it is stopped."""
 
-    def __init__(self, spark: SparkSession, spec: KeyedSpec, upstream: Sequence[Runner] = ()) -> None:
+    def __init__(self, spark: SparkSession, spec: KeyedSpec) -> None:
         super().__init__(name=spec.name, daemon=True)
-        self._upstream = upstream
         self.spec, self.lane = spec, Lane.DRAINING
         self._spark, self._run_id = spark.newSession(), uuid4().hex
         self._offsets, self._teller = Offsets(spec.keyed.broker), Producer(spec.keyed.broker)
@@ -172,10 +170,8 @@ class OperationRunner(threading.Thread):
             self._read, self._came_s = read, time.monotonic()
 
     def _has_caught_up(self) -> bool:
-        """Whether little is waiting, here and at those whose output this one reads."""
+        """Whether little is waiting."""
         topics = self.spec.keyed.topics
-        if any(runner.draining for runner in self._upstream):
-            return False
         return lag(self.spec.checkpoint, self._offsets.begin(topics), self._offsets.end(topics)) <= BACKLOG
 
     @property
