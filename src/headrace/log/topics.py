@@ -2,6 +2,7 @@
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
+customers           captured changes, raw and clean: the newest of each key for ever, all for a week
 payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
     ResourceType,
 )
 
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
@@ -46,6 +48,8 @@ ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
 CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
 SERVED: Config = APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
+# Whoever starts finds the newest row of each key; a week for those who want every change.
+CAPTURED: Config = {"cleanup.policy": "compact", "retention.ms": "-1", "min.compaction.lag.ms": str(RAW_RETENTION_MS)}
 
 
 class PartitionMismatch(HeadraceError):
@@ -136,8 +140,13 @@ def topics_of(stream: Stream, views: Sequence[View], partitions: int, given: Con
     raw = given or raw_config(stream, views)
     return [
         Topic(stream.name, stream.name, partitions, raw),
-        *(Topic(name, stream.name, partitions, fate_config(raw)) for name in fates_of(stream)),
+        *(Topic(name, stream.name, partitions, fate_config(raw) | _kept_as(stream, name)) for name in fates_of(stream)),
     ]
+
+
+def _kept_as(stream: Stream, fate: str) -> Config:
+    """What is said otherwise of what is clean of captured changes."""
+    return CAPTURED if isinstance(stream, Changes) and fate == stream.clean else {}
 
 
 def topics_of_view(view: View, partitions: int) -> list[Topic]:
@@ -182,6 +191,8 @@ def fates_of(stream: Stream) -> list[str]:
 
 def raw_config(stream: Stream, views: Sequence[View]) -> Config:
     """Raw records stay as long as a rebuild of every window but lifetime ones may need them, a week at least."""
+    if isinstance(stream, Changes):
+        return APPEND_TIME | CAPTURED | {"segment.ms": str(DAY_MS)}
     layouts = [layout for view in views for layout in layouts_of(view)]
     longest_us = max((layout.keep_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS

@@ -4,16 +4,19 @@
              ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
              ──▶ payments.clean
 
+Of captured changes it takes the envelope apart: a clean one is the row and what is told of it, as one plain event.
 Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.log.traceparent import LENGTH, TRACEPARENT
+from headrace.stream import envelopes
 from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
 from headrace.stream.expressions import to_column
 
@@ -26,7 +29,7 @@ def gate(raw: DataFrame, stream: Stream) -> DataFrame:
     return judged(raw, stream).select(
         F.col("fate").alias("topic"),
         F.when(kept, F.col("key")).alias("key"),
-        F.when(kept, F.col("value")).alias("value"),
+        F.when(kept, _passed_on(stream)).alias("value"),
         F.col("partition"),
         _headers(stream).alias("headers"),
     )
@@ -34,11 +37,26 @@ def gate(raw: DataFrame, stream: Stream) -> DataFrame:
 
 def judged(raw: DataFrame, stream: Stream) -> DataFrame:
     """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
-    read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+    read = _read(raw, stream)
     timed = read.withColumn("arrival", _arrival_us(stream)).withColumn(
         "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
     )
     return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
+
+
+def _read(raw: DataFrame, stream: Stream) -> DataFrame:
+    """Raw records with what their JSON says, and the event that is."""
+    if isinstance(stream, Changes):
+        read = raw.withColumn("json", envelopes.parsed(F.col("value"), stream))
+        return read.withColumn("event", envelopes.event_of(F.col("json"), stream))
+    return raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+
+
+def _passed_on(stream: Stream) -> Column:
+    """The bytes of a record as they came; of a change that is clean, its event."""
+    if not isinstance(stream, Changes):
+        return F.col("value")
+    return F.when(F.col("fate") == stream.clean, envelopes.written(F.col("event"))).otherwise(F.col("value"))
 
 
 def _arrival_us(stream: Stream) -> Column:
@@ -52,6 +70,10 @@ def _arrival_us(stream: Stream) -> Column:
 
 def _reason(stream: Stream) -> Column:
     """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
+    if isinstance(stream, Changes):
+        odd = envelopes.odd(F.col("value"), F.col("json"), F.col("event"), stream)
+        judged = F.coalesce(odd, _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
+        return F.when(F.col("value").isNotNull(), judged)
     judged = [_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
     return F.coalesce(*([_raised()] if isinstance(stream, Derived) else []), *judged)
 
@@ -106,8 +128,10 @@ def _too_far_ahead(stream: Stream) -> Column:
 
 def _fate(stream: Stream) -> Column:
     late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
+    passed_over = F.col("value").isNull() if isinstance(stream, Changes) else F.lit(False)  # tombstones
     return (
-        F.when(F.col("reason").isNotNull(), stream.dead)
+        F.when(passed_over, stream.dropped)
+        .when(F.col("reason").isNotNull(), stream.dead)
         .when(F.col("lateness") > stream.late.until_us, late_topic)
         .otherwise(stream.clean)
     )
@@ -140,7 +164,7 @@ def _said(stream: Stream) -> Column:
     return (
         F.when(F.col("fate") == stream.dead, F.array(*place, *why))
         .when(F.col("fate") == stream.clean, F.array(*place))
-        .otherwise(F.array(*place, _header("lateness", F.col("lateness"))))
+        .otherwise(F.array(*place, _header("lateness", F.coalesce(F.col("lateness"), F.lit(0)))))
     )
 
 
