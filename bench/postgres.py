@@ -23,11 +23,12 @@ PASSWORD = "hush-hush"
 class OwnPostgres:
     """One that may be stopped and started; what it was told to keep, it keeps."""
 
-    def __init__(self, *, syncs: bool = False) -> None:
+    def __init__(self, *, syncs: bool = False, is_captured: bool = False) -> None:
         self._programs = _programs()
         self._folder, self._port = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp")), free_port()
-        self._settings = {"port": self._port, "listen_addresses": HOST, "unix_socket_directories": ""}
+        self._settings: dict[str, Any] = {"port": self._port, "listen_addresses": HOST, "unix_socket_directories": ""}
         self._settings["fsync"] = "on" if syncs else "off"
+        self._settings |= {"wal_level": "logical"} if is_captured else {}
         self.url = f"postgresql://headrace:{PASSWORD}@{HOST}:{self._port}/postgres"
         self._server: Child | None = None
         self._initialise()

@@ -34,7 +34,7 @@ from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import lives_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
-from headrace.tiles.tables import Loaded
+from headrace.tiles.tables import fresh
 from headrace.tiles.tile import Entity, Scalar
 
 __all__ = [
@@ -243,7 +243,7 @@ class Moment:
         reader = Reader(view)
         values = reader.default_row if rows is None else reader.values(rows, self.time_us)
         # A copy of its own: a test that writes a table's file sees what it wrote.
-        (derived,) = Deriver(view, Loaded).rows([values], [self.request], [entity])
+        (derived,) = Deriver(view, fresh).rows([values], [self.request], [entity])
         return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from headrace.declare.alert import Alert
+from headrace.declare.changes import Latest
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
 from headrace.declare.query import Query
@@ -92,7 +93,7 @@ def app_of(module: ModuleType) -> App:
     views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
     declared_streams = _among(values, Stream)
     read = (stream for model in models for stream in _streams_of(model))
-    kept = (stream for view in views for stream in view.streams)
+    kept = (stream for view in views for stream in (*view.streams, *_captured_of(view)))
     sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
     used = [*declared_streams, *kept, *read, *sunk]
     streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
@@ -144,6 +145,11 @@ def _require_watchable(alert: Alert, app: App) -> None:
                 f"Alert {alert.name!r}: there is no {label} {value!r}. "
                 f"{app.name} declares {', '.join(known) or 'none'}."
             )
+
+
+def _captured_of(view: View) -> list[Stream]:
+    """The captured tables that a view looks up."""
+    return [one.table.changes for one in view.joined if isinstance(one.table, Latest)]
 
 
 def _streams_of(model: Model) -> list[Stream]:

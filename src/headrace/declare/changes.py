@@ -131,7 +131,7 @@ def _source(url: str | None, table: str | None, partitions: int, where: str) -> 
         raise DeclarationError(
             f"{where}: from_= and table= belong together. Write both, or neither for a topic that is filled already."
         )
-    if not isinstance(table, str) or not _TABLE.fullmatch(table):
+    if not _TABLE.fullmatch(str(table)):
         raise DeclarationError(f'{where}: table={table!r} is no table. Write table="public.customers".')
     if partitions != 1:
         raise DeclarationError(f"{where}: changes are in the order of their commits. Leave partitions= out.")

@@ -1,4 +1,4 @@
-"""The jars Spark and the broker need: locked by SHA-256, fetched once, kept in the user's cache."""
+"""The jars Spark, the broker and Connect need: locked by SHA-256, fetched once, kept in the user's cache."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.local.download import Download, DownloadFailed, fetch, sha256_of, shown
 from headrace.local.maven import maven_root
 
-JarSet = Literal["spark", "broker"]
+JarSet = Literal["spark", "broker", "connect"]
 Progress = Callable[[str], None]
 
 _AT_ONCE = 4

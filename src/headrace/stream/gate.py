@@ -72,8 +72,8 @@ def _reason(stream: Stream) -> Column:
     """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
     if isinstance(stream, Changes):
         odd = envelopes.odd(F.col("value"), F.col("json"), F.col("event"), stream)
-        judged = F.coalesce(odd, _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
-        return F.when(F.col("value").isNotNull(), judged)
+        unfit = F.coalesce(odd, _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
+        return F.when(F.col("value").isNotNull(), unfit)
     judged = [_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
     return F.coalesce(*([_raised()] if isinstance(stream, Derived) else []), *judged)
 
