@@ -18,13 +18,14 @@ import orjson
 
 from headrace.capture.connector import server_of
 from headrace.capture.database import Database, name_of
-from headrace.declare.changes import Changes
+from headrace.declare.changes import CHANGED_AT, DELETED, LSN, OP, Changes
 from headrace.errors import HeadraceError
 from headrace.local.connect import topic_of
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Record
+from headrace.tiles.events import read_event
 
 LOGGER = logging.getLogger("headrace.capture")
 
@@ -65,17 +66,29 @@ def _is_complete(offset: dict[str, Any]) -> bool:
 
 
 def _live(broker: str, changes: Changes) -> dict[bytes, dict[str, Any]]:
-    """Of each row that is there by what was told so far, that it is gone."""
+    """Of each row that is there by what was told so far, that it is gone: what readers have, and what is to come."""
+    told = [(record, _clean(record, changes)) for record in _records(broker, changes.clean)]
+    told += [(record, _read(record)) for record in _records(broker, changes.name)]
     live: dict[bytes, dict[str, Any]] = {}
-    for record in _records(broker, changes.name):
-        said = _read(record)
+    for record, said in told:
         if record.key is None or said is None:
             continue
         if said.get("op") == "d":
             live.pop(record.key, None)
         elif said.get("after") is not None:
-            live[record.key] = {**said, "before": said["after"], "after": None, "op": "d"}
+            live[record.key] = {"before": said["after"], "after": None, "op": "d", "source": said["source"]}
     return live
+
+
+def _clean(record: Record, changes: Changes) -> dict[str, Any] | None:
+    """A clean change as Debezium told it."""
+    event = _read(record)
+    if event is None:
+        return None
+    row = {name: event[name] for name in changes.row.names}
+    at_us = read_event(changes.schema, record.value)[CHANGED_AT]
+    source = {LSN: event[LSN], "ts_us": at_us}
+    return {"after": None if event[DELETED] else row, "op": event[OP], "source": source}
 
 
 def _read(record: Record) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ COMMANDS = (
     "alerts",
     "dead",
     "parked",
+    "changes",
     "state",
     "savepoint",
     "trace",

@@ -15,7 +15,9 @@ from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.lake import lake_of, missing_outcomes
 from headrace.cli.run import (
     broker_of,
+    is_captured,
     require_answerable,
+    require_capturable,
     require_known_reasons,
     require_learners,
     require_sinkable,
@@ -59,6 +61,7 @@ def up(app: str, **flags: Any) -> None:
     require_learners(declared)
     require_sinkable(declared, settings)
     require_answerable(declared)
+    require_capturable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
     jar_paths("spark", say)
@@ -138,7 +141,7 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     """The processes of a running app: those an answer needs, and the others.
 
     A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, and sinks who brings events to them.
+    operators, captured tables Connect, and sinks who brings events to them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
@@ -146,7 +149,9 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
     sinking = ("sink",) if app.sinks else ()
     operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
-    return (*feeding, "serve", "stream", *operating, *scoring), ("check", "watch", *landing, *training, *sinking)
+    capturing = ("connect",) if is_captured(app) else ()
+    answering = (*feeding, "serve", "stream", *operating, *capturing, *scoring)
+    return answering, ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

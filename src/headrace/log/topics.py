@@ -2,7 +2,7 @@
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
-customers           captured changes, raw and clean: the newest of each key for ever, all for a week
+customers.clean     captured changes: the newest of each key for ever, all for a week
 payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
@@ -191,8 +191,6 @@ def fates_of(stream: Stream) -> list[str]:
 
 def raw_config(stream: Stream, views: Sequence[View]) -> Config:
     """Raw records stay as long as a rebuild of every window but lifetime ones may need them, a week at least."""
-    if isinstance(stream, Changes):
-        return APPEND_TIME | CAPTURED | {"segment.ms": str(DAY_MS)}
     layouts = [layout for view in views for layout in layouts_of(view)]
     longest_us = max((layout.keep_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
