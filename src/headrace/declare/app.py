@@ -14,6 +14,7 @@ from headrace.declare.changes import Latest
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
 from headrace.declare.query import Query
+from headrace.declare.recounted import recount_of
 from headrace.declare.series import Objective, Series, Share
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
@@ -66,12 +67,14 @@ class App:
         raise DeclarationError(f"{self.name}: there is no sink {name!r}. It declares {declared}.")
 
     def views_of(self, stream: Stream) -> tuple[View, ...]:
-        return tuple(view for view in self.views if stream in view.streams)
+        """The views of a stream's events; those of a captured table's rows are kept by operations."""
+        return tuple(view for view in self.views if stream in view.streams and not view.captured)
 
     @property
     def derivations(self) -> tuple[Derivation, ...]:
-        """How its derived streams are made, each after those it reads."""
-        return tuple(dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived)))
+        """How its derived streams are made, each after those it reads, and its views of captured tables."""
+        made_by = dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived))
+        return (*made_by, *(recount_of(view) for view in self.views if view.captured))
 
     def made_by(self, derivation: Derivation) -> tuple[Derived, ...]:
         """The streams that a derivation writes."""

@@ -31,6 +31,7 @@ from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
+from headrace.declare.recounted import recount_of
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -101,7 +102,9 @@ def ensure_topics(
     ]
     of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
     of_models = [topic for model in models for topic in topics_of_model(model, raw[model.stream.name])]
-    operations = dict.fromkeys(made_by for made_by in map(_made_by, streams) if isinstance(made_by, Operation))
+    recounts = [recount_of(view) for view in views if view.captured]
+    made_by = dict.fromkeys([*map(_made_by, streams), *recounts])
+    operations = [one for one in made_by if isinstance(one, Operation)]
     of_operations = [Topic(operation.clock, operation.clock, 1, CLOCK) for operation in operations]
     wanted = [*of_streams, *of_views, *of_models, *of_operations]
     _require_partitions(wanted, existing)

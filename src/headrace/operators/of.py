@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.declare.derivation import Operation
 from headrace.declare.joined import AsofJoin, Join
+from headrace.declare.recounted import Recount
 from headrace.declare.sequence import Sequence
 from headrace.declare.windowed import Windowing
 from headrace.operators.asof import Asof
@@ -12,6 +13,7 @@ from headrace.operators.joins import Joins
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
 from headrace.operators.patterns import Patterns
+from headrace.operators.recounts import Recounts
 from headrace.operators.windows import Windows
 
 
@@ -44,3 +46,8 @@ def _asof(what: AsofJoin, _operation: Operation) -> Asof:
 @made_of.register
 def _patterns(what: Sequence, _operation: Operation) -> Patterns:
     return Patterns(what)
+
+
+@made_of.register
+def _recounts(what: Recount, _operation: Operation) -> Recounts:
+    return Recounts(what)
