@@ -46,6 +46,12 @@ class OwnPostgres:
             os.kill(self._server.pid, signal.SIGINT)
             self._server.wait(20)
 
+    def kill(self) -> None:
+        """kill -9, as a crash does."""
+        if self._server is not None and self._server.alive():
+            os.kill(self._server.pid, signal.SIGKILL)
+            self._server.wait(20)
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._folder)
