@@ -10,6 +10,7 @@ from headrace.capture.database import database_of, name_of
 from headrace.capture.errors import DatabaseAway, NotCapturable
 from headrace.local.broker import Broker
 from tests.capture.capturing import TABLE, Capturing, changes_of, made_table, rows_left
+from tests.waiting import wait_until
 
 
 def test_a_snapshot_and_then_each_committed_change_are_told_also_over_a_kill(
@@ -63,6 +64,21 @@ def test_what_a_gap_took_is_taken_back_before_a_new_snapshot(
         told = second.wait_for(8)
     assert [one["op"] for one in told] == ["r"] * 3 + ["d"] * 3 + ["r"] * 2
     assert sorted(rows_left(told)) == [2, 3]
+
+
+def test_a_truncated_table_has_the_rows_that_came_after(postgres: OwnPostgres, broker: Broker, tmp_path: Path) -> None:
+    made_table(postgres, "visits")
+    postgres.ask("INSERT INTO visits SELECT n, 'FR', n, now() FROM generate_series(1, 3) n")
+    with Capturing(changes_of(postgres, "visits"), broker.address, tmp_path) as capturing:
+        capturing.wait_for(3)
+        postgres.ask("TRUNCATE visits; INSERT INTO visits VALUES (1, 'IT', 1, now()), (4, 'IT', 4, now())")
+        wait_until(lambda: _countries(capturing) == {1: "IT", 4: "IT"}, 30, "the rows to be those that came after")
+
+
+def _countries(capturing: Capturing) -> dict[int, str]:
+    """The country of each row that is left, by the changes' places in the database's log."""
+    newest = sorted((one for one in capturing.told() if one["op"] != "t"), key=lambda one: one["source"]["lsn"])
+    return {key: row["country"] for key, row in rows_left(newest).items()}
 
 
 def test_a_table_that_does_not_tell_what_was_before_is_refused(postgres: OwnPostgres) -> None:

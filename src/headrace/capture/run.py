@@ -11,10 +11,12 @@ from headrace.capture.connector import config_of, variable_of
 from headrace.capture.database import Database, database_of
 from headrace.capture.errors import DatabaseAway
 from headrace.capture.read_so_far import begin_again_where_needed
+from headrace.capture.taking_back import Truncations
 from headrace.declare.app import App
 from headrace.declare.changes import Changes
 from headrace.errors import HeadraceError
 from headrace.local.connect import Connect
+from headrace.log.follow import Follower
 from headrace.log.topics import ensure_topics
 
 LOGGER = logging.getLogger("headrace.capture")
@@ -52,7 +54,10 @@ def capture_until(app: App, broker: str, state: Path, stop: threading.Event) -> 
             return
         connect.start()
         _configure(connect, app, databases)
-        Watch(connect, [database.changes.name for database in databases]).until(stop)
+        names = [database.changes.name for database in databases]
+        truncations = Truncations(broker, [database.changes for database in databases])
+        with Follower(broker, names, truncations.hear, patient=True) as follower:
+            Watch(connect, names, follower).until(stop)
     finally:
         connect.stop()
 
@@ -89,14 +94,15 @@ def _configure(connect: Connect, app: App, databases: Sequence[Database]) -> Non
 class Watch:
     """Looks at connectors: one that has failed is started again, and what is wrong with it is told once."""
 
-    def __init__(self, connect: Connect, names: Sequence[str]) -> None:
-        self._connect, self._names = connect, names
+    def __init__(self, connect: Connect, names: Sequence[str], follower: Follower) -> None:
+        self._connect, self._names, self._follower = connect, names, follower
         self._restart_at = dict.fromkeys(names, 0.0)
         self._said = dict.fromkeys(names, "")
 
     def until(self, stop: threading.Event) -> None:
         while not stop.wait(LOOK_SECONDS):
             self._connect.check()
+            self._follower.raise_failure()
             for name in self._names:
                 try:
                     self._look(name)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from headrace.declare.changes import BEFORE, CHANGE, CHANGED_AT, DELETED, LSN, OP, Changes
 from headrace.declare.schema import Column as Declared
 from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
 from headrace.stream.events import BODY, CORRUPT, json_type, read, typed
 
 AFTER, OLD, SOURCE = "after", "before", "source"
@@ -49,6 +50,14 @@ def event_of(json: Column, stream: Changes) -> Column:
         *(column.alias(name) for name, column in told.items()),
         *(_field(body, OLD, column).alias(BEFORE + column.name) for column in stream.row),
     )
+
+
+def passed_over(value: Column, json: Column, stream: Stream) -> Column:
+    """Whether a record tells of no row: a tombstone or, where we tell of the rows ourselves, that all are gone."""
+    if not isinstance(stream, Changes):
+        return F.lit(False)
+    is_told_by_us = F.lit(stream.source is not None)
+    return value.isNull() | (is_told_by_us & F.coalesce(json.getField(BODY).getField(OP) == "t", F.lit(False)))
 
 
 def written(event: Column) -> Column:

@@ -128,7 +128,7 @@ def _too_far_ahead(stream: Stream) -> Column:
 
 def _fate(stream: Stream) -> Column:
     late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
-    passed_over = F.col("value").isNull() if isinstance(stream, Changes) else F.lit(False)  # tombstones
+    passed_over = envelopes.passed_over(F.col("value"), F.col("json"), stream)
     return (
         F.when(passed_over, stream.dropped)
         .when(F.col("reason").isNotNull(), stream.dead)
