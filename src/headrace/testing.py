@@ -118,6 +118,10 @@ def feed(view: View | type, events: Feeds) -> "Fed":
     A view of several streams takes them by the name of their stream: {"payments": [...], "refunds": [...]}.
     """
     view = view_of(view)
+    if view.captured:
+        raise UnfitQuestion(
+            f"{view.name} is of the rows of a captured table, which are kept by an operator. Feed a view of a stream."
+        )
     judged = [one for stream, given in _by_stream(view, events) for one in _judged(stream, given)]
     judged.sort(key=lambda one: one.record.arrival_us)
     clean, duplicates = _once([one for one in judged if one.verdict.fate == "clean"])

@@ -18,8 +18,9 @@ from headrace.operators.windows import Windows
 
 
 def operator_of(operation: Operation) -> Operator[Any]:
-    """What runs for an operation: it is given each event of a key once."""
-    return Once(made_of(operation.what, operation), remember_us(operation.inputs))
+    """What runs for an operation: it is given each event of a key once, but where places in a log tell it that."""
+    operator = made_of(operation.what, operation)
+    return operator if isinstance(operator, Recounts) else Once(operator, remember_us(operation.inputs))
 
 
 @singledispatch

@@ -3,8 +3,9 @@
 rows   7: Monday   8: Tuesday                     tiles   Monday n=1, Tuesday n=1
 row 7 is updated on Friday ──▶ 7: Friday                  Monday n=2 (empty), Tuesday n=1, Friday n=1
 
-The n of a tile is how often a row came to it or left it, so the newest is the greatest, and wins. Any aggregate is
-right, whether it can be undone or not, for it is folded from the rows that are there.
+A change that is told again is at an older place than what is known of its row, and passed over; rows that have gone are
+remembered for a while for that. The n of a tile is how often a row came to it or left it, so the newest is the
+greatest, and wins. Any aggregate is right, whether it can be undone or not, for it is folded from the rows there are.
 """
 
 import struct
@@ -28,6 +29,7 @@ from headrace.tiles.tile import TileKey, encode_key, encode_tile
 TILES = "tiles"
 AT_ONCE_US = 0  # due as soon as all that came together is taken
 SPARE_US = UNITS_US["d"]
+GONE_US = 10 * UNITS_US["m"]  # for how long it is remembered that a row has gone
 _HEAD = struct.Struct("<3q")  # n, newest event, newest arrival
 _AFTER_START = 8
 
@@ -88,7 +90,7 @@ class Recounts(Operator[Rows]):
 
     def wake(self, key: Key, kept: Rows, at_us: int) -> Iterator[Made]:  # noqa: ARG002
         touched, kept.touched = list(kept.touched), {}
-        kept.rows = {name: row for name, row in kept.rows.items() if row.values is not None and self._counts(kept, row)}
+        kept.rows = {name: row for name, row in kept.rows.items() if self._is_worth(kept, row)}
         for place in touched:
             yield self._made(key, kept, place)
         kept.tiles = {place: told for place, told in kept.tiles.items() if self._is_kept(kept, place)}
@@ -138,15 +140,18 @@ class Recounts(Operator[Rows]):
         layout = self._layouts[place[0]]
         return layout.is_kept_forever or place[1] > kept.newest_us - layout.keep_us - SPARE_US
 
-    def _counts(self, kept: Rows, row: Row) -> bool:
-        """Whether a row is in any tile that is kept."""
+    def _is_worth(self, kept: Rows, row: Row) -> bool:
+        """Whether a row is in any tile that is kept, or has gone lately."""
+        if row.values is None:
+            return row.time_us > kept.newest_us - GONE_US
         starts = ((number, row.time_us // layout.hop_us * layout.hop_us) for number, layout in enumerate(self._layouts))
         return any(self._is_kept(kept, place) for place in starts)
 
     def _made(self, key: Key, kept: Rows, place: Place) -> Made:
         layout, start_us = self._layouts[place[0]], place[1]
         n, at_us = kept.tiles[place]
-        inside = [row for row in kept.rows.values() if start_us <= row.time_us < start_us + layout.hop_us]
+        end_us = start_us + layout.hop_us
+        inside = [row for row in kept.rows.values() if row.values is not None and start_us <= row.time_us < end_us]
         written = (
             self._folded(key, inside, layout, n, at_us) if inside else orjson.dumps({"n": n, "t": at_us, "a": at_us})
         )
