@@ -16,22 +16,22 @@ from tests.waiting import wait_until
 def test_a_snapshot_and_then_each_committed_change_are_told_also_over_a_kill(
     postgres: OwnPostgres, broker: Broker, tmp_path: Path
 ) -> None:
-    made_table(postgres, "customers")
-    postgres.ask("INSERT INTO customers SELECT n, 'FR', n, now() FROM generate_series(1, 3) n")
-    changes = changes_of(postgres, "customers")
+    made_table(postgres, "buyers")
+    postgres.ask("INSERT INTO buyers SELECT n, 'FR', n, now() FROM generate_series(1, 3) n")
+    changes = changes_of(postgres, "buyers")
     with Capturing(changes, broker.address, tmp_path) as first:
         assert [(one["op"], one["after"]["id"]) for one in first.wait_for(3)] == [("r", 1), ("r", 2), ("r", 3)]
         with psycopg.connect(postgres.url) as connection:
-            connection.execute("UPDATE customers SET country = 'DE' WHERE id = 1")
+            connection.execute("UPDATE buyers SET country = 'DE' WHERE id = 1")
             connection.commit()
-            connection.execute("DELETE FROM customers")
+            connection.execute("DELETE FROM buyers")
             connection.rollback()
-        postgres.ask("DELETE FROM customers WHERE id = 2")
+        postgres.ask("DELETE FROM buyers WHERE id = 2")
         updated, deleted = first.wait_for(5)[3:]
         assert (updated["op"], updated["before"]["country"], updated["after"]["country"]) == ("u", "FR", "DE")
         assert (deleted["op"], deleted["before"]["id"], deleted["after"]) == ("d", 2, None)
         first.kill()
-    postgres.ask("INSERT INTO customers VALUES (4, 'IT', 4, now())")
+    postgres.ask("INSERT INTO buyers VALUES (4, 'IT', 4, now())")
     with Capturing(changes, broker.address, tmp_path) as second:
         told = second.wait_for(6)
     assert told[-1]["after"]["country"] == "IT"

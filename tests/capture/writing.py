@@ -108,7 +108,7 @@ def countries_of(rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _features(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     owed = [row["credit"] for row in rows]
     yield "customers_forever", len(owed)
-    yield "credit_forever", float(sum(owed))
+    yield "credit_forever", float(sum(owed)) if owed else None
     yield "least_forever", min(owed, default=None)
     yield "most_forever", max(owed, default=None)
     yield "rich_forever", sum(credit > 50 for credit in owed)

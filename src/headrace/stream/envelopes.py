@@ -67,18 +67,33 @@ def written(event: Column) -> Column:
 
 def odd(value: Column, json: Column, event: Column, stream: Changes) -> Column:
     """Why a record is no change that can be taken, as a sentence that starts with a code; null where it is one."""
-    body = json.getField(BODY)
     is_text = F.is_valid_utf8(value.cast("string"))
     texts = read(value, _columns(", ".join(f"`{column.name}` string" for column in stream.row)))
     is_object = is_text & texts.getField(BODY).isNotNull() & texts.getField(CORRUPT).isNull()
-    unfit = json.isNull() | body.isNull() | json.getField(CORRUPT).isNotNull()
-    return F.coalesce(
+    why = F.coalesce(
         F.when(~is_object | is_object.isNull(), F.lit("not-json: the value is not one JSON object in UTF-8")),
         _no_change(texts.getField(BODY)),
         *_wrong_types(texts.getField(BODY), event, stream),
-        F.when(unfit, F.lit("wrong-type: a column does not fit the schema")),
         *_unavailable(texts.getField(BODY), stream),
+        F.lit("wrong-type: a column does not fit the schema"),
     )
+    return F.when(~F.coalesce(is_text & _is_fine(json, event, stream), F.lit(False)), why)
+
+
+def _is_fine(json: Column, event: Column, stream: Changes) -> Column:
+    """Whether a record is a change that fits, as it was read: only of one that is not, more is asked."""
+    body = json.getField(BODY)
+    op, after = body.getField(OP), body.getField(AFTER)
+    has_row = F.when(op == "d", body.getField(OLD).isNotNull()).otherwise(after.isNotNull())
+    fine = json.getField(CORRUPT).isNull() & op.isin("c", "u", "d", "r") & has_row
+    for column in stream.row:
+        before, now = body.getField(OLD).getField(column.name), after.getField(column.name)
+        if column.kind is Kind.STRING:
+            fine = fine & F.coalesce(now != UNAVAILABLE, F.lit(True))
+        elif json_type(column) != column.type:  # read as another type, and then looked at
+            fine = fine & (before.isNull() | event.getField(BEFORE + column.name).isNotNull())
+            fine = fine & ((op == "d") | now.isNull() | event.getField(column.name).isNotNull())
+    return fine
 
 
 def _columns(row: str) -> str:
