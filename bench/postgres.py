@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.errors import Skipped
 from bench.waiting import wait_for
-from headrace.local.child import Child
+from headrace.local.child import Child, ProcessId
 from headrace.local.ports import HOST, free_port
 
 NOBODY = 65534
@@ -49,8 +49,11 @@ class OwnPostgres:
     def kill(self) -> None:
         """kill -9, as a crash does."""
         if self._server is not None and self._server.alive():
+            mine = [ProcessId.of(pid) for pid in _children(self._server.pid)]
             os.kill(self._server.pid, signal.SIGKILL)
             self._server.wait(20)
+            # They hold the memory they share until they have seen it.
+            wait_for(lambda: not any(one is not None and one.alive() for one in mine), 20, "its processes to end")
 
     def remove(self) -> None:
         self.stop()
@@ -96,6 +99,12 @@ def _as_nobody(command: list[str]) -> list[str]:
         return command
     who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
     return [str(shutil.which("setpriv")), *who, *command]
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
 
 
 def _programs() -> Path:

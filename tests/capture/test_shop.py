@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).parent / "shop_app.py"
 CHANGES, KILLED_CHANGES, KILLS = 300, 10_000, 5
+PAUSE_S = 0.04  # so that kills come while something is under way
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_it_is_so_while_connect_postgres_and_spark_are_killed(shop_database: Own
         killed.append(whom)
 
     with Running(APP, tmp_path / "state", "--lake", "off", "--checkpoint", "10s") as running:
-        Shop(shop_database).write(KILLED_CHANGES, kill)
+        Shop(shop_database, PAUSE_S).write(KILLED_CHANGES, kill)
         assert len(killed) == 3 * KILLS
         assert_same(running, shop_database, limit_s=300)
 

@@ -35,8 +35,8 @@ def made_shop(postgres: OwnPostgres) -> None:
 class Shop:
     """Writes random transactions, also to a database that comes and goes."""
 
-    def __init__(self, postgres: OwnPostgres, seed: int = 1) -> None:
-        self._postgres, self._chance = postgres, random.Random(seed)
+    def __init__(self, postgres: OwnPostgres, pause_s: float = 0.0, seed: int = 1) -> None:
+        self._postgres, self._pause_s, self._chance = postgres, pause_s, random.Random(seed)
         self._connection: psycopg.Connection[Any] | None = None
         self.changes = 0
 
@@ -49,6 +49,7 @@ class Shop:
                 self._connection = None
                 time.sleep(0.1)
             each(self.changes)
+            time.sleep(self._pause_s)
 
     def _transaction(self) -> None:
         if self._connection is None or self._connection.closed:
