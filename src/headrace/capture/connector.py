@@ -12,7 +12,6 @@ _STEADY = {
     "connector.class": CLASS,
     "tasks.max": "1",
     "plugin.name": "pgoutput",
-    "publication.autocreate.mode": "filtered",
     "snapshot.mode": "initial",
     "tombstones.on.delete": "false",
     "skipped.operations": "none",
@@ -50,6 +49,8 @@ def config_of(app: str, database: Database) -> dict[str, str]:
         "topic.heartbeat.prefix": "headrace.heartbeat",
         "slot.name": slot,
         "publication.name": slot,
+        # One that is there may be another's, whom we may not change.
+        "publication.autocreate.mode": "disabled" if database.publishes(slot) else "filtered",
         "table.include.list": re.escape(table),
         "column.include.list": f"{re.escape(table)}\\.({columns})",
         "message.key.columns": f"{re.escape(table)}:{changes.key}",

@@ -127,9 +127,8 @@ class Database:
             return connection.execute(asked, [slot]).fetchone() is not None
 
     def drop(self, slot: str) -> bool:
-        """Let go of a slot and its publication, and of the log they keep; False where there was none."""
+        """Let go of a slot, and of the log it keeps; False where there was none."""
         with self.connected() as connection:
-            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(slot)))
             ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active"
             connection.execute(ended, [slot])
             for _ in range(50):  # whoever read it may need a moment to let go
@@ -137,6 +136,17 @@ class Database:
                 if dropped is not None:
                     return dropped
             raise DatabaseAway(f"{self._where}: the slot {slot} is being read. Stop whoever reads it, then drop it.")
+
+    def publishes(self, publication: str) -> bool:
+        """Whether there is such a publication, of our table."""
+        with self.connected() as connection:
+            asked = "SELECT 1 FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s"
+            return connection.execute(asked, [publication, *self.source.table.split(".")]).fetchone() is not None
+
+    def unpublish(self, publication: str) -> None:
+        """Drop a publication, if there is one."""
+        with self.connected() as connection:
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
 
     def _dropped(self, connection: "psycopg.Connection[Any]", slot: str) -> bool | None:
         asked = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"

@@ -52,6 +52,7 @@ def drop(app: str, slot: str) -> None:
                 continue
             if found.is_read:
                 raise InUse(f"The slot {slot} is read at this moment. Stop the app first.")
+            database.unpublish(slot)
             database.drop(slot)
             click.echo(f"{slot} is dropped: its database lets go of {found.kept_bytes / 1e6:,.1f} MB of log.")
             return
