@@ -20,7 +20,8 @@ EACH = 500
 
 
 def grow(broker: str, topic: str, partitions: int) -> None:
-    (grown,) = admin_client(broker).create_partitions([NewPartitions(topic, partitions)]).values()
+    admin = admin_client(broker)
+    (grown,) = admin.create_partitions([NewPartitions(topic, partitions)]).values()
     grown.result()
 
 

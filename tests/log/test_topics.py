@@ -77,7 +77,8 @@ def test_the_topics_of_a_raw_topic_that_has_grown_grow_as_well_and_its_changelog
     stream = new_stream(partitions=2)
     view = new_view(stream)
     ensure_topics(broker.address, [stream], [view])
-    (grown,) = admin_client(broker.address).create_partitions([NewPartitions(stream.name, 5)]).values()
+    admin = admin_client(broker.address)
+    (grown,) = admin.create_partitions([NewPartitions(stream.name, 5)]).values()
     grown.result()
     assert ensure_topics(broker.address, [stream], [view]) == Topics({stream.name: 5}, {view.name: 2})
     assert {partitions(broker, topic) for topic in fates_of(stream)} == {5}
