@@ -116,6 +116,7 @@ def test_three_kills_leave_every_row_of_postgres_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Postgres", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_postgres_once(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_twenty_kills_leave_every_row_of_postgres_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Postgres", delivery="at_least_once", kills=8)
 def test_at_least_once_has_all_rows_after_kills(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_at_least_once_has_all_rows_after_kills(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Postgres", delivery="at_most_once", kills=8)
 def test_at_most_once_has_no_row_twice_after_kills(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +147,7 @@ def test_at_most_once_has_no_row_twice_after_kills(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Redis", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_hash_of_redis_right(
     broker: Broker, own_redis: OwnRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +160,7 @@ def test_twenty_kills_leave_every_hash_of_redis_right(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Delta", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_delta_once(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +173,7 @@ def test_twenty_kills_leave_every_row_of_delta_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Kafka", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_a_topic_once_to_its_reader(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +195,7 @@ def test_twenty_kills_leave_every_row_of_a_topic_once_to_its_reader(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Webhook", delivery="at_least_once", kills=8)
 def test_a_webhook_is_told_every_row_after_kills(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
