@@ -15,7 +15,10 @@ from xdist.scheduler import LoadScopeScheduling
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.jars import jar_paths
+from headrace.local.java import JavaMissing, find_newer_java
 from headrace.local.ports import HOST, answers, free_port
+from headrace.local.registry import EmbeddedRegistry
+from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
 from tests.waiting import wait_until
 
@@ -58,6 +61,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for the whole run; give each test topics of its own."""
     with Broker(tmp_path_factory.mktemp("state"), port=0) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """One schema registry for the whole run; give each test subjects of its own."""
+    try:
+        find_newer_java()
+    except JavaMissing as missing:
+        pytest.skip(f"no schema registry: {missing}")
+    with EmbeddedRegistry(tmp_path_factory.mktemp("registry"), port=0) as running:
+        yield registry_at(running.url)
 
 
 @pytest.fixture(scope="session")

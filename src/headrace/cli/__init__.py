@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from headrace.cli.settings import file_defaults
+from headrace.cli.subjects import subject_known
+from headrace.declare.encoded import schemas_known_by
 from headrace.errors import HeadraceError
 
 COMMANDS = (
@@ -53,7 +55,8 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error the user can mend is one sentence and exit code 1."""
         try:
-            return super().invoke(ctx)
+            with schemas_known_by(subject_known):
+                return super().invoke(ctx)
         except HeadraceError as error:
             raise click.ClickException(str(error)) from error
 

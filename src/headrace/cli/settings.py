@@ -56,6 +56,8 @@ class Settings:
     access: Access = UNTOLD
     since_us: int | None = None
     savepoint: str | None = None
+    registry: bool = False
+    registry_port: int = 8081
 
     @property
     def host(self) -> str:
@@ -111,6 +113,8 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         ),
         since_us=_since_us(flags["since"], flags["rebuild"]),
         savepoint=flags["from_savepoint"],
+        registry=flags.get("schema_registry", False),
+        registry_port=flags.get("registry_port", 8081),
     )
 
 

@@ -24,6 +24,7 @@ from headrace.cli.run import (
 )
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
+from headrace.cli.subjects import require_schemas
 from headrace.declare.app import App, load_app
 from headrace.declare.derivation import Operation
 from headrace.declare.durations import duration_text
@@ -33,6 +34,7 @@ from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.ports import require_free
+from headrace.local.registry import EmbeddedRegistry
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
 from headrace.serve.access import USUAL_RATE, Access
@@ -47,12 +49,23 @@ PATIENCE_SECONDS = 60.0
 @click.command()
 @click.argument("app")
 @settings_options
+@click.option("--registry", "schema_registry", is_flag=True, help="Start a schema registry here as well.")
+@click.option("--registry-port", default=8081, show_default=True, help="The port of the registry started here.")
 def up(app: str, **flags: Any) -> None:
     """Run APP on this machine: broker, Spark queries, store and HTTP server."""
     settings = settings_of(flags)
+    supervisor = Supervisor(say)
+    try:
+        _start_registry(supervisor, settings)
+        _up(app, settings, supervisor)
+    finally:
+        supervisor.stop()
+    say("stopped; started again, it goes on from here")
+
+
+def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     declared = load_app(app)
     stop = stop_on_signals()
-    supervisor = Supervisor(say)
     require_guarded(settings)
     require_tellable(settings)
     require_known_reasons(app, declared)
@@ -63,24 +76,29 @@ def up(app: str, **flags: Any) -> None:
     find_java()
     jar_paths("spark", say)
     settings.state.mkdir(parents=True, exist_ok=True)
-    try:
-        _start_broker(supervisor, settings)
-        if (before := go_back(settings)) is not None:
-            say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
-        _require_plan(declared, settings)
-        _tell_parts(settings)
-        needed, others = parts_of(settings, declared)
-        start = partial(_start, supervisor, app, settings)
-        start(needed)
-        supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
-    finally:
-        supervisor.stop()
-    say("stopped; started again, it goes on from here")
+    require_schemas(declared, say)
+    _start_broker(supervisor, settings)
+    if (before := go_back(settings)) is not None:
+        say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
+    _require_plan(declared, settings)
+    _tell_parts(settings)
+    needed, others = parts_of(settings, declared)
+    start = partial(_start, supervisor, app, settings)
+    start(needed)
+    supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
 
 
 def say(line: str) -> None:
     """One line of progress."""
     click.echo(f"headrace: {line}")
+
+
+def _start_registry(supervisor: Supervisor, settings: Settings) -> None:
+    """First of all: the app's own declarations may ask it."""
+    if settings.registry:
+        registry = EmbeddedRegistry(settings.state, settings.registry_port, say)
+        say(f"starting the schema registry: registry={registry.url!r}")
+        supervisor.start("the schema registry", registry)
 
 
 def _start_broker(supervisor: Supervisor, settings: Settings) -> None:

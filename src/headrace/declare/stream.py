@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headrace.declare.durations import duration_us
+from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, encoded_of, subject_of
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
 from headrace.errors import DeclarationError
@@ -67,12 +68,14 @@ class Stream:
     check: Expression | None
     ahead_us: int
     partitions: int
+    encoded: Encoded | None
+    subject: Subject | None  # where the schema was left out: what it was taken from
 
     def __init__(
         self,
         name: str,
         *,
-        schema: str,
+        schema: str | None = None,
         id: str,
         key: str,
         time: str,
@@ -81,9 +84,15 @@ class Stream:
         check: str | None = None,
         ahead: str = "1m",
         partitions: int = 2,
+        format: Format = "json",
+        registry: str | None = None,
+        subject: str | None = None,
+        compatibility: Compatibility | None = None,
     ) -> None:
         _require_topic_name(name)
-        columns = parse_schema(schema, f"Stream {name!r}")
+        encoded = encoded_of(name, format, registry, subject, compatibility)
+        registered = None if schema is not None else subject_of(encoded, f"Stream {name!r}")
+        columns = parse_schema(schema if registered is None else registered.ddl, f"Stream {name!r}")
         for setting, column in _needed(id, key, time, arrival).items():
             found = columns.column(column, f"Stream {name!r}: {setting}")
             if setting in ("time", "arrival") and found.kind is not Kind.TIMESTAMP:
@@ -112,6 +121,8 @@ class Stream:
             "check": None if check is None else parse(check, columns, f"Stream {name!r}: check"),
             "ahead_us": duration_us(ahead, f"Stream {name!r}: ahead"),
             "partitions": partitions,
+            "encoded": encoded,
+            "subject": registered,
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import get_args
 from urllib.parse import urlsplit
 
 import redis
 
 from headrace.errors import HeadraceError
 from headrace.local.broker import recorded_broker
-from headrace.local.jars import JarSet, cache_dir, faulty_jars, locked_jars
+from headrace.local.jars import NEEDED, JarSet, cache_dir, faulty_jars, locked_jars
 from headrace.local.java import find_java, install_command
 from headrace.local.ports import HOST, answers, holder_of, is_free, parse_address
 from headrace.serve.door import Door
@@ -57,7 +56,7 @@ def examine(place: Place) -> Iterator[Finding]:
     brokers = [parse_address(text, "--broker") for text in place.broker.split(",")] if place.broker else []
     yield _python()
     yield _java()
-    yield from (_jars(set_name) for set_name in get_args(JarSet))
+    yield from (_jars(set_name) for set_name in NEEDED)
     yield _disk(place.state)
     yield _given_broker(brokers) if brokers else _embedded_broker(place)
     yield _store(place.store)

@@ -13,32 +13,44 @@ from pyspark.sql import functions as F
 from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
+from headrace.log.schemas.known import Known
 from headrace.log.traceparent import LENGTH, TRACEPARENT
-from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
+from headrace.stream.decoded import decoded
+from headrace.stream.events import event_of, parsed, unreadable
 from headrace.stream.expressions import to_column
 
 RAISED = "headrace.raised"  # on a raw record of a derived stream: the row it is made of raised this
 
 
-def gate(raw: DataFrame, stream: Stream) -> DataFrame:
-    """Kafka records of the raw topic → Kafka records for the stream's outputs."""
-    kept = F.col("fate") != stream.dropped
-    return judged(raw, stream).select(
+def gate(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
+    """Kafka records of the raw topic → Kafka records for the stream's outputs; `known` are its registered schemas.
+
+    Events go on as JSON, however they came; dead letters are the bytes as they came.
+    """
+    kept, is_dead = F.col("fate") != stream.dropped, F.col("fate") == stream.dead
+    value = F.col("value") if stream.encoded is None else F.when(is_dead, F.col("value")).otherwise(F.col("written"))
+    return judged(raw, stream, known).select(
         F.col("fate").alias("topic"),
         F.when(kept, F.col("key")).alias("key"),
-        F.when(kept, F.col("value")).alias("value"),
+        F.when(kept, value).alias("value"),
         F.col("partition"),
         _headers(stream).alias("headers"),
     )
 
 
-def judged(raw: DataFrame, stream: Stream) -> DataFrame:
+def judged(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
     """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
-    read = raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+    read = _json(raw, stream) if stream.encoded is None else decoded(raw, stream, known or Known())
     timed = read.withColumn("arrival", _arrival_us(stream)).withColumn(
         "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
     )
     return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
+
+
+def _json(raw: DataFrame, stream: Stream) -> DataFrame:
+    value = F.col("value")
+    read = raw.withColumn("json", parsed(value, stream)).withColumn("event", event_of(F.col("json"), stream))
+    return read.withColumn("unread", unreadable(value, stream))
 
 
 def _arrival_us(stream: Stream) -> Column:
@@ -52,28 +64,13 @@ def _arrival_us(stream: Stream) -> Column:
 
 def _reason(stream: Stream) -> Column:
     """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
-    judged = [_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
+    judged = [F.col("unread"), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
     return F.coalesce(*([_raised()] if isinstance(stream, Derived) else []), *judged)
 
 
 def _raised() -> Column:
     """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
     return F.concat(F.lit("raised: "), _first_header(RAISED).cast("string"))
-
-
-def _unreadable(stream: Stream) -> Column:
-    json, event = F.col("json"), F.col("event")
-    is_text = F.is_valid_utf8(F.col("value").cast("string"))
-    unfit = json.isNull() | json.getField(BODY).isNull() | json.getField(CORRUPT).isNotNull() | ~is_text
-    for column in stream.schema:
-        unfit = unfit | (json.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull())
-    written = texts(F.col("value"), stream)
-    is_object = is_text & written.getField(BODY).isNotNull() & written.getField(CORRUPT).isNull()
-    sentence = F.when(
-        is_object,
-        F.coalesce(wrong_type(event, written, stream), F.lit("wrong-type: a column does not fit the schema")),
-    )
-    return F.when(unfit, F.coalesce(sentence, F.lit("not-json: the value is not one JSON object in UTF-8")))
 
 
 def _incomplete(stream: Stream) -> Column:

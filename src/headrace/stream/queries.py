@@ -14,11 +14,13 @@ from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
 from headrace.log.topics import Topics, ensure_topics
 from headrace.stream.checkpoints import is_begun
+from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, derived
 from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.learning import Learning
 from headrace.stream.operations import KeptRun, possible_runs, rebuilt
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
@@ -108,6 +110,8 @@ def _specs(plan: Generations, place: Place, found: Topics) -> Iterable[QuerySpec
 
 def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
     """The query that judges a stream's raw records."""
+    checkpoint = place.state.resolve() / "checkpoints" / stream.name / "gate"
+    learning = None if stream.encoded is None else Learning(stream, place.broker, checkpoint)
     return QuerySpec(
         name=f"{stream.name}.gate",
         stream=stream.name,
@@ -119,8 +123,11 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         shuffles=0,
         linger_ms=0,
         checkpoint_seconds=place.checkpoint_seconds,
-        checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
-        build=lambda raw, _lane: gate(raw[0], stream),
+        checkpoint=checkpoint,
+        build=lambda raw, _lane: gate(raw[0], stream, None if learning is None else learning.known),
+        lane=lane_of(stream),
+        mend=None if learning is None else learning.mend,
+        held=None if learning is None else learning.held,
     )
 
 

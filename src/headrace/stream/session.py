@@ -23,6 +23,11 @@ FOR_FEW_CORES = (
     # One compiler alone is given 48 MB, which queries and the lake together fill: then nothing more is compiled.
     "-XX:ReservedCodeCacheSize=240m",
 )
+# A length in Avro is believed before its bytes are there: one that no record can have must not be given memory.
+LARGEST_RECORD = 16 << 20
+AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={LARGEST_RECORD}" for what in ("string", "bytes", "collectionItems")
+)
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -111,7 +116,10 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_java_options(place)}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", AVRO_LIMITS, _java_options(place)]
+        ),
+        "spark.executor.extraJavaOptions": AVRO_LIMITS,
     }
     builder = SparkSession.builder
     for name, value in settings.items():
