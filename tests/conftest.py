@@ -17,6 +17,7 @@ from headrace.local.child import Child
 from headrace.local.jars import jar_paths
 from headrace.local.ports import HOST, answers, free_port
 from headrace.stream.session import SparkPlace, start_session
+from tests.log.guarded import Guarded, guarded_broker
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -57,6 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for the whole run; give each test topics of its own."""
     with Broker(tmp_path_factory.mktemp("state"), port=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One broker for the whole run that asks who comes."""
+    with guarded_broker(tmp_path_factory.mktemp("guarded")) as running:
         yield running
 
 

@@ -8,8 +8,8 @@ import pytest
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.local.ports import free_port
-from headrace.log.connect import BrokerUnreachable
 from headrace.log.offsets import Offsets
+from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import (
     DAY_MS,
     PartitionMismatch,

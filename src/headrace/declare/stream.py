@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.declare.sources import Source
 from headrace.errors import DeclarationError
 
 LatePolicy = Literal["drop", "side_output", "update"]
@@ -67,6 +68,7 @@ class Stream:
     check: Expression | None
     ahead_us: int
     partitions: int
+    from_: Source | None
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Stream:
         check: str | None = None,
         ahead: str = "1m",
         partitions: int = 2,
+        from_: Source | None = None,
     ) -> None:
         _require_topic_name(name)
         columns = parse_schema(schema, f"Stream {name!r}")
@@ -112,6 +115,7 @@ class Stream:
             "check": None if check is None else parse(check, columns, f"Stream {name!r}: check"),
             "ahead_us": duration_us(ahead, f"Stream {name!r}: ahead"),
             "partitions": partitions,
+            "from_": _source(name, from_),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
@@ -146,6 +150,15 @@ class Stream:
 def _needed(id: str, key: str, time: str, arrival: str | None) -> dict[str, str]:
     always = {"id": id, "key": key, "time": time}
     return always if arrival is None else always | {"arrival": arrival}
+
+
+def _source(name: str, from_: object) -> Source | None:
+    if from_ is not None and not isinstance(from_, Source):
+        raise DeclarationError(
+            f"Stream {name!r}: from_={from_!r} is no other log. "
+            'Write from_=hr.Nats("env:NATS_URL", stream="PAYMENTS"), or leave it out where producers write it.'
+        )
+    return from_
 
 
 def _require_topic_name(name: object) -> None:
