@@ -20,6 +20,7 @@ from headrace.local.ports import HOST, answers, free_port
 from headrace.local.registry import EmbeddedRegistry
 from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
+from tests.log.guarded import Guarded, guarded_broker
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -72,6 +73,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         pytest.skip(f"no schema registry: {missing}")
     with EmbeddedRegistry(tmp_path_factory.mktemp("registry"), port=0) as running:
         yield registry_at(running.url)
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One broker for the whole run that asks who comes."""
+    with guarded_broker(tmp_path_factory.mktemp("guarded")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

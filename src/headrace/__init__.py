@@ -45,6 +45,7 @@ from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
 from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.sink import Sink
+from headrace.declare.sources import Nats
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
@@ -67,6 +68,7 @@ __all__ = [
     "Labels",
     "Late",
     "Model",
+    "Nats",
     "Objective",
     "Postgres",
     "Query",

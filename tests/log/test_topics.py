@@ -9,8 +9,9 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.local.ports import free_port
-from headrace.log.connect import BrokerUnreachable, admin_client
+from headrace.log.connect import admin_client
 from headrace.log.offsets import Offsets
+from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import (
     DAY_MS,
     PartitionMismatch,

@@ -16,6 +16,7 @@ from headrace.cli.lake import lake_of, missing_outcomes
 from headrace.cli.run import (
     broker_of,
     require_answerable,
+    require_bridgeable,
     require_known_reasons,
     require_learners,
     require_sinkable,
@@ -71,6 +72,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     require_known_reasons(app, declared)
     require_learners(declared)
     require_sinkable(declared, settings)
+    require_bridgeable(declared)
     require_answerable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
@@ -156,15 +158,17 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     """The processes of a running app: those an answer needs, and the others.
 
     A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, and sinks who brings events to them.
+    operators, sinks who brings events to them, and streams that come from elsewhere who fetches them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
     sinking = ("sink",) if app.sinks else ()
+    bridging = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
     operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
-    return (*feeding, "serve", "stream", *operating, *scoring), ("check", "watch", *landing, *training, *sinking)
+    needed = (*feeding, "serve", "stream", *bridging, *operating, *scoring)
+    return needed, ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

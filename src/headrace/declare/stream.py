@@ -8,6 +8,7 @@ from headrace.declare.durations import duration_us
 from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, encoded_of, subject_of
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.declare.sources import Source
 from headrace.errors import DeclarationError
 
 LatePolicy = Literal["drop", "side_output", "update"]
@@ -70,6 +71,7 @@ class Stream:
     partitions: int
     encoded: Encoded | None
     subject: Subject | None  # where the schema was left out: what it was taken from
+    from_: Source | None
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Stream:
         registry: str | None = None,
         subject: str | None = None,
         compatibility: Compatibility | None = None,
+        from_: Source | None = None,
     ) -> None:
         _require_topic_name(name)
         encoded = encoded_of(name, format, registry, subject, compatibility)
@@ -123,6 +126,7 @@ class Stream:
             "partitions": partitions,
             "encoded": encoded,
             "subject": registered,
+            "from_": _source(name, from_),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
@@ -157,6 +161,15 @@ class Stream:
 def _needed(id: str, key: str, time: str, arrival: str | None) -> dict[str, str]:
     always = {"id": id, "key": key, "time": time}
     return always if arrival is None else always | {"arrival": arrival}
+
+
+def _source(name: str, from_: object) -> Source | None:
+    if from_ is not None and not isinstance(from_, Source):
+        raise DeclarationError(
+            f"Stream {name!r}: from_={from_!r} is no other log. "
+            'Write from_=hr.Nats("env:NATS_URL", stream="PAYMENTS"), or leave it out where producers write it.'
+        )
+    return from_
 
 
 def _require_topic_name(name: object) -> None:

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from headrace.declare.derivation import written_here
 from headrace.declare.encoded import Encoded, address_problem
+from headrace.declare.sources import ENV
 from headrace.errors import DeclarationError
 
 Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
 DELIVERIES: tuple[Delivery, ...] = ("at_most_once", "at_least_once", "exactly_once")
-ENV = "env:"
 OFFSETS_FIRST = "offsets first, then rows: what a crash finds between is lost, nothing is written twice"
 ROWS_FIRST = "rows first, then offsets: what a crash finds between is written again"
 

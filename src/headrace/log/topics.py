@@ -43,6 +43,7 @@ Config = dict[str, str]
 DAY_MS = UNITS_US["d"] // 1000
 RAW_RETENTION_MS = 7 * DAY_MS
 LARGEST_RAW = 1 << 20
+LARGEST_ELSEWHERE = 9 << 20  # other logs take larger messages: NATS advises 8 MiB at most
 ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
 CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
@@ -183,7 +184,9 @@ def raw_config(stream: Stream, views: Sequence[View]) -> Config:
     layouts = [layout for view in views for layout in layouts_of(view)]
     longest_us = max((layout.keep_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
-    return APPEND_TIME | {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
+    largest = {} if stream.from_ is None else {"max.message.bytes": str(LARGEST_ELSEWHERE)}
+    kept = {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
+    return APPEND_TIME | kept | largest
 
 
 def fate_config(raw: Config) -> Config:
