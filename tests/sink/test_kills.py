@@ -101,7 +101,9 @@ def to_postgres(
     postgres.ask(AUDIT.format(table))
     gate = killing.endure(kills, kills, lambda: [{"id": row[0]} for row in postgres.ask(f"SELECT id FROM {table}")])
     found, first = by("id", in_postgres(postgres, table)), gate.first()
-    assert all(row == timed(first[name]) for name, row in found.items())
+    # Where the first event of an id may be lost, a later one of the same id takes its place.
+    sent = list(map(timed, gate.sent if delivery == "at_most_once" else first.values()))
+    assert [row for row in found.values() if row not in sent] == []
     return gate, Counter(postgres.ask(f"SELECT hr_partition, hr_offset FROM {table}_tried"))
 
 
