@@ -154,7 +154,7 @@ class _Line:
             if not piece:
                 raise EOFError("the server closed the connection before it had answered")
             answer.parser.feed_data(piece)
-        self._keeps = answer.parser.should_keep_alive()
+        self._keeps = answer.keeps
         return answer.parser.get_status_code(), bytes(answer.body)
 
     def drop(self) -> None:
@@ -174,13 +174,13 @@ class _Answer:
     def __init__(self) -> None:
         self.parser = httptools.HttpResponseParser(self)
         self.body = bytearray()
-        self.is_whole = False
+        self.is_whole = self.keeps = False
 
     def on_body(self, piece: bytes) -> None:
         self.body += piece
 
     def on_message_complete(self) -> None:
-        self.is_whole = True
+        self.is_whole, self.keeps = True, self.parser.should_keep_alive()  # the parser forgets it afterwards
 
 
 def _host(address: Address) -> str:
