@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from headrace.declare.model import Model
 from headrace.declare.schema import Kind
+from headrace.declare.shown import shown
 from headrace.declare.views import View, view_of
 from headrace.errors import HeadraceError
 
@@ -57,6 +58,10 @@ class FeatureRow:
     event_time: datetime | None
     age_ms: int | None
 
+    def _repr_html_(self) -> str:
+        who = ", ".join(f"{name} {value}" for name, value in self.entity.items())
+        return shown(who, f"as of its event at {self.event_time}", ("feature", "value"), list(self.values.items()))
+
     def __getattr__(self, name: str) -> Any:
         if name in self.values:
             return self.values[name]
@@ -71,6 +76,10 @@ class SqlAnswer:
     rows: list[list[Any]]
     took_ms: float
     cut: bool
+
+    def _repr_html_(self) -> str:
+        line = f"{len(self.rows)} rows{', and more' if self.cut else ''}, in {self.took_ms:.0f} ms"
+        return shown("answer", line, [column["name"] for column in self.columns], self.rows)
 
 
 @dataclass(frozen=True)
