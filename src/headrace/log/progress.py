@@ -118,7 +118,8 @@ class SinkProgress:
 @dataclass(frozen=True)
 class OutboxProgress:
     """What one relay of an outbox has done since it began: how many rows of each fate, how many it parked for which
-    reason, how often it had to try again, and what keeps it from going on now.
+    reason, how often it had to try again, how old the oldest row was that it last read, and what keeps it from going
+    on now.
     """
 
     relayed: str
@@ -127,6 +128,7 @@ class OutboxProgress:
     rows: dict[str, int]
     parked: dict[str, int]
     retries: int
+    waited_seconds: float
     trouble: str
 
     @property

@@ -43,6 +43,7 @@ class Relay:
     ) -> None:
         self.fates: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.waited_s = 0.0
         self._table, self._broker, self._at_once, self._reached = table, broker, at_once, reached
         self._letters = Letters(streams or {})
         self._topics = Topics(broker)
@@ -58,6 +59,7 @@ class Relay:
         self._table.require_ours()
         self._reached("owned")
         rows = self._topics.there(self._table.waiting(self._at_once, self._topics.still_missing()))
+        self.waited_s = max(0.0, rows[0].waited_s) if rows else 0.0
         self._reached("read")
         letters, poison = self._sorted(rows)
         if poison:

@@ -40,9 +40,8 @@ class Relaying:
     def progress(self) -> OutboxProgress:
         """What it has done so far."""
         relay, at_us = self._relay, time.time_ns() // 1000
-        return OutboxProgress(
-            self._name, self._copy, at_us, dict(relay.fates), dict(relay.reasons), self.retries, self.trouble
-        )
+        counted = dict(relay.fates), dict(relay.reasons), self.retries
+        return OutboxProgress(self._name, self._copy, at_us, *counted, relay.waited_s, self.trouble)
 
     def _pause(self) -> float:
         """Do a step; how long to wait for the next."""

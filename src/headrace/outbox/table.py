@@ -18,8 +18,8 @@ from headrace.sink.secrets import secret_of, without
 from headrace.sink.writer import Away
 
 LOCK = "SELECT pg_try_advisory_lock(hashtextextended('headrace outbox ' || %s::regclass::oid, 0))"
-WAITING = """SELECT seq, id, stream, key, payload::text, created FROM {0}
-    WHERE parked IS NULL AND stream <> ALL(%s) ORDER BY seq LIMIT %s"""
+WAITING = """SELECT seq, id, stream, key, payload::text, extract(epoch FROM clock_timestamp() - created)::float8
+    FROM {0} WHERE parked IS NULL AND stream <> ALL(%s) ORDER BY seq LIMIT %s"""
 REMOVE = "DELETE FROM {0} WHERE seq = ANY(%s)"
 PARK = "UPDATE {0} SET parked = %s WHERE seq = %s"
 UNPARK = "UPDATE {0} SET parked = NULL WHERE parked IS NOT NULL"
@@ -44,7 +44,7 @@ class Waiting(NamedTuple):
     stream: str
     key: str
     payload: str
-    created: datetime
+    waited_s: float
 
 
 class Parked(NamedTuple):
