@@ -12,6 +12,8 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
+from bench.errors import Skipped
+from bench.postgres import OwnPostgres
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.jars import jar_paths
@@ -97,6 +99,18 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=10)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[OwnPostgres]:
+    """One PostgreSQL for the whole run, which a test may stop and start; give each test tables of its own."""
+    try:
+        server = OwnPostgres()
+    except Skipped as why:
+        pytest.skip(str(why))
+    server.start()
+    yield server
+    server.remove()
 
 
 @pytest.fixture(scope="session")

@@ -54,10 +54,13 @@ from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.async_client import AsyncClient
     from headrace.lake.training import training_set
+    from headrace.log.produced import produce
 
 __all__ = [
     "Alert",
+    "AsyncClient",
     "Client",
     "DeclarationError",
     "Delta",
@@ -100,6 +103,7 @@ __all__ = [
     "metric",
     "min",
     "pattern",
+    "produce",
     "quantile",
     "request",
     "share",
@@ -115,8 +119,15 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "AsyncClient": "headrace.async_client",
+    "training_set": "headrace.lake.training",
+    "produce": "headrace.log.produced",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """`hr.training_set` brings Spark along, and only for those who ask for it."""
-    if name == "training_set":
-        return import_module("headrace.lake.training").training_set
+    """`hr.training_set` brings Spark along, `hr.produce` the Kafka client, and so on: only for those who ask for it."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -34,6 +34,7 @@ COMMANDS = (
     "export",
     "lateness",
     "replay",
+    "outbox",
     "token",
     "doctor",
 )

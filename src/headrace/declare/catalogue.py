@@ -314,6 +314,18 @@ SINKS = (
         objective=Limit(above=0),
     ),
 )
+OUTBOXES = (
+    _count(
+        "outbox_rows", "rows", "Rows of an outbox by what became of them: sent, parked", "outbox", "fate", is_kept=True
+    ),
+    _count(
+        "outbox_parked", "rows", "Rows of an outbox that cannot be sent, by the code of the reason", "outbox", "reason"
+    ),
+    _count("outbox_retries", "attempts", "Attempts of a relay that failed and were made again", "outbox"),
+    _level(
+        "outbox_waited_seconds", "seconds", "How old the oldest row was when it was last read for sending", "outbox"
+    ),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -347,6 +359,7 @@ ROOMS = {
     "The lake": LAKE,
     "Models": MODELS,
     "Sinks": SINKS,
+    "Outboxes": OUTBOXES,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headrace.declare.durations import duration_us
+from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, encoded_of, subject_of
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.declare.shown import shown
 from headrace.declare.sources import Source
 from headrace.errors import DeclarationError
 
@@ -130,6 +131,15 @@ class Stream:
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    def _repr_html_(self) -> str:
+        parts: dict[str, list[str]] = {}
+        for part, column in self.needed.items():
+            parts.setdefault(column, []).append(part)
+        late = f"late after {duration_text(self.late.after_us)}: {self.late.then}"
+        line = f"a stream of {self.partitions} partitions, {late}{f', check {self.check}' if self.check else ''}"
+        rows = [(column.name, column.type, ", ".join(parts.get(column.name, ()))) for column in self.schema]
+        return shown(self.name, line, ("column", "type", "is its"), rows)
 
     @property
     def needed(self) -> dict[str, str]:

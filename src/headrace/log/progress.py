@@ -116,6 +116,27 @@ class SinkProgress:
 
 
 @dataclass(frozen=True)
+class OutboxProgress:
+    """What one relay of an outbox has done since it began: how many rows of each fate, how many it parked for which
+    reason, how often it had to try again, how old the oldest row was that it last read, and what keeps it from going
+    on now.
+    """
+
+    relayed: str
+    copy: str
+    at_us: int
+    rows: dict[str, int]
+    parked: dict[str, int]
+    retries: int
+    waited_seconds: float
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"outbox {self.relayed} {self.copy}"
+
+
+@dataclass(frozen=True)
 class WatchProgress:
     """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
     pushed by signal.
@@ -203,6 +224,7 @@ Progress = (
     | LandingProgress
     | ScorerProgress
     | SinkProgress
+    | OutboxProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -221,7 +243,9 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, check, table of the lake, scorer, sink, watcher, and of what came of models."""
+    """The latest word of each query, check, table of the lake, scorer, sink, outbox and watcher, and of what came of
+    models.
+    """
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
@@ -229,6 +253,7 @@ class ProgressBoard:
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
+        self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -247,6 +272,8 @@ class ProgressBoard:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         elif "sunk" in said:
             self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
+        elif "relayed" in said:
+            self.outboxes[said["relayed"], said["copy"]] = OutboxProgress(**said)
         else:
             self._hear_of_one(said)
 

@@ -21,6 +21,7 @@ from headrace.log.progress import (
     CheckProgress,
     DriftProgress,
     LandingProgress,
+    OutboxProgress,
     OutcomesProgress,
     ProgressBoard,
     QualityProgress,
@@ -90,6 +91,7 @@ class Metrics(Collector):
         yield from landings(sources.board.landings.copy().values())
         yield from scorers(sources.board.scorers.copy().values())
         yield from sinks(sources.board.sinks.copy().values())
+        yield from outboxes(sources.board.outboxes.copy().values())
         yield from sink_lags(sources.behind(), sources.app)
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
@@ -232,6 +234,23 @@ def sinks(latest: Iterable[SinkProgress]) -> Iterator[Metric]:
     yield tell("sink_rows_total", _samples(fates))
     yield tell("sink_parked_total", _samples(parked))
     yield tell("sink_retries_total", _samples(retries))
+
+
+def outboxes(latest: Iterable[OutboxProgress]) -> Iterator[Metric]:
+    """What the relays of each outbox have done, those that have ended included."""
+    fates: Counter[tuple[str, ...]] = Counter()
+    parked: Counter[tuple[str, ...]] = Counter()
+    retries: Counter[tuple[str, ...]] = Counter()
+    waited: dict[str, tuple[int, float]] = {}
+    for one in latest:
+        fates.update({(one.relayed, fate): count for fate, count in one.rows.items()})
+        parked.update({(one.relayed, reason): count for reason, count in one.parked.items()})
+        retries[one.relayed,] += one.retries
+        waited[one.relayed] = max(waited.get(one.relayed, (0, 0.0)), (one.at_us, one.waited_seconds))
+    yield tell("outbox_rows_total", _samples(fates))
+    yield tell("outbox_parked_total", _samples(parked))
+    yield tell("outbox_retries_total", _samples(retries))
+    yield tell("outbox_waited_seconds", [([name], seconds) for name, (_, seconds) in waited.items()])
 
 
 def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.declare.app import App
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
+from headrace.declare.shown import shown
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
@@ -71,6 +72,11 @@ class PlannedStream:
     changes: tuple[str, ...]
     refused: tuple[str, ...]
     schemas: tuple[str, ...] = ()  # of a stream that has a registry: where they come from, and what they mean for it
+
+    def _repr_html_(self) -> str:
+        line = "; ".join((*self.changes, *(f"REFUSED: {why}" for why in self.refused)))
+        rows = [(one.name, one.reads, ", ".join(one.writes), one.lane, one.why) for one in self.queries]
+        return shown(self.stream, line, ("query", "reads", "writes", "lane", "why"), rows)
 
 
 Verdict = Judged | DeclarationError  # of a function: how it runs, or why it does not
