@@ -90,7 +90,12 @@ class NatsReader:
         if self._client is None:
             url = secret_in(self._source.url, self._where)
             self._client = await nats.connect(
-                url, connect_timeout=CONNECT_SECONDS, allow_reconnect=False, error_cb=_unsaid
+                url,
+                connect_timeout=CONNECT_SECONDS,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # with which it tries twice, and gives up
+                reconnect_time_wait=0.1,
+                error_cb=_unsaid,
             )
         return await self._jetstream.stream_info(self._source.stream)
 
