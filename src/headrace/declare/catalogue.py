@@ -314,6 +314,17 @@ SINKS = (
         objective=Limit(above=0),
     ),
 )
+BRIDGES = (
+    _count("bridge_copied", "messages", "Messages that a bridge has copied into a stream", "stream", is_kept=True),
+    _level("bridge_left", "messages", "Messages of the other log that it has not copied yet", "stream", is_kept=True),
+    _level(
+        "bridge_waits",
+        "yes or no",
+        "1 while a bridge cannot go on, or says nothing",
+        "stream",
+        objective=Limit(above=0, for_="1m"),
+    ),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -347,6 +358,7 @@ ROOMS = {
     "The lake": LAKE,
     "Models": MODELS,
     "Sinks": SINKS,
+    "Bridges": BRIDGES,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}
