@@ -18,6 +18,7 @@ from headrace.local.jars import jar_paths
 from headrace.local.ports import HOST, answers, free_port
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
+from tests.servers import OwnCluster
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -83,6 +84,15 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=10)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    """One Redis Cluster of three for the whole run; whoever stops one of them starts it again."""
+    servers = OwnCluster(tmp_path_factory.mktemp("cluster"))
+    servers.start()
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture(scope="session")

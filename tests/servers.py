@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.crc import key_slot
 
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 from tests.waiting import wait_until
+
+BOUNDS = [0, 5461, 10923, 16384]  # of the slots that each server of a cluster has
 
 
 class OwnRedis:
@@ -66,8 +69,7 @@ class OwnCluster:
         for server in self.servers:
             server.start()
         clients = [redis.Redis.from_url(server.url) for server in self.servers]
-        bounds = [0, 5461, 10923, 16384]
-        for client, first, end in zip(clients, bounds, bounds[1:], strict=False):
+        for client, first, end in zip(clients, BOUNDS, BOUNDS[1:], strict=False):
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
         for server in self.servers[1:]:
             clients[0].execute_command("CLUSTER", "MEET", HOST, server.port, server.cluster_port)
@@ -77,6 +79,10 @@ class OwnCluster:
     def stop(self) -> None:
         for server in self.servers:
             server.stop()
+
+    def server_of(self, key: bytes) -> OwnRedis:
+        """Who has a key."""
+        return next(server for server, end in zip(self.servers, BOUNDS[1:], strict=True) if key_slot(key) < end)
 
     @staticmethod
     def stands(client: redis.Redis) -> bool:

@@ -1,11 +1,11 @@
-"""A Redis that a test may kill, and a cluster of them."""
+"""A Redis that a test may kill."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers import OwnCluster, OwnRedis
+from tests.servers import OwnRedis
 
 
 @pytest.fixture
@@ -14,11 +14,3 @@ def own_redis(tmp_path: Path) -> Iterator[OwnRedis]:
     server.start()
     yield server
     server.stop()
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
-    servers = OwnCluster(tmp_path_factory.mktemp("cluster"))
-    servers.start()
-    yield servers
-    servers.stop()
