@@ -23,6 +23,7 @@ from headrace.local.registry import EmbeddedRegistry
 from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
+from tests.servers import OwnCluster
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -111,6 +112,15 @@ def postgres() -> Iterator[OwnPostgres]:
     server.start()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    """One Redis Cluster of three for the whole run; whoever stops one of them starts it again."""
+    servers = OwnCluster(tmp_path_factory.mktemp("cluster"))
+    servers.start()
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,13 @@ from headrace.bridge.work import TOO_LARGE, Bridging
 from headrace.declare.app import App
 from headrace.local.broker import Broker
 from headrace.log.between import records_between
+from headrace.log.follow import Follower
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
+from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
+from headrace.serve.metrics import bridges
 from tests.bridge.serving import OwnNats
 from tests.waiting import wait_until
 
@@ -157,6 +160,27 @@ def test_a_stream_that_keeps_only_what_is_waited_for_is_refused(broker: Broker, 
     nats_server.add_stream(stream.name, [stream.name], retention="interest")
     with pytest.raises(Unreadable, match="Set its retention to limits or workqueue"):
         bridge_until(App("app", (stream,), ()), broker.address, threading.Event())
+
+
+def test_a_bridge_tells_what_it_has_done(broker: Broker, nats_server: OwnNats) -> None:
+    stream, stop, board = stream_of(nats_server.url), threading.Event(), ProgressBoard()
+    running = threading.Thread(target=bridge_until, args=(App("app", (stream,), ()), broker.address, stop))
+    running.start()
+    try:
+        with Follower(broker.address, [TOPIC], board.apply):
+            wait_until(lambda: stream.name in board.bridges, 30, "its first word")
+            wait_until(lambda: "is not there" in board.bridges[stream.name].trouble, 10, "what it waits for")
+            nats_server.add_stream(stream.name, [stream.name])
+            nats_server.publish(stream.name, payments(0, 5))
+            wait_until(lambda: board.bridges[stream.name].copied == 5, 30, "what it has copied")
+            said = board.bridges[stream.name]
+            told = {sample.name: sample.value for metric in bridges([said]) for sample in metric.samples}
+            wanted = {"headrace_bridge_copied_total": 5, "headrace_bridge_left": 0, "headrace_bridge_waits": 0}
+            assert told == wanted
+            assert said.waits(said.at_us + SILENT_AFTER_US + 1), "one that says nothing does not go on"
+    finally:
+        stop.set()
+        running.join()
 
 
 def test_a_stream_made_anew_is_another_history(broker: Broker, nats_server: OwnNats) -> None:

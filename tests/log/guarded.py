@@ -1,6 +1,6 @@
 """A real broker that asks who comes: SASL_SSL by password, SCRAM or token, and listeners for certificates.
 
-SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens of tests/log/tokens.py
 MUTUAL     TLS with a certificate of the client's
 EXPIRED    TLS with a certificate of the broker's that is out of date
 """
@@ -15,11 +15,14 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from headrace.local.broker import Broker
 from headrace.local.kraft import Guard
 from headrace.local.ports import HOST, free_port
+from headrace.log.dialects import ALLOWED_URLS
 from tests.log.certificates import Authority
+from tests.log.tokens import AUDIENCE, Issuer
 
 CANARY = 'canary-of-kafka "\\='  # a password with what each of the clients has to escape
 PLAIN, SCRAM = "org.apache.kafka.common.security.plain.PlainLoginModule", "org.apache.kafka.common.security.scram"
 ADMIN_PASSWORD = "canary-of-the-admin"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 CLIENT = "listener.name.sasl_ssl"
 
 
@@ -29,6 +32,7 @@ class Guarded:
 
     broker: Broker
     authority: Authority
+    issuer: Issuer
     folder: Path
     mutual: str
     expired: str
@@ -50,22 +54,35 @@ class Guarded:
         words = {"mechanism": mechanism, "username": "shop", "password": password, "ca": ca}
         return self.security(f"{mechanism}-{len(password)}-{ca}", self.address, **words)
 
+    def by_token(self, secret: str = CANARY) -> Path:
+        """A file for the listener of clients, whose tokens the issuer gives."""
+        words = {"mechanism": "OAUTHBEARER", "client_id": "shop", "client_secret": secret, "ca": "trusted.pem"}
+        return self.security(f"token-{len(secret)}", self.address, token_url=self.issuer.token_url, **words)
+
 
 @contextmanager
-def guarded_broker(
-    folder: Path, more: dict[str, str] | None = None, jvm: tuple[str, ...] | None = None
-) -> Iterator[Guarded]:
-    """The broker, with a user `shop` whose password is the canary."""
+def guarded_broker(folder: Path) -> Iterator[Guarded]:
+    """The broker, with a user `shop` whose password is the canary, and who trusts the tokens of an issuer."""
     authority, ports = Authority(folder, "trusted"), {"MUTUAL": free_port(), "EXPIRED": free_port()}
     Authority(folder, "stranger")
-    settings = _settings(folder, authority) | (more or {})
-    broker = Broker(folder / "state", 0, jvm=jvm, guard=Guard("SASL_SSL", ports, settings))
-    with broker:
-        _add_users(broker.address, authority.file)
-        yield Guarded(broker, authority, folder, *(f"{HOST}:{port}" for port in ports.values()))
+    with Issuer("shop", CANARY) as issuer:
+        settings = _settings(authority) | _tokens(issuer)
+        guard = Guard("SASL_SSL", ports, settings, {ALLOWED_URLS: issuer.keys_url})
+        with Broker(folder / "state", 0, guard=guard) as broker:
+            _add_users(broker.address, authority.file)
+            yield Guarded(broker, authority, issuer, folder, *(f"{HOST}:{port}" for port in ports.values()))
 
 
-def _settings(folder: Path, authority: Authority) -> dict[str, str]:
+def _tokens(issuer: Issuer) -> dict[str, str]:
+    return {
+        f"{CLIENT}.oauthbearer.sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+        f"{CLIENT}.oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+
+
+def _settings(authority: Authority) -> dict[str, str]:
     own, old = authority.keystore("broker"), authority.keystore("old", days=-2)
     users = f'username="admin" password="{ADMIN_PASSWORD}" user_admin="{ADMIN_PASSWORD}" user_shop={_jaas(CANARY)}'
     scram = f"{SCRAM}.ScramLoginModule required;"
@@ -73,8 +90,8 @@ def _settings(folder: Path, authority: Authority) -> dict[str, str]:
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,MUTUAL:SSL,EXPIRED:SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        f"{CLIENT}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{CLIENT}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         f"{CLIENT}.plain.sasl.jaas.config": _property(f"{PLAIN} required {users};"),
         f"{CLIENT}.scram-sha-256.sasl.jaas.config": scram,
         f"{CLIENT}.scram-sha-512.sasl.jaas.config": scram,

@@ -52,6 +52,19 @@ def test_who_has_the_password_comes_in(guarded: Guarded, say: Callable[[Path], N
     assert through(guarded.address) == [b"in"]
 
 
+def test_who_is_given_a_token_comes_in(guarded: Guarded, say: Callable[[Path], None]) -> None:
+    say(guarded.by_token())
+    assert through(guarded.address) == [b"in"]
+    assert guarded.issuer.given
+
+
+def test_who_is_given_no_token_is_told(guarded: Guarded, say: Callable[[Path], None]) -> None:
+    say(guarded.by_token(secret="canary-of-another"))
+    with pytest.raises(NotLetIn, match=r"does not let shop \(OAUTHBEARER\) in") as refused:
+        Offsets(guarded.address, timeout=5).ends("payments")
+    assert "canary" not in str(refused.value)
+
+
 def test_who_has_a_certificate_comes_in(guarded: Guarded, say: Callable[[Path], None]) -> None:
     certificate, key = guarded.authority.sign("shop")
     words = {"ca": "trusted.pem", "certificate": certificate.name, "key": key.name}

@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from headrace.lake.rows import records
-from headrace.log.dialects import spark_words
+from headrace.log.dialects import jvm_words, spark_words
 from headrace.log.produce import Producer
 from headrace.log.security import VARIABLE, read_security
 from headrace.log.topics import ensure_topics
 from headrace.stream.lanes import Lane, QuerySpec, start
+from headrace.stream.session import SparkPlace, _java_options
 from tests.log.guarded import CANARY, Guarded
 
 
@@ -62,6 +63,17 @@ def test_by_password(
     assert found == [b"in"]
     assert CANARY.split()[0] not in explained
     require_none(tmp_path, CANARY.split()[0])
+
+
+def test_by_token(spark: SparkSession, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(guarded.by_token()))
+    place = SparkPlace(None, 1, [], tmp_path)
+    for name, value in jvm_words().items():
+        assert f"-D{name}={value}" in _java_options(place)
+        spark._jvm.java.lang.System.setProperty(name, value)  # type: ignore[union-attr]  # this session is already there
+    found, explained = copied(spark, guarded.address, tmp_path / "checkpoints")
+    assert found == [b"in"]
+    assert CANARY.split()[0] not in explained
 
 
 def test_by_certificate(spark: SparkSession, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

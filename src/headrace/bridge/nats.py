@@ -62,6 +62,9 @@ class NatsReader:
             self._do(self._begin(after))
         return self._do(self._fetch(most))
 
+    def left(self) -> int:
+        return self._do(self._pending())
+
     def keep(self, through: int) -> None:
         taken, self._unacked = self._unacked, []
         self._do(self._ack([message for message in taken if message.metadata.sequence.stream <= through]))
@@ -90,7 +93,12 @@ class NatsReader:
         if self._client is None:
             url = secret_in(self._source.url, self._where)
             self._client = await nats.connect(
-                url, connect_timeout=CONNECT_SECONDS, allow_reconnect=False, error_cb=_unsaid
+                url,
+                connect_timeout=CONNECT_SECONDS,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # with which it tries twice, and gives up
+                reconnect_time_wait=0.1,
+                error_cb=_unsaid,
             )
         return await self._jetstream.stream_info(self._source.stream)
 
@@ -106,6 +114,10 @@ class NatsReader:
         except NotFoundError:
             return 0
         return known.ack_floor.stream_seq if known.ack_floor else 0
+
+    async def _pending(self) -> int:
+        known = await self._jetstream.consumer_info(self._source.stream, self._durable)
+        return known.num_pending or 0
 
     async def _begin(self, after: int) -> None:
         """A consumer that starts there; one of a queue is given whatever nobody has acknowledged."""

@@ -34,6 +34,9 @@ class Reader(Protocol):
     def read(self, after: int, most: int) -> list[Arrived]:
         """What comes after a number, in order and without gaps, once there is something, or nothing after a while."""
 
+    def left(self) -> int:
+        """How many messages there are after the last that was read."""
+
     def keep(self, through: int) -> None:
         """Our log has everything up to this number: it need not be given again."""
 

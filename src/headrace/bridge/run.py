@@ -8,9 +8,11 @@ from headrace.bridge.work import Bridging
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
+from headrace.log.produce import Producer
+from headrace.log.progress import ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 
-LOOK_SECONDS = 0.5
+REPORT_SECONDS = 1.0
 
 
 class DriverMissing(HeadraceError):
@@ -49,10 +51,17 @@ def bridge_until(app: App, broker: str, stop: threading.Event) -> None:
     try:
         for bridge in bridges:
             bridge.start()
-        while not stop.wait(LOOK_SECONDS):
-            for bridge in bridges:
-                if bridge.failure is not None:
-                    raise bridge.failure
+        _watch(bridges, broker, stop)
     finally:
         for bridge in bridges:
             bridge.stop()
+
+
+def _watch(bridges: list[Bridging], broker: str, stop: threading.Event) -> None:
+    ensure_progress_topic(broker)
+    producer = Producer(broker)
+    while not stop.wait(REPORT_SECONDS):
+        for bridge in bridges:
+            if bridge.failure is not None:
+                raise bridge.failure
+            report(producer, bridge.progress())

@@ -7,6 +7,7 @@ Nothing is read before what was read is in our log, so a log that is slow or awa
 
 import logging
 import threading
+import time
 
 import orjson
 
@@ -15,12 +16,14 @@ from headrace.bridge.reader import Arrived, Away, Reader
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.log.produce import NotDelivered, Producer
+from headrace.log.progress import BridgeProgress
 from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import largest_record
 from headrace.tiles.frequent import key_text
 
 LOGGER = logging.getLogger("headrace.bridge")
 RETRY_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 ROOM = 1024  # of a record's bytes, for its headers and what the log adds
 SHOWN = 1024  # of a message that our log does not take
 TOO_LARGE = "headrace.too-large"
@@ -31,10 +34,11 @@ class Bridging(threading.Thread):
 
     def __init__(self, stream: Stream, reader: Reader, broker: str) -> None:
         super().__init__(name=f"bridge {stream.name}", daemon=True)
-        self.copied, self.trouble = 0, ""
+        self.copied, self.left, self.trouble = 0, 0, ""
         self.failure: HeadraceError | None = None
         self._stream, self._reader, self._broker = stream, reader, broker
         self._stopping = threading.Event()
+        self._look_at = 0.0
 
     def run(self) -> None:
         try:
@@ -49,6 +53,10 @@ class Bridging(threading.Thread):
         """End after the batch in hand."""
         self._stopping.set()
         self.join()
+
+    def progress(self) -> BridgeProgress:
+        """What it has done so far."""
+        return BridgeProgress(self._stream.name, time.time_ns() // 1000, self.copied, self.left, self.trouble)
 
     def _try(self) -> None:
         """Copy until something is away; then begin again from what the log has."""
@@ -73,6 +81,12 @@ class Bridging(threading.Thread):
             self.copied += copy.send(batch, Position(through, position.beyond))
             through = batch[-1].number if batch else through
             self._reader.keep(through)
+            self._look()
+
+    def _look(self) -> None:
+        """See now and then how much is left."""
+        if time.monotonic() >= self._look_at:
+            self.left, self._look_at = self._reader.left(), time.monotonic() + LOOK_SECONDS
 
 
 class Copy:

@@ -326,6 +326,17 @@ OUTBOXES = (
         "outbox_waited_seconds", "seconds", "How old the oldest row was when it was last read for sending", "outbox"
     ),
 )
+BRIDGES = (
+    _count("bridge_copied", "messages", "Messages that a bridge has copied into a stream", "stream", is_kept=True),
+    _level("bridge_left", "messages", "Messages of the other log that it has not copied yet", "stream", is_kept=True),
+    _level(
+        "bridge_waits",
+        "yes or no",
+        "1 while a bridge cannot go on, or says nothing",
+        "stream",
+        objective=Limit(above=0, for_="1m"),
+    ),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -360,6 +371,7 @@ ROOMS = {
     "Models": MODELS,
     "Sinks": SINKS,
     "Outboxes": OUTBOXES,
+    "Bridges": BRIDGES,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}

@@ -167,7 +167,8 @@ class Broker:
             self._jvm if self._jvm is not None else (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
         )
         classes = ("-cp", ":".join(map(str, jars)))
-        command = [str(java.command), *_JVM, _JVM_LOGGING, *extra, *classes, "kafka.Kafka", CONFIG]
+        properties = [f"-D{name}={value}" for name, value in self._guard.properties.items()]
+        command = [str(java.command), *_JVM, _JVM_LOGGING, *properties, *extra, *classes, "kafka.Kafka", CONFIG]
         self._child = Child(command, folder=self.folder, output=self.folder / "broker.out")
         self._child.start()
         if process := ProcessId.of(self._child.pid):

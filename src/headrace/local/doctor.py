@@ -20,6 +20,7 @@ from headrace.local.ports import HOST, answers, holder_of, is_free, parse_addres
 from headrace.log.connect import admin_client, metadata
 from headrace.log.security import security_of
 from headrace.serve.door import Door
+from headrace.store.writes import is_cluster, server_url
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_BYTES = 2 << 30
@@ -129,11 +130,14 @@ def _store(store: str) -> Finding:
     except ValueError:
         return Finding("store", "--store is no URL", "write redis://USER:PASSWORD@HOST:PORT, with %2F for a / in them")
     try:
-        with redis.Redis.from_url(store, socket_timeout=_ANSWER_LIMIT_S) as client:
+        with redis.Redis.from_url(server_url(store), socket_timeout=_ANSWER_LIMIT_S) as client:
             client.ping()
+            stands = not is_cluster(store) or client.cluster("INFO").get("cluster_state") == "ok"
     except (redis.RedisError, ValueError, OSError) as error:
         reason = str(error).replace(store, shown)
         return Finding("store", f"{shown} does not answer: {reason}", "start it, or use --store memory")
+    if not stands:
+        return Finding("store", f"{shown} answers, and its cluster does not stand", "see redis-cli cluster info")
     return Finding("store", f"{shown} answers")
 
 

@@ -70,6 +70,7 @@ class Guard:
     listener: str = "PLAINTEXT"
     more: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)  # of the JVM
 
 
 OPEN = Guard()

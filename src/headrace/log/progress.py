@@ -137,6 +137,27 @@ class OutboxProgress:
 
 
 @dataclass(frozen=True)
+class BridgeProgress:
+    """What a bridge has copied of a stream since it began, what was left in the other log when it last looked, and what
+    keeps it from going on now.
+    """
+
+    bridged: str
+    at_us: int
+    copied: int
+    left: int
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"bridge {self.bridged}"
+
+    def waits(self, now_us: int) -> bool:
+        """Whether it cannot go on, or has fallen silent."""
+        return bool(self.trouble) or now_us - self.at_us > SILENT_AFTER_US
+
+
+@dataclass(frozen=True)
 class WatchProgress:
     """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
     pushed by signal.
@@ -225,6 +246,7 @@ Progress = (
     | ScorerProgress
     | SinkProgress
     | OutboxProgress
+    | BridgeProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -243,9 +265,7 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, check, table of the lake, scorer, sink, outbox and watcher, and of what came of
-    models.
-    """
+    """The latest word of whoever tells how far it is: queries, checks, tables, scorers, sinks, bridges, watchers."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
@@ -254,6 +274,7 @@ class ProgressBoard:
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
+        self.bridges: dict[str, BridgeProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -283,6 +304,8 @@ class ProgressBoard:
             self.checks[said["checked"]] = CheckProgress(**said)
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
+        elif "bridged" in said:
+            self.bridges[said["bridged"]] = BridgeProgress(**said)
         elif "watched" in said:
             self.watchers[said["watched"]] = WatchProgress(**said)
         elif "judged" in said:

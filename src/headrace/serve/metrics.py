@@ -18,6 +18,7 @@ from headrace.log.lag import Behind
 from headrace.log.ledger import Account
 from headrace.log.progress import (
     SILENT_AFTER_US,
+    BridgeProgress,
     CheckProgress,
     DriftProgress,
     LandingProgress,
@@ -93,6 +94,7 @@ class Metrics(Collector):
         yield from sinks(sources.board.sinks.copy().values())
         yield from outboxes(sources.board.outboxes.copy().values())
         yield from sink_lags(sources.behind(), sources.app)
+        yield from bridges(sources.board.bridges.copy().values())
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
         yield from drifts(sources.board.drifts.copy().values())
@@ -261,6 +263,14 @@ def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
     yield tell("sink_lag", [([sink.name], records[sink.query]) for sink in app.sinks])
     waited = [([sink.name], behind.seconds_of(sink.query) or 0.0) for sink in app.sinks]
     yield tell("sink_lag_seconds", waited)
+
+
+def bridges(latest: Iterable[BridgeProgress]) -> Iterator[Metric]:
+    """What bridges have copied, and whether they go on."""
+    said, now_us = list(latest), time.time_ns() // 1000
+    yield tell("bridge_copied_total", [([one.bridged], one.copied) for one in said])
+    yield tell("bridge_left", [([one.bridged], one.left) for one in said])
+    yield tell("bridge_waits", [([one.bridged], int(one.waits(now_us))) for one in said])
 
 
 def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:
