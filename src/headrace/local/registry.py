@@ -23,6 +23,8 @@ _START_LIMIT_S = 180
 _STOP_GRACE_S = 20
 _LOOK_EVERY_S = 0.2
 _TAIL_LINES = 12
+_ANSWER_LIMIT_S = 10
+_DATA = "data"
 _JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
@@ -70,10 +72,13 @@ class EmbeddedRegistry:
         require_free(self.port, setting="--registry-port")
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [str(java.command), *_JVM, *self._settings(), "-jar", str(program)]
+        is_new = not (self.folder / f"{_DATA}.mv.db").exists()
         self._child = Child(command, folder=self.folder, output=self.folder / "registry.log")
         self._child.start()
         try:
             self._wait_until_answering()
+            if is_new:
+                self._begin_backward()
         except BaseException:
             self.stop()
             raise
@@ -84,6 +89,12 @@ class EmbeddedRegistry:
             self._child.stop(_STOP_GRACE_S)
             self._child = None
 
+    def _begin_backward(self) -> None:
+        """As Confluent's does, unless told otherwise: a new version has to read what the one before wrote."""
+        body, headers = b'{"compatibility": "BACKWARD"}', {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        request = urllib.request.Request(f"{self.url}/config", body, headers, method="PUT")  # noqa: S310  # our own
+        urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S).close()  # noqa: S310
+
     def _settings(self) -> tuple[str, ...]:
         return (
             f"-Dquarkus.http.host={HOST}",
@@ -91,7 +102,7 @@ class EmbeddedRegistry:
             "-Dquarkus.profile=prod",
             "-Dapicurio.storage.kind=sql",
             "-Dapicurio.storage.sql.kind=h2",
-            f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'data'}",
+            f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / _DATA}",
             "-Dquarkus.log.level=WARN",
         )
 
@@ -127,4 +138,4 @@ def unpacked(archive: Path) -> Path:
         with tarfile.open(archive) as packed:
             packed.extractall(draft, filter="data")
         draft.replace(folder)
-    return next(folder.rglob("*runner.jar"))
+    return folder / "quarkus-run.jar"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.declare.stream import Stream
 from headrace.log.schemas.formats import readable_of
@@ -67,7 +68,7 @@ def _opening(readers: Mapping[int, ProtoReader]) -> Callable[[Column], Column]:
         rows = [_opened(value, readers) for value in values.to_pylist()]
         return pa.array(rows, pa.struct([("written", pa.binary()), ("why", pa.string())]))
 
-    found: Callable[[Column], Column] = F.arrow_udf(opened, OPENED)
+    found: Callable[[Column], Column] = arrow_udf(opened, OPENED)
     return found
 
 

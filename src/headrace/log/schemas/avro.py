@@ -25,7 +25,7 @@ US_IN = {"millis": 1000.0, "micros": 1.0, "nanos": 0.001}
 _WHOLE = {"int": ("bigint", "int", "smallint", "tinyint"), "long": ("bigint",)}
 _WIDER = ("double", "float")
 _COLUMNS = {"int": "int", "long": "bigint", "float": "float", "double": "double", "boolean": "boolean"}
-_AVRO = {
+_AVRO: Mapping[str, str | Mapping[str, str]] = {
     "string": "string",
     "boolean": "boolean",
     "tinyint": "int",
@@ -223,7 +223,7 @@ def unread_by(schema: Schema, needed: Iterable[str], reader: AvroRecord) -> Iter
                 yield Break(field.name, "it is not among the columns, and that version has no default for it")
             continue
         written = _AVRO[column.type]
-        kind = written["type"] if isinstance(written, dict) else written
+        kind = written if isinstance(written, str) else written["type"]
         read = field.type["type"] if isinstance(field.type, dict) else field.type
         if read not in _PROMOTED[kind]:
             yield Break(field.name, f"the column is {column.type}, which that version does not read as {field.called}")

@@ -148,7 +148,8 @@ def reader_of(text: str, found: Iterator[Reading] | tuple[Reading, ...]) -> Prot
 
 @cache
 def _class_of(descriptors: bytes, path: tuple[int, ...]) -> type[Message]:
-    return message_factory.GetMessageClass(message_at(descriptors, path))
+    found: type[Message] = message_factory.GetMessageClass(message_at(descriptors, path))
+    return found
 
 
 def indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
