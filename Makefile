@@ -11,6 +11,7 @@ jars     := $(VENV)/.jars
 archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
 postgres := $(VENV)/.postgres
+nats     := $(VENV)/.nats
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
@@ -24,14 +25,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, PostgreSQL, a browser'
+	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, PostgreSQL, NATS, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(archive) $(redis) $(postgres) $(browser)
+test: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -44,13 +45,13 @@ check: $(packages)
 bench: $(running) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(archive) $(redis) $(postgres) $(browser)
+faults: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(archive) $(redis) $(postgres) $(browser)
+setup: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
@@ -82,6 +83,10 @@ $(redis): $(packages)
 
 $(postgres): $(packages)
 	@$(SETUP) postgres
+	@touch $@
+
+$(nats): $(packages)
+	@$(SETUP) nats
 	@touch $@
 
 $(browser): $(packages)

@@ -1,6 +1,8 @@
 """So many pages that listen to /live, and a scrape of /metrics now and then, as a process of its own.
 
 python -m bench.listeners http://127.0.0.1:8080 1000
+
+Pages are elsewhere in truth: here they take of the machine as little as they can.
 """
 
 import asyncio
@@ -8,17 +10,31 @@ import sys
 import urllib.request
 from urllib.parse import urlsplit
 
+import uvloop
+
 SCRAPE_SECONDS = 5.0
-PIECE = 1 << 16
+READ = memoryview(bytearray(1 << 16))  # what a page has read, nobody looks at
 
 
-async def listen(host: str, port: int) -> None:
-    """A page: it reads whatever comes."""
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(b"GET /live HTTP/1.1\r\nhost: %b\r\n\r\n" % host.encode())
-    while await reader.read(PIECE):
+class Page(asyncio.BufferedProtocol):
+    """Reads whatever comes; a page that the server lets go of is told."""
+
+    def __init__(self, host: str, let_go: "asyncio.Future[None]") -> None:
+        self._host, self._let_go = host, let_go
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"GET /live HTTP/1.1\r\nhost: %b\r\n\r\n" % self._host.encode())
+
+    def get_buffer(self, _: int) -> memoryview:
+        return READ
+
+    def buffer_updated(self, nbytes: int) -> None:
         pass
-    raise ConnectionError("the server let go of a page")
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self._let_go.done():
+            self._let_go.set_exception(ConnectionError("the server let go of a page"))
 
 
 async def scrape(url: str) -> None:
@@ -29,9 +45,13 @@ async def scrape(url: str) -> None:
 
 
 async def main(url: str, pages: int) -> None:
-    asked = urlsplit(url)
-    await asyncio.gather(scrape(url), *(listen(asked.hostname or "", asked.port or 80) for _ in range(pages)))
+    asked, loop = urlsplit(url), asyncio.get_running_loop()
+    host, port = asked.hostname or "", asked.port or 80
+    let_go: asyncio.Future[None] = loop.create_future()
+    for _ in range(pages):
+        await loop.create_connection(lambda: Page(host, let_go), host, port)
+    await asyncio.gather(scrape(url), let_go)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    uvloop.run(main(sys.argv[1], int(sys.argv[2])))

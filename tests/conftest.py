@@ -12,11 +12,18 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
+from bench.errors import Skipped
+from bench.postgres import OwnPostgres
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.jars import jar_paths
+from headrace.local.java import JavaMissing, find_newer_java
 from headrace.local.ports import HOST, answers, free_port
+from headrace.local.registry import EmbeddedRegistry
+from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
+from tests.log.guarded import Guarded, guarded_broker
+from tests.servers import OwnCluster
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -61,6 +68,24 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """One schema registry for the whole run; give each test subjects of its own."""
+    try:
+        find_newer_java()
+    except JavaMissing as missing:
+        pytest.skip(f"no schema registry: {missing}")
+    with EmbeddedRegistry(tmp_path_factory.mktemp("registry"), port=0) as running:
+        yield registry_at(running.url)
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One broker for the whole run that asks who comes."""
+    with guarded_broker(tmp_path_factory.mktemp("guarded")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One Redis for the whole run; give each test keys of its own."""
     program = shutil.which("redis-server") or shutil.which("redis-server", path=Path(sys.executable).parent)
@@ -75,6 +100,27 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=10)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[OwnPostgres]:
+    """One PostgreSQL for the whole run, which a test may stop and start; give each test tables of its own."""
+    try:
+        server = OwnPostgres()
+    except Skipped as why:
+        pytest.skip(str(why))
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    """One Redis Cluster of three for the whole run; whoever stops one of them starts it again."""
+    servers = OwnCluster(tmp_path_factory.mktemp("cluster"))
+    servers.start()
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,14 @@
     @pytest.mark.shows("session window", lane="micro-batch", late=("drop", "update"))    a test sees it hold
     @pytest.mark.shows("session window", kills=20)                                       … through so many kill -9
     @pytest.mark.refuses("pattern", late="update")                                       a test sees it refused
+    @pytest.mark.shows("Postgres", delivery="exactly_once", kills=20)                    of a sink
 
 Marks are read from the files: a table that no test stands behind cannot be written.
 """
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ OPERATORS = (
 )
 LANES = ("real-time", "micro-batch")
 POLICIES = ("drop", "side_output", "update")
+SINKS = ("Postgres", "Redis", "Delta", "Kafka", "Webhook")
+DELIVERIES = ("at_most_once", "at_least_once", "exactly_once")
+TABLES = ((OPERATORS, (*LANES, *POLICIES)), (SINKS, DELIVERIES))
 HEAD = """# What runs where
 
 Written by `python -m tests.matrix` from the marks of the tests, and checked by one of them. ✓: a test sees it hold,
@@ -38,7 +42,7 @@ tried. `headrace plan` says which lane each of your declarations takes, and why.
 
 """
 FOOT = """
-What each sink can promise is in [Sinks](sinks.md#deliveries).
+Any stream, derived stream or model may have a sink; what a delivery means for each is in [Sinks](sinks.md#deliveries).
 
 ## The tests
 
@@ -47,7 +51,7 @@ What each sink can promise is in [Sinks](sinks.md#deliveries).
 
 @dataclass
 class Seen:
-    """What the tests say of one operator: its cells, the most kills it was seen to survive, and their names."""
+    """What the tests say of one operator or sink: its cells, the most kills it was seen to survive, and their names."""
 
     cells: dict[str, str] = field(default_factory=dict)
     kills: int = 0
@@ -57,22 +61,24 @@ class Seen:
 def page() -> str:
     """The whole page."""
     seen = gathered()
-    return HEAD + "\n".join([*_table(seen)]) + "\n" + FOOT + "\n".join(_tests(seen)) + "\n"
+    tables = ["\n".join(_table(seen, names, columns)) for names, columns in TABLES]
+    return HEAD + "\n\n".join(tables) + "\n" + FOOT + "\n".join(_tests(seen)) + "\n"
 
 
 def gathered() -> dict[str, Seen]:
-    """What each operator's tests say."""
+    """What the tests of each operator and sink say."""
     seen: dict[str, Seen] = defaultdict(Seen)
-    for test, word, operator, cells in _marks():
-        if operator not in OPERATORS:
-            raise ValueError(f"{test}: there is no operator {operator!r}. They are {', '.join(OPERATORS)}.")
-        of = seen[operator]
+    columns = {name: columns for names, columns in TABLES for name in names}
+    for test, word, name, cells in _marks():
+        if name not in columns:
+            raise ValueError(f"{test}: there is no operator and no sink {name!r}. They are {', '.join(columns)}.")
+        of = seen[name]
         of.kills = max(of.kills, cells.pop("kills", 0))
         of.tests.append(test)
-        for name in (name for names in cells.values() for name in ((names,) if isinstance(names, str) else names)):
-            if name not in (*LANES, *POLICIES):
-                raise ValueError(f"{test}: there is no lane and no policy {name!r}.")
-            of.cells[name] = "✓" if word == "shows" else "refused"
+        for cell in (cell for some in cells.values() for cell in ((some,) if isinstance(some, str) else some)):
+            if cell not in columns[name]:
+                raise ValueError(f"{test}: {name} has no {cell!r}. There is {', '.join(columns[name])}.")
+            of.cells[cell] = "✓" if word == "shows" else "refused"
     return seen
 
 
@@ -84,8 +90,8 @@ def _marks() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
         for function in ast.walk(ast.parse(text)):
             if isinstance(function, ast.FunctionDef):
                 for word, names, cells in filter(None, map(_mark, function.decorator_list)):
-                    for operator in names:
-                        yield f"{file.relative_to(ROOT)}::{function.name}", word, operator, dict(cells)
+                    for name in names:
+                        yield f"{file.relative_to(ROOT)}::{function.name}", word, name, dict(cells)
 
 
 def _mark(decorator: ast.expr) -> tuple[str, list[str], dict[str, Any]] | None:
@@ -97,20 +103,19 @@ def _mark(decorator: ast.expr) -> tuple[str, list[str], dict[str, Any]] | None:
     return decorator.func.attr, [ast.literal_eval(argument) for argument in decorator.args], cells
 
 
-def _table(seen: dict[str, Seen]) -> Iterator[str]:
-    columns = (*LANES, *POLICIES)
+def _table(seen: dict[str, Seen], names: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
     yield f"| | {' | '.join(name.replace('_', ' ') for name in columns)} | kill -9 |"
     yield f"| --- |{' --- |' * (len(columns) + 1)}"
-    for operator in OPERATORS:
-        of = seen.get(operator, Seen())
+    for row in names:
+        of = seen.get(row, Seen())
         cells = [of.cells.get(name, "").replace("refused", "**refused**") for name in columns]
-        yield f"| {operator} | {' | '.join(cells)} | {f'{of.kills} ×' if of.kills else ''} |"
+        yield f"| {row} | {' | '.join(cells)} | {f'{of.kills} ×' if of.kills else ''} |"
 
 
 def _tests(seen: dict[str, Seen]) -> Iterator[str]:
-    for operator in OPERATORS:
-        for test in dict.fromkeys(seen.get(operator, Seen()).tests):
-            yield f"- {operator}: `{test}`"
+    for name in (name for names, _ in TABLES for name in names):
+        for test in dict.fromkeys(seen.get(name, Seen()).tests):
+            yield f"- {name}: `{test}`"
 
 
 if __name__ == "__main__":

@@ -1,21 +1,25 @@
-"""A Redis that a test may stop, kill and start again."""
+"""A Redis that a test may stop, kill and start again, and a cluster of three."""
 
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import redis
+from redis.crc import key_slot
 
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 from tests.waiting import wait_until
 
+BOUNDS = [0, 5461, 10923, 16384]  # of the slots that each server of a cluster has
+
 
 class OwnRedis:
     """A Redis without persistence: started again, it is empty; with `lasting`, it has what it had."""
 
-    def __init__(self, folder: Path, *, lasting: bool = False) -> None:
-        self._folder, self._port = folder, free_port()
+    def __init__(self, folder: Path, *flags: str, lasting: bool = False) -> None:
+        self._folder, self._port, self._flags = folder, free_port(), flags
         self._appends = "yes" if lasting else "no"
         self.url = f"redis://{HOST}:{self._port}/0"
         self._server = self._child()
@@ -29,6 +33,14 @@ class OwnRedis:
         self._server.stop(grace_s=10)
 
     @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def cluster_port(self) -> str:
+        return self._flags[-1]
+
+    @property
     def pid(self) -> int:
         pid = self._server.pid
         assert pid is not None
@@ -39,4 +51,40 @@ class OwnRedis:
         if program is None:
             pytest.skip("redis-server is not installed: run `make setup`, or install it")
         command = [program, "--bind", HOST, "--port", str(self._port), "--save", "", "--appendonly", self._appends]
-        return Child(command, folder=self._folder, output=self._folder / "redis.log")
+        return Child([*command, *self._flags], folder=self._folder, output=self._folder / "redis.log")
+
+
+class OwnCluster:
+    """A Redis Cluster of three servers without replicas or persistence; each may be stopped and comes back empty."""
+
+    def __init__(self, folder: Path) -> None:
+        self.servers = []
+        for number in range(3):
+            (own := folder / str(number)).mkdir()
+            flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+            self.servers.append(OwnRedis(own, *flags, "--cluster-port", str(free_port())))
+        self.url = self.servers[0].url.replace("redis://", "redis+cluster://").removesuffix("/0")
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.start()
+        clients = [redis.Redis.from_url(server.url) for server in self.servers]
+        for client, first, end in zip(clients, BOUNDS, BOUNDS[1:], strict=False):
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
+        for server in self.servers[1:]:
+            clients[0].execute_command("CLUSTER", "MEET", HOST, server.port, server.cluster_port)
+        for client in clients:
+            wait_until(lambda: self.stands(client), 30, "the cluster to stand")  # noqa: B023
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def server_of(self, key: bytes) -> OwnRedis:
+        """Who has a key."""
+        return next(server for server, end in zip(self.servers, BOUNDS[1:], strict=True) if key_slot(key) < end)
+
+    @staticmethod
+    def stands(client: redis.Redis) -> bool:
+        info = client.cluster("INFO")
+        return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3"

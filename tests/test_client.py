@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 import headrace as hr
-from headrace.client import Client, ServerRefused, ServerUnreachable
+from headrace.client import Client
 from headrace.local.ports import HOST, free_port
+from headrace.questions import ServerRefused, ServerUnreachable
 from headrace.store.memory import MemoryStore
 from tests.serve.serving import serving_store, tiles_of
 

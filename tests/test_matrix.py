@@ -1,6 +1,6 @@
 """The page of what runs where says what the tests say."""
 
-from tests.matrix import OPERATORS, PAGE, gathered, page
+from tests.matrix import DELIVERIES, OPERATORS, PAGE, SINKS, gathered, page
 
 
 def test_the_page_is_what_the_marks_say() -> None:
@@ -10,3 +10,9 @@ def test_the_page_is_what_the_marks_say() -> None:
 def test_every_operator_is_shown_in_a_lane() -> None:
     seen = gathered()
     assert [name for name in OPERATORS if not {"real-time", "micro-batch"} & seen[name].cells.keys()] == []
+
+
+def test_every_delivery_of_every_sink_is_shown_or_refused() -> None:
+    seen = gathered()
+    missing = [(sink, delivery) for sink in SINKS for delivery in DELIVERIES if delivery not in seen[sink].cells]
+    assert missing == [("Webhook", "at_most_once")]  # nobody can tell it from at_least_once without a fault

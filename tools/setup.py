@@ -167,6 +167,13 @@ def postgres() -> None:
         say("PostgreSQL is not to be had here: install it, or the tests that need it are skipped")
 
 
+def nats() -> None:
+    """A NATS server for the tests of bridges, which start it in a folder of their own; without one they skip."""
+    here = shutil.which("nats-server") or Path("/usr/sbin/nats-server").exists()
+    if not here and not apt_install("nats-server"):
+        say("nats-server is not to be had here: install it, or the tests that need it are skipped")
+
+
 def browser() -> None:
     """A browser for the tests of the dashboard; without one they say that they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
@@ -179,7 +186,7 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, postgres, browser, wrk)}
+STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, postgres, nats, browser, wrk)}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:

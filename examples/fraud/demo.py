@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from api import Api, NotReady
@@ -30,9 +30,9 @@ from training import TrainingFailed, train_once
 from verdicts import Verdicts
 
 import headrace as hr
-from headrace.client import FeatureRow
 from headrace.declare.durations import duration_us
 from headrace.log.produce import Producer
+from headrace.questions import FeatureRow
 
 APP = Path(__file__).with_name("app.py")
 BUSIEST = ["c1", "c2", "c3", "c4"]
@@ -47,18 +47,18 @@ WARM_UP_SECONDS = 30.0  # until the JVM has compiled what is hot; delays are sho
 @click.option("--seed", type=int, help="The seed of the payments; else the time.")
 @click.option("--http-port", default=8080, show_default=True, help="Another one where it is taken.")
 @click.option("--broker-port", default=9092, show_default=True, help="Another one where it is taken.")
+@click.option("--broker", envvar="HEADRACE_BROKER", metavar="HOST:PORT", help="Your Kafka; else one is started here.")
 @click.option("--state", type=click.Path(path_type=Path), help="Where state stays; else it goes with the demo.")
-def main(
-    length: str | None, rate: float, seed: int | None, http_port: int, broker_port: int, state: Path | None
-) -> None:
+def main(length: str | None, rate: float, seed: int | None, state: Path | None, **where: Any) -> None:
     """Run the fraud example on this machine."""
+    http_port, broker_port = where["http_port"], where["broker_port"]
     console = Console(highlight=False, soft_wrap=True)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell may start us with Ctrl-C ignored
         signal.signal(number, signal.default_int_handler)
     try:
         seconds = _seconds(length, console.is_terminal)
         with _state(state) as folder:
-            place = Place(port_near(http_port), port_near(broker_port), folder)
+            place = Place(port_near(http_port), port_near(broker_port), folder, where["broker"])
             if (place.http_port, place.broker_port) != (http_port, broker_port):
                 console.print(f"Not the wanted ports: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))

@@ -30,6 +30,7 @@ class Place:
     http_port: int
     broker_port: int
     state: Path
+    given_broker: str | None = None  # another than the one that is started here
 
     @property
     def http(self) -> str:
@@ -41,7 +42,7 @@ class Place:
 
     @property
     def broker(self) -> str:
-        return f"{HOST}:{self.broker_port}"
+        return self.given_broker or f"{HOST}:{self.broker_port}"
 
 
 class Server:
@@ -55,6 +56,7 @@ class Server:
         command = [
             str(Path(sys.executable).with_name("headrace")), "up", str(app),
             "--http", place.http, "--broker-port", str(place.broker_port), "--state", str(place.state),
+            *(["--broker", place.given_broker] if place.given_broker else []),
         ]  # fmt: skip
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C reaches the demo alone, which then stops the server in good order.

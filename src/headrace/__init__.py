@@ -46,6 +46,7 @@ from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
 from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.sink import Sink
+from headrace.declare.sources import Nats
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
@@ -54,10 +55,13 @@ from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.async_client import AsyncClient
     from headrace.lake.training import training_set
+    from headrace.log.produced import produce
 
 __all__ = [
     "Alert",
+    "AsyncClient",
     "Changes",
     "Client",
     "DeclarationError",
@@ -69,6 +73,7 @@ __all__ = [
     "Labels",
     "Late",
     "Model",
+    "Nats",
     "Objective",
     "Postgres",
     "Query",
@@ -100,6 +105,7 @@ __all__ = [
     "metric",
     "min",
     "pattern",
+    "produce",
     "quantile",
     "request",
     "share",
@@ -115,8 +121,15 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "AsyncClient": "headrace.async_client",
+    "training_set": "headrace.lake.training",
+    "produce": "headrace.log.produced",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """`hr.training_set` brings Spark along, and only for those who ask for it."""
-    if name == "training_set":
-        return import_module("headrace.lake.training").training_set
+    """`hr.training_set` brings Spark along, `hr.produce` the Kafka client, and so on: only for those who ask for it."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -33,6 +33,15 @@ def test_operators_have_a_process_of_their_own_where_there_are_any() -> None:
     assert "operate" in parts_of(settings(), app_of(module))[0]
 
 
+def test_streams_that_come_from_elsewhere_have_a_bridge() -> None:
+    module = ModuleType("visits")
+    vars(module).update(stream=payments)
+    assert "bridge" not in parts_of(settings(), app_of(module))[0]
+    from_, columns = hr.Nats("nats://127.0.0.1:4222", stream="VISITS"), "id string, at timestamp"
+    vars(module).update(visits=hr.Stream("visits", schema=columns, id="id", key="id", time="at", from_=from_))
+    assert "bridge" in parts_of(settings(), app_of(module))[0]
+
+
 def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ())
     (part,) = comparisons(app(train=lambda frame: frame), lake, tmp_path)

@@ -12,7 +12,21 @@ from headrace.watch.export import listed
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 # What a label may be: the name of a declared thing, or a word of a list that the code has.
 DECLARED = {"stream", "view", "model", "query", "table", "column", "path", "topic", "partition", "version"}
-WORDS = {"rank", "fate", "reason", "lane", "outcome", "status", "role", "state", "test", "by", "sink", "signal"}
+WORDS = {
+    "rank",
+    "fate",
+    "reason",
+    "lane",
+    "outcome",
+    "status",
+    "role",
+    "state",
+    "test",
+    "by",
+    "sink",
+    "outbox",
+    "signal",
+}
 NOT_BASE = ("_ms", "_millis", "_us", "_minutes", "_hours", "_kb", "_mb", "_kilobytes", "_percent")
 
 

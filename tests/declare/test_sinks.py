@@ -109,6 +109,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.refuses("Webhook", delivery="exactly_once")
 @pytest.mark.parametrize(("changed", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_what_cannot_work_is_refused_with_its_line_and_what_to_write(changed: Any, said: str) -> None:
     with pytest.raises(hr.DeclarationError, match=said) as refused:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.client import ServerRefused
 from headrace.local.ports import HOST
+from headrace.questions import ServerRefused
 from headrace.serve.door import Door
 from headrace.serve.scopes import Scope
 from headrace.serve.tokens import create_token, revoke_token

@@ -5,3 +5,4 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "fraud"))
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "flights"))
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "bandit"))
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "orders"))

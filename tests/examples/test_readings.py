@@ -7,7 +7,7 @@ from readings import Delay, Scrape, Totals, delay_of, histogram_delay, percentil
 from screen import Moment, Result, line, summary
 from verdicts import Judged
 
-from headrace.client import FeatureRow
+from headrace.questions import FeatureRow
 
 TEXT = """\
 # HELP headrace_events_total Events by fate.

@@ -29,7 +29,7 @@ from headrace.store.memory import MemoryStore
 from headrace.stream.backfills import Cut, LogBeginsAfterTheCut, file_of, load
 from headrace.stream.generations import plan_generations, remember
 from headrace.stream.lanes import Lane, start
-from headrace.stream.queries import Place, tiles_spec
+from headrace.stream.queries import Place, Shares, tiles_spec
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.lake.backfill_app import EIGHT_DAYS, few_aggregates
 from tests.lake.gated import land, pass_gate, read_topic
@@ -82,7 +82,9 @@ class Story:
         generations.require_possible()
         remember(generations, self.place.state)
         (generation,) = generations.running
-        spec = tiles_spec(self.stream, generation, Place(self.broker, self.place.state), 2, {self.view.name: 2})
+        spec = tiles_spec(
+            self.stream, generation, Place(self.broker, self.place.state), Shares(2, 2), {self.view.name: 2}
+        )
         start(self.spark.newSession(), spec, Lane.DRAINING).awaitTermination()
 
     def differences(self) -> Iterator[tuple[Any, ...]]:

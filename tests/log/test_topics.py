@@ -4,12 +4,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # public, unmarked
 
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.local.ports import free_port
-from headrace.log.connect import BrokerUnreachable
+from headrace.log.connect import admin_client
 from headrace.log.offsets import Offsets
+from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import (
     DAY_MS,
     PartitionMismatch,
@@ -18,6 +20,7 @@ from headrace.log.topics import (
     changelog_config,
     ensure_topics,
     fate_config,
+    fates_of,
     raw_config,
 )
 from tests.log.kafka import config_of, create_topic
@@ -69,6 +72,18 @@ def test_the_other_topics_follow_the_partitions_of_a_given_raw_topic(broker: Bro
     create_topic(broker.address, Topic(stream.name, stream.name, 5, {"message.timestamp.type": "LogAppendTime"}))
     assert ensure_topics(broker.address, [stream], [new_view(stream)]).partitions == {stream.name: 5}
     assert partitions(broker, stream.clean) == 5
+
+
+def test_the_topics_of_a_raw_topic_that_has_grown_grow_as_well_and_its_changelog_stays(broker: Broker) -> None:
+    stream = new_stream(partitions=2)
+    view = new_view(stream)
+    ensure_topics(broker.address, [stream], [view])
+    admin = admin_client(broker.address)
+    (grown,) = admin.create_partitions([NewPartitions(stream.name, 5)]).values()
+    grown.result()
+    assert ensure_topics(broker.address, [stream], [view]) == Topics({stream.name: 5}, {view.name: 2})
+    assert {partitions(broker, topic) for topic in fates_of(stream)} == {5}
+    assert [partitions(broker, topic) for topic in (view.topic, view.served)] == [2, 2]
 
 
 def test_a_raw_topic_stamped_by_producers_is_warned_about(broker: Broker) -> None:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.client import ServerRefused
 from headrace.declare.app import App
 from headrace.local.ports import HOST
+from headrace.questions import ServerRefused
 from headrace.serve.answers import BadRequest, TooLarge
 from headrace.serve.contenders import Scoring
 from headrace.serve.events import EventReader

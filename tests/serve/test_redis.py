@@ -7,16 +7,18 @@ from functools import partial
 import pytest
 
 from headrace.declare.app import App
+from headrace.declare.views import View
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
 from headrace.log.topics import ensure_topics
 from headrace.store.apply import apply_until
 from headrace.store.online_redis import RedisOnline
+from headrace.store.packing import hash_key
 from tests.beside import beside
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
 from tests.serve.test_server import payments_of, ready, send_tiles, served, tell
-from tests.servers import OwnRedis
+from tests.servers import OwnCluster, OwnRedis
 from tests.store.conftest import own_redis  # noqa: F401  # a fixture
 from tests.waiting import wait_until
 
@@ -58,6 +60,29 @@ def test_a_server_on_redis_is_ready_once_workers_have_filled_it(broker: Broker, 
             assert payments_of(ask, view) == 30
             send_tiles(broker.address, view, 40)
             wait_until(lambda: payments_of(ask, view) == 40, 10, "new tiles to be served")
+
+
+def test_a_server_on_a_cluster_is_filled_again_when_one_of_the_three_came_back_empty(
+    broker: Broker, cluster: OwnCluster
+) -> None:
+    app = app_of_views(view := new_view(new_stream()))
+    ensure_topics(broker.address, app.streams, app.views)
+    send_tiles(broker.address, view, 30)
+    with served(app, broker.address, cluster.url) as ask, applying(app, broker.address, cluster.url):
+        wait_until(lambda: ready_again(ask, broker.address, app), 20, "the server to be ready")
+        assert payments_of(ask, view) == 30
+        lost = cluster.server_of(hash_key(view.name, ("c1",)))
+        lost.stop()
+        lost.start()
+        wait_until(lambda: counted(ask, view) == 30, 60, "what it had")
+
+
+def counted(ask: Asking, view: View) -> int | None:
+    """How many payments are served; None while nothing is."""
+    try:
+        return payments_of(ask, view)
+    except (AssertionError, KeyError):
+        return None
 
 
 def ready_again(ask: Asking, broker: str, app: App) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 import headrace as hr
-from headrace.client import ServerRefused, ServerUnreachable
 from headrace.local.ports import HOST
+from headrace.questions import ServerRefused, ServerUnreachable
 from headrace.serve import listen, tls
 from headrace.serve.access import Access
 from headrace.serve.answers import Answer

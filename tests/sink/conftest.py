@@ -5,21 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import Skipped
-from bench.postgres import OwnPostgres
 from tests.servers import OwnRedis
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[OwnPostgres]:
-    """One PostgreSQL for the whole run, which a test may stop and start; give each test tables of its own."""
-    try:
-        server = OwnPostgres()
-    except Skipped as why:
-        pytest.skip(str(why))
-    server.start()
-    yield server
-    server.remove()
 
 
 @pytest.fixture

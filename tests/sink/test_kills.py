@@ -101,7 +101,9 @@ def to_postgres(
     postgres.ask(AUDIT.format(table))
     gate = killing.endure(kills, kills, lambda: [{"id": row[0]} for row in postgres.ask(f"SELECT id FROM {table}")])
     found, first = by("id", in_postgres(postgres, table)), gate.first()
-    assert all(row == timed(first[name]) for name, row in found.items())
+    # Where the first event of an id may be lost, a later one of the same id takes its place.
+    sent = list(map(timed, gate.sent if delivery == "at_most_once" else first.values()))
+    assert [row for row in found.values() if row not in sent] == []
     return gate, Counter(postgres.ask(f"SELECT hr_partition, hr_offset FROM {table}_tried"))
 
 
@@ -116,6 +118,7 @@ def test_three_kills_leave_every_row_of_postgres_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Postgres", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_postgres_once(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +129,7 @@ def test_twenty_kills_leave_every_row_of_postgres_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Postgres", delivery="at_least_once", kills=8)
 def test_at_least_once_has_all_rows_after_kills(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +139,7 @@ def test_at_least_once_has_all_rows_after_kills(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Postgres", delivery="at_most_once", kills=8)
 def test_at_most_once_has_no_row_twice_after_kills(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +149,7 @@ def test_at_most_once_has_no_row_twice_after_kills(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Redis", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_hash_of_redis_right(
     broker: Broker, own_redis: OwnRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +162,7 @@ def test_twenty_kills_leave_every_hash_of_redis_right(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Delta", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_delta_once(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +175,7 @@ def test_twenty_kills_leave_every_row_of_delta_once(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
+@pytest.mark.shows("Kafka", delivery="exactly_once", kills=20)
 def test_twenty_kills_leave_every_row_of_a_topic_once_to_its_reader(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +197,7 @@ def test_twenty_kills_leave_every_row_of_a_topic_once_to_its_reader(
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
+@pytest.mark.shows("Webhook", delivery="at_least_once", kills=8)
 def test_a_webhook_is_told_every_row_after_kills(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

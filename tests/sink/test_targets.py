@@ -50,6 +50,7 @@ def settle(sink: Sink, broker: str, rows: Callable[[], list[Any]], wanted: int) 
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Postgres", delivery=("at_most_once", "at_least_once", "exactly_once"))
 def test_a_table_of_postgres_has_the_first_row_of_each_event(
     broker: Broker, postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch, delivery: Any
 ) -> None:
@@ -83,6 +84,7 @@ def test_by_the_key_of_the_stream_the_last_row_of_each_stays(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Redis", delivery=("at_most_once", "at_least_once", "exactly_once"))
 def test_a_hash_of_redis_is_the_first_row_of_each_event(
     broker: Broker, own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, delivery: Any
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_hash_of_redis_is_the_first_row_of_each_event(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Delta", delivery=("at_most_once", "at_least_once", "exactly_once"))
 def test_a_delta_table_has_every_event_the_gate_let_through(broker: Broker, tmp_path: Path, delivery: Any) -> None:
     """Appended without a key: what a producer sent twice is there twice, what the gate wrote again is not."""
     gate, folder = filled(broker.address), tmp_path / "table"
@@ -103,6 +106,7 @@ def test_a_delta_table_has_every_event_the_gate_let_through(broker: Broker, tmp_
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Kafka", delivery=("at_most_once", "at_least_once", "exactly_once"))
 def test_a_topic_has_every_event_the_gate_let_through(broker: Broker, delivery: Any) -> None:
     gate = filled(broker.address)
     topic = f"{gate.stream.name}.copied"

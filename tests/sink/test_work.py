@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.declare.sink import Sink
 from headrace.declare.targets import Delivery
-from headrace.log.connect import BrokerUnreachable
 from headrace.log.ledger import OFFSET
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition, Record
+from headrace.log.strangers import BrokerUnreachable
 from headrace.sink import work as working
 from headrace.sink.park import NotParked
 from headrace.sink.rows import Row

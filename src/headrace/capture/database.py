@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from headrace.capture.errors import DatabaseAway, NotCapturable
 from headrace.declare.changes import Changes, Source
-from headrace.declare.targets import ENV
+from headrace.declare.sources import ENV
 from headrace.errors import HeadraceError
 
 try:

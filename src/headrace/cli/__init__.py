@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import file_defaults
+from headrace.cli.settings import SECURITY, file_defaults
+from headrace.cli.subjects import subject_known
+from headrace.declare.encoded import schemas_known_by
 from headrace.errors import HeadraceError
 
 COMMANDS = (
@@ -33,6 +35,7 @@ COMMANDS = (
     "export",
     "lateness",
     "replay",
+    "outbox",
     "token",
     "doctor",
 )
@@ -48,15 +51,26 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        _offer_security(command)
         _read_environment(command)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error the user can mend is one sentence and exit code 1."""
         try:
-            return super().invoke(ctx)
+            with schemas_known_by(subject_known):
+                return super().invoke(ctx)
         except HeadraceError as error:
             raise click.ClickException(str(error)) from error
+
+
+def _offer_security(command: click.Command) -> None:
+    """Let whatever reaches a broker be told who it is there."""
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _offer_security(inner)
+    names = [option.name for option in command.params]
+    if "broker" in names and SECURITY.name not in names:
+        command.params.insert(names.index("broker") + 1, SECURITY)
 
 
 def _read_environment(command: click.Command) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -24,6 +25,7 @@ from headrace.serve.answers import Answer, BadRequest, TooLarge, Unavailable, Wr
 from headrace.serve.http import Handle, Request, Route, get, post
 from headrace.serve.keys import shown
 from headrace.serve.live import NOT_KEPT
+from headrace.serve.operations import ANY, TEXT, Operation, Parameter
 from headrace.serve.scopes import Scope
 
 AT_ONCE, WAIT_SECONDS = 2, 15.0
@@ -38,12 +40,23 @@ Asked = Mapping[str, Any]
 
 
 class Question(NamedTuple):
-    """A command that may be asked for, the words it is asked with, whether it changes something or starts Spark."""
+    """A command that may be asked for, the words it is asked with, the names of what is asked, whether it changes
+    something or starts Spark.
+    """
 
     path: str
     words: Callable[[Asked], list[str]]
+    names: tuple[str, ...] = ()
     changes: bool = False
     is_heavy: bool = False
+
+    @property
+    def operation(self) -> Operation:
+        """What the page's own questions take and give: what the command says with --json."""
+        summary = f"What `headrace {self.path.rpartition('/')[2]}` says to the dashboard"
+        if self.changes:
+            return Operation(summary, body={"type": "object", "properties": dict.fromkeys(self.names, ANY)})
+        return Operation(summary, parameters=tuple(Parameter(name, TEXT) for name in self.names))
 
 
 def asked_of(file: str, app: App, settings: Settings) -> list[Route]:
@@ -53,9 +66,12 @@ def asked_of(file: str, app: App, settings: Settings) -> list[Route]:
 
 
 def _route(question: Question, room: asyncio.Semaphore) -> Route:
-    if question.changes:
-        return post(question.path, _told(question, room), scope=Scope.WRITE)
-    return get(question.path, _looked(question, room), Scope.READ)
+    route = (
+        post(question.path, _told(question, room), scope=Scope.WRITE)
+        if question.changes
+        else get(question.path, _looked(question, room), Scope.READ)
+    )
+    return replace(route, operation=question.operation)
 
 
 def _looked(question: Question, room: asyncio.Semaphore) -> Handle:
@@ -102,17 +118,17 @@ class Questions:
     def all(self) -> list[Question]:
         return [
             Question("/ask/dead", lambda _: self._words("dead", "ls", self._log)),
-            Question("/ask/letters", self._letters),
-            Question("/ask/replay", self._replay, changes=True),
-            Question("/ask/discard", self._discard, changes=True),
-            Question("/ask/trace", self._trace),
+            Question("/ask/letters", self._letters, ("stream", "reason", "every")),
+            Question("/ask/replay", self._replay, ("stream", "places", "place", "mended"), changes=True),
+            Question("/ask/discard", self._discard, ("stream", "places"), changes=True),
+            Question("/ask/trace", self._trace, ("id", "since")),
             Question("/ask/alerts", lambda _: self._words("alerts", "ls", self._log)),
-            Question("/ask/silence", self._silence, changes=True),
+            Question("/ask/silence", self._silence, ("name", "for"), changes=True),
             Question("/ask/models", lambda _: ["models", "ls", self._file, self._state, "--json"]),
-            Question("/ask/card", self._card),
-            Question("/ask/quality", self._quality),
-            Question("/ask/drift", self._drift),
-            Question("/ask/lateness", self._lateness, is_heavy=True),
+            Question("/ask/card", self._card, ("model", "version")),
+            Question("/ask/quality", self._quality, ("model", "window")),
+            Question("/ask/drift", self._drift, ("model",)),
+            Question("/ask/lateness", self._lateness, ("stream",), is_heavy=True),
         ]
 
     def _words(self, command: str, *words: str) -> list[str]:

@@ -1,6 +1,7 @@
 """`headrace plan APP`: what would run, and what has changed since the last `up`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from headrace.declare.durations import duration_text
 from headrace.declare.labels import LONGEST_IN_STREAM_US, Labels
 from headrace.declare.model import Model
 from headrace.declare.sink import Sink
+from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.stream.derived import functions_of
-from headrace.stream.plan import Verdict, as_json, as_text, judged_functions, plan_app
+from headrace.stream.plan import PlannedStream, Verdict, as_json, as_text, judged_functions, plan_app
 
 
 @click.command()
@@ -25,14 +27,22 @@ from headrace.stream.plan import Verdict, as_json, as_text, judged_functions, pl
 def plan(app: str, state: str, in_json: bool) -> None:
     """Show what would run for APP, and what a changed declaration does to its state; exit 1 where it is refused."""
     declared = load_app(app)
-    planned = plan_app(declared, Path(state), _judged(declared))
+    planned = tuple(map(_with_schemas, declared.streams, plan_app(declared, Path(state), _judged(declared))))
     models = [_planned(model, Path(state)) for model in declared.models]
     queries = _saved(declared)
     sinks = [_sunk(sink) for sink in declared.sinks]
     text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries), *map(_sink_text, sinks)])
     click.echo(json.dumps([*as_json(planned), *models, *queries, *sinks], indent=2) if in_json else text)
-    if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries]):
+    if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries, *sinks]):
         raise SystemExit(1)
+
+
+def _with_schemas(stream: Stream, planned: PlannedStream) -> PlannedStream:
+    """With what the registry's versions mean for a stream."""
+    from headrace.log.schemas.compatible import compatible
+
+    found = compatible(stream)
+    return replace(planned, schemas=(*planned.schemas, *found.warned), refused=(*planned.refused, *found.refused))
 
 
 def _judged(app: App) -> dict[Derivation, Verdict]:
@@ -97,13 +107,18 @@ def _query_text(query: dict[str, Any]) -> str:
 
 def _sunk(sink: Sink) -> dict[str, Any]:
     """What a sink would read and bring where, without a word of its address."""
+    from headrace.sink.schemas import taken
+
     how = {"delivery": sink.delivery, "honoured": sink.to.honours[sink.delivery], "key": list(sink.key)}
-    return {"sink": sink.name, "reads": sink.topic, "to": sink.to.kind, **how, "columns": list(sink.columns)}
+    refused = "; ".join(taken(sink).refused) or None
+    planned = {"sink": sink.name, "reads": sink.topic, "to": sink.to.kind, **how, "columns": list(sink.columns)}
+    return planned | {"refused": refused}
 
 
 def _sink_text(sink: dict[str, Any]) -> str:
     by = f" by {', '.join(sink['key'])}" if sink["key"] else ""
     said = f"  {sink['reads']} to {sink['to']}{by}: {', '.join(sink['columns'])}"
+    said += f"\n  REFUSED: {sink['refused']}" if sink["refused"] else ""
     return f"{sink['sink']} (sink)\n{said}\n  {sink['delivery']}: {sink['honoured']}"
 
 

@@ -180,6 +180,12 @@ def run_sink(app: App, settings: Settings, stop: threading.Event) -> None:
     sink_until(app, sink_place(settings), stop)
 
 
+def run_bridge(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.bridge.run import bridge_until
+
+    bridge_until(app, broker_of(settings), stop)
+
+
 def sink_place(settings: Settings) -> "SinkPlace":
     """What sinks read, and whom they may reach."""
     from headrace.sink.writer import SinkPlace
@@ -259,6 +265,14 @@ def require_sinkable(app: App, settings: Settings) -> None:
         writer_of(sink, sink_place(settings)).close()
 
 
+def require_bridgeable(app: App) -> None:
+    """Refuse another log whose driver is missing before anything starts."""
+    from headrace.bridge.run import bridged, reader_of
+
+    for stream in bridged(app):
+        reader_of(stream)
+
+
 def require_tellable(settings: Settings) -> None:
     """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
@@ -292,6 +306,7 @@ RUNS: Mapping[str, Run] = {
     "sink": run_sink,
     "operate": run_operate,
     "connect": run_connect,
+    "bridge": run_bridge,
 }
 # What these start or name has to name the app as it was.
 NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
@@ -303,7 +318,7 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: queries, lake, server, store worker, check, scorer, sinks, Connect, alerts, …"""
+    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, bridge, Connect, alerts, …"""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -12,6 +12,8 @@ import click
 
 from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
+from headrace.log.security import VARIABLE as SECURITY_VARIABLE
+from headrace.log.security import read_security, readable_by_others
 from headrace.serve.access import UNTOLD, USUAL_RATE, Access
 
 FILE = Path("headrace.toml")
@@ -56,6 +58,8 @@ class Settings:
     access: Access = UNTOLD
     since_us: int | None = None
     savepoint: str | None = None
+    registry: bool = False
+    registry_port: int = 8081
 
     @property
     def host(self) -> str:
@@ -111,6 +115,8 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         ),
         since_us=_since_us(flags["since"], flags["rebuild"]),
         savepoint=flags["from_savepoint"],
+        registry=flags.get("schema_registry", False),
+        registry_port=flags.get("registry_port", 8081),
     )
 
 
@@ -232,6 +238,25 @@ OPTIONS = (
         show_default=True,
         help="How many requests a second one token may make, of each worker.",
     ),
+)
+
+
+def _tell_security(_context: click.Context, _option: click.Parameter, written: str | None) -> None:
+    """Every client of this process, and of those it starts, finds it in the environment."""
+    if written:
+        file = Path(written).absolute()
+        read_security(file)
+        os.environ[SECURITY_VARIABLE] = str(file)
+        if warning := readable_by_others(file):
+            click.echo(f"headrace: {warning}", err=True)
+
+
+SECURITY = click.Option(
+    ["--broker-security"],
+    metavar="FILE",
+    callback=_tell_security,
+    expose_value=False,
+    help="Who you are to a Kafka that asks, and which certificates count: docs/brokers.md.",
 )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from headrace.cli.settings import BadSetting
-from headrace.client import Client, ServerUnreachable, SqlAnswer
+from headrace.client import Client
+from headrace.questions import ServerUnreachable, SqlAnswer
 
 SECONDS, MOST_BYTES, MOST_ROWS = 60.0, 256 << 20, 100_000
 ASK_SECONDS = 120.0  # others may be asked before

@@ -17,6 +17,7 @@ from headrace.cli.run import (
     broker_of,
     is_captured,
     require_answerable,
+    require_bridgeable,
     require_capturable,
     require_known_reasons,
     require_learners,
@@ -26,6 +27,7 @@ from headrace.cli.run import (
 )
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
+from headrace.cli.subjects import require_schemas
 from headrace.declare.app import App, load_app
 from headrace.declare.derivation import Operation
 from headrace.declare.durations import duration_text
@@ -35,6 +37,7 @@ from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.ports import require_free
+from headrace.local.registry import EmbeddedRegistry
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
 from headrace.serve.access import USUAL_RATE, Access
@@ -49,41 +52,58 @@ PATIENCE_SECONDS = 60.0
 @click.command()
 @click.argument("app")
 @settings_options
+@click.option("--registry", "schema_registry", is_flag=True, help="Start a schema registry here as well.")
+@click.option("--registry-port", default=8081, show_default=True, help="The port of the registry started here.")
 def up(app: str, **flags: Any) -> None:
     """Run APP on this machine: broker, Spark queries, store and HTTP server."""
     settings = settings_of(flags)
-    declared = load_app(app)
-    stop = stop_on_signals()
     supervisor = Supervisor(say)
-    require_guarded(settings)
-    require_tellable(settings)
-    require_known_reasons(app, declared)
-    require_learners(declared)
-    require_sinkable(declared, settings)
-    require_answerable(declared)
-    require_capturable(declared)
-    require_free(settings.port, settings.host, setting="--http")
-    find_java()
-    jar_paths("spark", say)
-    settings.state.mkdir(parents=True, exist_ok=True)
     try:
-        _start_broker(supervisor, settings)
-        if (before := go_back(settings)) is not None:
-            say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
-        _require_plan(declared, settings)
-        _tell_parts(settings)
-        needed, others = parts_of(settings, declared)
-        start = partial(_start, supervisor, app, settings)
-        start(needed)
-        supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
+        _start_registry(supervisor, settings)
+        _up(app, settings, supervisor)
     finally:
         supervisor.stop()
     say("stopped; started again, it goes on from here")
 
 
+def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
+    declared = load_app(app)
+    stop = stop_on_signals()
+    require_guarded(settings)
+    require_tellable(settings)
+    require_known_reasons(app, declared)
+    require_learners(declared)
+    require_sinkable(declared, settings)
+    require_bridgeable(declared)
+    require_capturable(declared)
+    require_answerable(declared)
+    require_free(settings.port, settings.host, setting="--http")
+    find_java()
+    jar_paths("spark", say)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    require_schemas(declared, say)
+    _start_broker(supervisor, settings)
+    if (before := go_back(settings)) is not None:
+        say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
+    _require_plan(declared, settings)
+    _tell_parts(settings)
+    needed, others = parts_of(settings, declared)
+    start = partial(_start, supervisor, app, settings)
+    start(needed)
+    supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
+
+
 def say(line: str) -> None:
     """One line of progress."""
     click.echo(f"headrace: {line}")
+
+
+def _start_registry(supervisor: Supervisor, settings: Settings) -> None:
+    """First of all: the app's own declarations may ask it."""
+    if settings.registry:
+        registry = EmbeddedRegistry(settings.state, settings.registry_port, say)
+        say(f"starting the schema registry: registry={registry.url!r}")
+        supervisor.start("the schema registry", registry)
 
 
 def _start_broker(supervisor: Supervisor, settings: Settings) -> None:
@@ -141,17 +161,19 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     """The processes of a running app: those an answer needs, and the others.
 
     A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, captured tables Connect, and sinks who brings events to them.
+    operators, captured tables Connect, sinks who brings events to them, and streams that come from elsewhere who
+    fetches them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
     sinking = ("sink",) if app.sinks else ()
+    bridging = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
     operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
     capturing = ("connect",) if is_captured(app) else ()
-    answering = (*feeding, "serve", "stream", *operating, *capturing, *scoring)
-    return answering, ("check", "watch", *landing, *training, *sinking)
+    needed = (*feeding, "serve", "stream", *bridging, *operating, *capturing, *scoring)
+    return needed, ("check", "watch", *landing, *training, *sinking)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

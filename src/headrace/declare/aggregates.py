@@ -45,6 +45,12 @@ class Aggregate:
     k: int | None = None
 
     @property
+    def text(self) -> str:
+        """As it is read by people."""
+        where = "" if self.where is None else f" where {self.where}"
+        return f"{self.function}({self.column or ''}){where}"
+
+    @property
     def gives_a_list(self) -> bool:
         return self.function == "top"
 

@@ -3,11 +3,11 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.declare.alert import Alert
 from headrace.declare.changes import Latest
@@ -16,6 +16,7 @@ from headrace.declare.model import Model
 from headrace.declare.query import Query
 from headrace.declare.recounted import recount_of
 from headrace.declare.series import Objective, Series, Share
+from headrace.declare.shown import shown
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -35,6 +36,18 @@ class App:
     alerts: tuple[Alert, ...] = ()
     queries: tuple[Query, ...] = ()
     sinks: tuple[Sink, ...] = ()
+
+    def _repr_html_(self) -> str:
+        kinds: dict[str, Sequence[Any]] = {
+            "stream": self.streams,
+            "view": self.views,
+            "model": self.models,
+            "alert": self.alerts,
+            "query": self.queries,
+            "sink": self.sinks,
+        }
+        rows = [(kind, one.name) for kind, several in kinds.items() for one in several]
+        return shown(self.name, "an app", ("declares", "named"), rows)
 
     def view(self, name: str) -> View:
         for view in self.views:

@@ -314,6 +314,29 @@ SINKS = (
         objective=Limit(above=0),
     ),
 )
+OUTBOXES = (
+    _count(
+        "outbox_rows", "rows", "Rows of an outbox by what became of them: sent, parked", "outbox", "fate", is_kept=True
+    ),
+    _count(
+        "outbox_parked", "rows", "Rows of an outbox that cannot be sent, by the code of the reason", "outbox", "reason"
+    ),
+    _count("outbox_retries", "attempts", "Attempts of a relay that failed and were made again", "outbox"),
+    _level(
+        "outbox_waited_seconds", "seconds", "How old the oldest row was when it was last read for sending", "outbox"
+    ),
+)
+BRIDGES = (
+    _count("bridge_copied", "messages", "Messages that a bridge has copied into a stream", "stream", is_kept=True),
+    _level("bridge_left", "messages", "Messages of the other log that it has not copied yet", "stream", is_kept=True),
+    _level(
+        "bridge_waits",
+        "yes or no",
+        "1 while a bridge cannot go on, or says nothing",
+        "stream",
+        objective=Limit(above=0, for_="1m"),
+    ),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -347,6 +370,8 @@ ROOMS = {
     "The lake": LAKE,
     "Models": MODELS,
     "Sinks": SINKS,
+    "Outboxes": OUTBOXES,
+    "Bridges": BRIDGES,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}

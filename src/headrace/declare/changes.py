@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.declare.sources import ENV
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Lookup
-from headrace.declare.targets import ENV
 from headrace.errors import DeclarationError
 
 OP, DELETED, CHANGED_AT, LSN, CHANGE, BEFORE = "op", "deleted", "changed_at", "lsn", "change", "before_"

@@ -10,12 +10,13 @@ from typing import Any
 from headrace.declare.beside import beside_the_app
 from headrace.declare.costs import costs_of
 from headrace.declare.drift import Drift
-from headrace.declare.durations import UNITS_US, duration_us
+from headrace.declare.durations import UNITS_US, duration_text, duration_us
 from headrace.declare.labels import Labels
 from headrace.declare.metrics import Measured
 from headrace.declare.operands import REQUEST
 from headrace.declare.retrain import Retrain
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
+from headrace.declare.shown import shown
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import DeclarationError
@@ -94,6 +95,12 @@ class Model(Measured):
         _require_costs(self, where)
         _require_retrain(self, where)
         _require_learn(self, where)
+
+    def _repr_html_(self) -> str:
+        line = f"a model of {self.stream.name}, in {duration_text(self.budget_us)}"
+        source = {one.name: view.name for view in self.views for one in view.outputs}
+        rows = [(one.name, one.type, source.get(one.name, self.stream.name)) for one in self.vector]
+        return shown(self.name, line, ("column", "type", "from"), rows)
 
     @property
     def learns_alone(self) -> bool:

@@ -4,9 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headrace.declare.durations import duration_us
+from headrace.declare.durations import duration_text, duration_us
+from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, encoded_of, subject_of
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
+from headrace.declare.shown import shown
+from headrace.declare.sources import Source
 from headrace.errors import DeclarationError
 
 LatePolicy = Literal["drop", "side_output", "update"]
@@ -67,12 +70,15 @@ class Stream:
     check: Expression | None
     ahead_us: int
     partitions: int
+    encoded: Encoded | None
+    subject: Subject | None  # where the schema was left out: what it was taken from
+    from_: Source | None
 
     def __init__(
         self,
         name: str,
         *,
-        schema: str,
+        schema: str | None = None,
         id: str,
         key: str,
         time: str,
@@ -81,9 +87,16 @@ class Stream:
         check: str | None = None,
         ahead: str = "1m",
         partitions: int = 2,
+        format: Format = "json",
+        registry: str | None = None,
+        subject: str | None = None,
+        compatibility: Compatibility | None = None,
+        from_: Source | None = None,
     ) -> None:
         _require_topic_name(name)
-        columns = parse_schema(schema, f"Stream {name!r}")
+        encoded = encoded_of(name, format, registry, subject, compatibility)
+        registered = None if schema is not None else subject_of(encoded, f"Stream {name!r}")
+        columns = parse_schema(schema if registered is None else registered.ddl, f"Stream {name!r}")
         for setting, column in _needed(id, key, time, arrival).items():
             found = columns.column(column, f"Stream {name!r}: {setting}")
             if setting in ("time", "arrival") and found.kind is not Kind.TIMESTAMP:
@@ -112,9 +125,21 @@ class Stream:
             "check": None if check is None else parse(check, columns, f"Stream {name!r}: check"),
             "ahead_us": duration_us(ahead, f"Stream {name!r}: ahead"),
             "partitions": partitions,
+            "encoded": encoded,
+            "subject": registered,
+            "from_": _source(name, from_),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    def _repr_html_(self) -> str:
+        parts: dict[str, list[str]] = {}
+        for part, column in self.needed.items():
+            parts.setdefault(column, []).append(part)
+        late = f"late after {duration_text(self.late.after_us)}: {self.late.then}"
+        line = f"a stream of {self.partitions} partitions, {late}{f', check {self.check}' if self.check else ''}"
+        rows = [(column.name, column.type, ", ".join(parts.get(column.name, ()))) for column in self.schema]
+        return shown(self.name, line, ("column", "type", "is its"), rows)
 
     @property
     def needed(self) -> dict[str, str]:
@@ -146,6 +171,15 @@ class Stream:
 def _needed(id: str, key: str, time: str, arrival: str | None) -> dict[str, str]:
     always = {"id": id, "key": key, "time": time}
     return always if arrival is None else always | {"arrival": arrival}
+
+
+def _source(name: str, from_: object) -> Source | None:
+    if from_ is not None and not isinstance(from_, Source):
+        raise DeclarationError(
+            f"Stream {name!r}: from_={from_!r} is no other log. "
+            'Write from_=hr.Nats("env:NATS_URL", stream="PAYMENTS"), or leave it out where producers write it.'
+        )
+    return from_
 
 
 def _require_topic_name(name: object) -> None:

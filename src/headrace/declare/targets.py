@@ -6,11 +6,12 @@ from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from headrace.declare.derivation import written_here
+from headrace.declare.encoded import Encoded, address_problem
+from headrace.declare.sources import ENV
 from headrace.errors import DeclarationError
 
 Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
 DELIVERIES: tuple[Delivery, ...] = ("at_most_once", "at_least_once", "exactly_once")
-ENV = "env:"
 OFFSETS_FIRST = "offsets first, then rows: what a crash finds between is lost, nothing is written twice"
 ROWS_FIRST = "rows first, then offsets: what a crash finds between is written again"
 
@@ -113,13 +114,30 @@ class Kafka(Target):
 
     topic: str
     broker: str | None = field(default=None, repr=False)
+    format: Literal["json", "avro"] = "json"
+    registry: str | None = None
+    subject: str | None = None
+
+    @property
+    def encoded(self) -> Encoded | None:
+        """Which registry has the schema of its records, where they are not plain JSON."""
+        if self.registry is None:
+            return None
+        return Encoded(self.format, self.registry.rstrip("/"), self.subject or f"{self.topic}-value")
 
     def _problem(self) -> str | None:
         if not _is_name(self.topic):
             return f'topic={self.topic!r} is no topic. Write hr.Kafka("warehouse.payments").'
         if self.broker is not None and not _is_name(self.broker):
             return 'broker= is no address. Write broker="host:9092" or broker="env:KAFKA".'
-        return None
+        return self._format_problem()
+
+    def _format_problem(self) -> str | None:
+        if self.format not in ("json", "avro"):
+            return f'format={self.format!r}. Write "json" or "avro".'
+        if (self.format == "avro") != (self.registry is not None) or (self.registry is None and self.subject):
+            return 'format="avro" and registry= go together. Write both, such as registry="http://127.0.0.1:8081".'
+        return None if self.registry is None else address_problem(self.registry)
 
 
 @dataclass(frozen=True)

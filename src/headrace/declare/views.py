@@ -12,6 +12,7 @@ from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, fields
 from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
+from headrace.declare.shown import shown
 from headrace.declare.stream import Stream
 from headrace.declare.table import ENTITY
 from headrace.declare.union import require_in_all, schema_of, streams_of
@@ -43,6 +44,12 @@ class View:
     requested: tuple[Column, ...] = ()
     joined: tuple[Joined, ...] = ()
     salt: int = 1
+
+    def _repr_html_(self) -> str:
+        line = f"features by {', '.join(self.by)}, of {' and '.join(stream.name for stream in self.streams)}"
+        kept = [(one.name, one.aggregate.text, one.window.text) for one in self.features]
+        computed = [(one.name, str(one.tree), "when it is read") for one in self.derived]
+        return shown(self.name, line, ("feature", "is", "window"), [*kept, *computed])
 
     @cached_property
     def schema(self) -> Schema:

@@ -19,6 +19,7 @@ from headrace.lake.landing import ARRIVAL, DAY, OFFSET, PARTITION
 from headrace.lake.past import require_of_the_past
 from headrace.lake.tables import silver_events
 from headrace.lake.training import each_once, plain_arithmetic
+from headrace.log.dialects import spark_words
 from headrace.log.offsets import Offsets
 from headrace.stream.backfills import Backfill, Cut, keep
 from headrace.stream.lanes import KAFKA_SINK
@@ -62,7 +63,7 @@ def write_history(spark: SparkSession, view: View, stream: Stream, cut: Cut, pla
         partitions = {view.name: len(Offsets(place.broker).ends(view.topic))}
         fold = Fold(TilePlan(stream, (view,), is_base=True), partitions, newest_us=newest_us)
         sink = base_tiles(once.events, fold).write.format("kafka").options(**KAFKA_SINK)
-        sink.option("kafka.bootstrap.servers", place.broker).save()
+        sink.options(**spark_words(place.broker)).save()
 
 
 def below(events: DataFrame, cut: Cut) -> DataFrame:

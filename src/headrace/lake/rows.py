@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from headrace.lake.landing import OFFSET, PARTITION, Landing
+from headrace.log.dialects import spark_words
 from headrace.stream.events import event_of, parsed
 from headrace.stream.records import RECORDS_A_POLL
 
@@ -14,7 +15,7 @@ ORDER = "hr_order"  # the offset in the topic that is read; a copy's hr_offset i
 
 def records(spark: SparkSession, broker: str, **which: str) -> DataFrame:
     """Records of the log; `which` of them in the words of Spark's Kafka source."""
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("includeHeaders", "true")
+    reader = spark.read.format("kafka").options(**spark_words(broker)).option("includeHeaders", "true")
     return reader.option("kafka.max.poll.records", RECORDS_A_POLL).options(**which).load()
 
 

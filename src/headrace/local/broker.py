@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.local.child import Child, ProcessId
 from headrace.local.jars import Progress, cache_dir, jar_paths, silent
 from headrace.local.java import Java, find_java
-from headrace.local.kraft import CONFIG, LOGGING, Listeners, prepare
+from headrace.local.kraft import CONFIG, LOGGING, OPEN, Guard, Listeners, prepare
 from headrace.local.ports import HOST, free_port, require_free
 
 DEFAULT_PORT = 9092
@@ -51,11 +51,13 @@ class Broker:
         port: int = DEFAULT_PORT,
         progress: Progress = silent,
         jvm: tuple[str, ...] | None = None,
+        guard: Guard = OPEN,
     ) -> None:
         self.folder = Path(state_dir).absolute() / "broker"
         self.port = port
         self._progress = progress
         self._jvm = jvm
+        self._guard = guard
         self._child: Child | None = None
         self._lock: IO[str] | None = None
 
@@ -155,7 +157,7 @@ class Broker:
     def _choose_ports(self) -> Listeners:
         self.port = self.port or free_port()
         require_free(self.port, setting="--broker-port")
-        return Listeners(HOST, self.port, free_port(beside=self.port))
+        return Listeners(HOST, self.port, free_port(beside=self.port), self._guard)
 
     def _launch(self, java: Java, jars: list[Path]) -> None:
         if self.log.exists():
@@ -165,7 +167,8 @@ class Broker:
             self._jvm if self._jvm is not None else (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
         )
         classes = ("-cp", ":".join(map(str, jars)))
-        command = [str(java.command), *_JVM, _JVM_LOGGING, *extra, *classes, "kafka.Kafka", CONFIG]
+        properties = [f"-D{name}={value}" for name, value in self._guard.properties.items()]
+        command = [str(java.command), *_JVM, _JVM_LOGGING, *properties, *extra, *classes, "kafka.Kafka", CONFIG]
         self._child = Child(command, folder=self.folder, output=self.folder / "broker.out")
         self._child.start()
         if process := ProcessId.of(self._child.pid):

@@ -24,6 +24,8 @@ from headrace.local.jars import Progress, jar_paths, silent
 from headrace.local.java import find_java
 from headrace.local.kraft import LOGGING, logging_to, write_properties
 from headrace.local.ports import HOST, free_port
+from headrace.log.dialects import java_words
+from headrace.log.security import security_of
 
 SECRETS = "HEADRACE_CAPTURE_"  # what variables with the passwords of databases begin with
 START_LIMIT_S = 120
@@ -55,6 +57,7 @@ _SETTINGS = {
     "config.providers.env.param.allowlist.pattern": f"{SECRETS}.*",
     "rest.extension.classes": f"{_AUTH}.BasicAuthSecurityRestExtension",
 }
+_CLIENTS = ("", "producer.", "consumer.", "admin.")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback is behind no proxy
 
 
@@ -179,7 +182,7 @@ class Connect:
         self._port, self._password = free_port(), secrets.token_urlsafe(24)
         if self.log.exists():
             self.log.replace(self.folder / "connect.log.1")
-        own = {
+        own = _credentials(self._broker) | {
             "bootstrap.servers": self._broker,
             "group.id": f"headrace-connect-{self._app}",
             "listeners": f"http://{HOST}:{self._port}",
@@ -217,6 +220,14 @@ class Connect:
 
     def _failure(self, what: str) -> ConnectFailed:
         return ConnectFailed(f"Connect {what}. Its log is {self.log}. It ends with:\n{self.last_words()}")
+
+
+def _credentials(broker: str) -> dict[str, str]:
+    """Who Connect and its clients are to a broker that asks, in one line each."""
+    security = security_of(broker)
+    words = {} if security is None else java_words(security)
+    lines = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in words.items()}
+    return {f"{client}{name}": line for client in _CLIENTS for name, line in lines.items()}
 
 
 def _text(path: Path) -> str:

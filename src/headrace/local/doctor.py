@@ -8,21 +8,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import get_args
 from urllib.parse import urlsplit
 
 import redis
 
 from headrace.errors import HeadraceError
 from headrace.local.broker import recorded_broker
-from headrace.local.jars import JarSet, cache_dir, faulty_jars, locked_jars
+from headrace.local.jars import NEEDED, JarSet, cache_dir, faulty_jars, locked_jars
 from headrace.local.java import find_java, install_command
 from headrace.local.ports import HOST, answers, holder_of, is_free, parse_address
+from headrace.log.connect import admin_client, metadata
+from headrace.log.security import security_of
 from headrace.serve.door import Door
+from headrace.store.writes import is_cluster, server_url
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_BYTES = 2 << 30
 _ANSWER_LIMIT_S = 2.0
+_KNOCK_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def examine(place: Place) -> Iterator[Finding]:
     brokers = [parse_address(text, "--broker") for text in place.broker.split(",")] if place.broker else []
     yield _python()
     yield _java()
-    yield from (_jars(set_name) for set_name in get_args(JarSet))
+    yield from (_jars(set_name) for set_name in NEEDED)
     yield _disk(place.state)
-    yield _given_broker(brokers) if brokers else _embedded_broker(place)
+    yield _given_broker(place.broker, brokers) if place.broker else _embedded_broker(place)
     yield _store(place.store)
     yield _http(host, port, place)
 
@@ -94,11 +97,17 @@ def _disk(state: Path) -> Finding:
     return Finding("disk", found, "" if free >= _LEAST_FREE_BYTES else "make room, or choose another disk with --state")
 
 
-def _given_broker(brokers: list[tuple[str, int]]) -> Finding:
+def _given_broker(broker: str, brokers: list[tuple[str, int]]) -> Finding:
     named = ", ".join(f"{host}:{port}" for host, port in brokers)
-    if any(answers(host, port, _ANSWER_LIMIT_S) for host, port in brokers):
-        return Finding("broker", f"{named} accepts connections")
-    return Finding("broker", f"{named} does not answer", "start it, or leave out --broker to use the embedded one")
+    if not any(answers(host, port, _ANSWER_LIMIT_S) for host, port in brokers):
+        return Finding("broker", f"{named} does not answer", "start it, or leave out --broker to use the embedded one")
+    try:
+        metadata(admin_client(broker), broker, _KNOCK_LIMIT_S)
+        security = security_of(broker)
+    except HeadraceError as refused:
+        return Finding("broker", str(refused), "do as it says, and look again")
+    known = "" if security is None else f", and lets {security.who} in by {security.protocol}"
+    return Finding("broker", f"{named} accepts connections{known}")
 
 
 def _embedded_broker(place: Place) -> Finding:
@@ -121,11 +130,14 @@ def _store(store: str) -> Finding:
     except ValueError:
         return Finding("store", "--store is no URL", "write redis://USER:PASSWORD@HOST:PORT, with %2F for a / in them")
     try:
-        with redis.Redis.from_url(store, socket_timeout=_ANSWER_LIMIT_S) as client:
+        with redis.Redis.from_url(server_url(store), socket_timeout=_ANSWER_LIMIT_S) as client:
             client.ping()
+            stands = not is_cluster(store) or client.cluster("INFO").get("cluster_state") == "ok"
     except (redis.RedisError, ValueError, OSError) as error:
         reason = str(error).replace(store, shown)
         return Finding("store", f"{shown} does not answer: {reason}", "start it, or use --store memory")
+    if not stands:
+        return Finding("store", f"{shown} answers, and its cluster does not stand", "see redis-cli cluster info")
     return Finding("store", f"{shown} answers")
 
 

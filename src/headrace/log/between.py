@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from headrace.log.connect import ANSWER_SECONDS, LOGGER, BrokerUnreachable, client_settings
+from headrace.log.connect import ANSWER_SECONDS, LOGGER, client_settings
 from headrace.log.follow import AT_ONCE
 from headrace.log.records import Partition, Record, record_of
+from headrace.log.strangers import BrokerUnreachable
 
 READ_AHEAD_KB = 8192
 

@@ -1,29 +1,25 @@
 """How every client of this room reaches the broker, and what it says when it cannot."""
 
 import logging
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # public, unmarked
 
 from headrace.errors import HeadraceError
+from headrace.log.dialects import librdkafka_words
+from headrace.log.security import security_of
+from headrace.log.strangers import unreachable
 
 ANSWER_SECONDS = 10.0
 LOGGER = logging.getLogger("headrace.kafka")
 LOGGER.addHandler(logging.NullHandler())  # silent unless the program that uses Headrace sets up logging
 UNREACHABLE = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"}
+CLOSED_DOORS = {"_AUTHENTICATION", "_SSL"}
+SOON_SECONDS = 2.0
+_SAID: dict[str, str] = {}  # by broker, why it lets nobody in, as the client heard it last
 
 Settings = dict[str, str | int | float | bool]
-
-
-class BrokerUnreachable(HeadraceError):
-    """No broker answered at the address."""
-
-    def __init__(self, broker: str) -> None:
-        super().__init__(
-            f"No Kafka broker answers at {broker!r}. "
-            "Start it, or give the address of one that runs with --broker HOST:PORT."
-        )
-        self.broker = broker
 
 
 class BrokerRefused(HeadraceError):
@@ -34,8 +30,10 @@ class BrokerRefused(HeadraceError):
 
 
 def client_settings(broker: str) -> Settings:
-    """What every client has in common: the address, and how soon a broker that came back is found again."""
+    """What every client has in common: the address, who it is there, and how soon one that came back is found again."""
+    security = security_of(broker)
     return {
+        **({} if security is None else librdkafka_words(security)),
         "bootstrap.servers": broker,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
@@ -46,20 +44,39 @@ def client_settings(broker: str) -> Settings:
 
 def admin_client(broker: str) -> AdminClient:
     """A client for topics and offsets; its own log goes to ours, not to the terminal."""
-    return AdminClient(client_settings(broker), logger=LOGGER)
+    settings = {**client_settings(broker), "error_cb": partial(_note, broker)}
+    return AdminClient(settings, logger=LOGGER)  # type: ignore[arg-type]  # its types know no callbacks
 
 
 def metadata(admin: AdminClient, broker: str, timeout: float = ANSWER_SECONDS) -> ClusterMetadata:
     """Topics and partitions as the broker knows them now."""
     try:
-        return admin.list_topics(timeout=timeout)
+        return _asked(admin, broker, timeout)
     except KafkaException as failure:
-        raise BrokerUnreachable(broker) from failure
+        raise unreachable(broker, _SAID.get(broker, "")) from failure
+
+
+def _asked(admin: AdminClient, broker: str, timeout: float) -> ClusterMetadata:
+    """Ask; who is not let in is told so soon, and not only when the time is over."""
+    _SAID.pop(broker, None)
+    soon = timeout if security_of(broker) is None else min(SOON_SECONDS, timeout)
+    try:
+        return admin.list_topics(timeout=soon)
+    except KafkaException:
+        admin.poll(0)  # hears what the client has to say
+        if broker in _SAID or timeout <= soon:
+            raise
+    return admin.list_topics(timeout=timeout - soon)
+
+
+def _note(broker: str, error: KafkaError) -> None:
+    if error.name() == "_AUTHENTICATION" or "certificate" in error.str():
+        _SAID[broker] = error.str()
 
 
 def refusal(broker: str, what: str, failure: KafkaException) -> HeadraceError:
     """Our error for one of the client's: unreachable, or refused and why."""
     error: KafkaError = failure.args[0]
-    if error.name() in UNREACHABLE:
-        return BrokerUnreachable(broker)
+    if error.name() in UNREACHABLE | CLOSED_DOORS:
+        return unreachable(broker, _SAID.get(broker, ""))
     return BrokerRefused(broker, what, error)

@@ -8,10 +8,11 @@ from typing import Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.errors import HeadraceError
-from headrace.log.connect import LOGGER, BrokerUnreachable, client_settings
+from headrace.log.connect import LOGGER, client_settings
 from headrace.log.offsets import Offsets
 from headrace.log.positions import Positions
 from headrace.log.records import Partition, Record, record_of
+from headrace.log.strangers import BrokerUnreachable
 
 Handle = Callable[[list[Record]], None]
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from confluent_kafka import Consumer, TopicPartition
 
 from headrace.log.between import reader_settings
-from headrace.log.connect import ANSWER_SECONDS, LOGGER, BrokerUnreachable
+from headrace.log.connect import ANSWER_SECONDS, LOGGER
 from headrace.log.records import Partition, Record, record_of
+from headrace.log.strangers import BrokerUnreachable
 
 
 def records_at(broker: str, places: Iterable[tuple[Partition, int]]) -> Iterator[Record]:

@@ -1,7 +1,8 @@
 """A small producer of JSON events."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 import orjson
@@ -13,6 +14,8 @@ from headrace.log.connect import LOGGER, client_settings
 
 JSON = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 DELIVERY_SECONDS = 30.0
+
+Note = Callable[[int, int], None]  # is told the partition and the offset of a record that is in the log
 
 
 class NotDelivered(HeadraceError):
@@ -71,14 +74,16 @@ class Producer:
         key: str | bytes | None = None,
         partition: int = -1,
         headers: Sequence[tuple[str, str | bytes]] = (),
+        landed: Note | None = None,
     ) -> None:
-        """Queue one event; without a partition, its key chooses one."""
+        """Queue one event; without a partition, its key chooses one. `landed` is told where it is, once it is there."""
         value = event if event is None or isinstance(event, bytes) else orjson.dumps(event, option=JSON)
         record: dict[str, object] = {
             "value": value,
             "key": key,
             "partition": partition,
             "headers": [*headers],
+            "on_delivery": self._delivered if landed is None else partial(self._delivered, landed=landed),
         }
         while not self._queued(topic, record):
             self._kafka.poll(0.1)
@@ -102,7 +107,7 @@ class Producer:
 
     def _queued(self, topic: str, record: dict[str, object]) -> bool:
         try:
-            self._kafka.produce(topic, **record, on_delivery=self._delivered)  # type: ignore[arg-type]
+            self._kafka.produce(topic, **record)  # type: ignore[arg-type]
         except BufferError:
             return False
         except KafkaException as failure:
@@ -112,8 +117,10 @@ class Producer:
             self._why = self._why or failure.args[0].str()
         return True
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message, landed: Note | None = None) -> None:
         if error is not None:
             self._failed += 1
             self.undelivered[message.topic() or ""] += 1
             self._why = self._why or error.str()
+        elif landed is not None:
+            landed(message.partition() or 0, message.offset() or 0)

@@ -116,6 +116,48 @@ class SinkProgress:
 
 
 @dataclass(frozen=True)
+class OutboxProgress:
+    """What one relay of an outbox has done since it began: how many rows of each fate, how many it parked for which
+    reason, how often it had to try again, how old the oldest row was that it last read, and what keeps it from going
+    on now.
+    """
+
+    relayed: str
+    copy: str
+    at_us: int
+    rows: dict[str, int]
+    parked: dict[str, int]
+    retries: int
+    waited_seconds: float
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"outbox {self.relayed} {self.copy}"
+
+
+@dataclass(frozen=True)
+class BridgeProgress:
+    """What a bridge has copied of a stream since it began, what was left in the other log when it last looked, and what
+    keeps it from going on now.
+    """
+
+    bridged: str
+    at_us: int
+    copied: int
+    left: int
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"bridge {self.bridged}"
+
+    def waits(self, now_us: int) -> bool:
+        """Whether it cannot go on, or has fallen silent."""
+        return bool(self.trouble) or now_us - self.at_us > SILENT_AFTER_US
+
+
+@dataclass(frozen=True)
 class WatchProgress:
     """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
     pushed by signal.
@@ -203,6 +245,8 @@ Progress = (
     | LandingProgress
     | ScorerProgress
     | SinkProgress
+    | OutboxProgress
+    | BridgeProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -221,7 +265,7 @@ def report(producer: Producer, progress: Progress) -> None:
 
 
 class ProgressBoard:
-    """The latest word of each query, check, table of the lake, scorer, sink, watcher, and of what came of models."""
+    """The latest word of whoever tells how far it is: queries, checks, tables, scorers, sinks, bridges, watchers."""
 
     def __init__(self) -> None:
         self.latest: dict[str, QueryProgress] = {}
@@ -229,6 +273,8 @@ class ProgressBoard:
         self.landings: dict[str, LandingProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
+        self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
+        self.bridges: dict[str, BridgeProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -247,6 +293,8 @@ class ProgressBoard:
             self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
         elif "sunk" in said:
             self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
+        elif "relayed" in said:
+            self.outboxes[said["relayed"], said["copy"]] = OutboxProgress(**said)
         else:
             self._hear_of_one(said)
 
@@ -256,6 +304,8 @@ class ProgressBoard:
             self.checks[said["checked"]] = CheckProgress(**said)
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
+        elif "bridged" in said:
+            self.bridges[said["bridged"]] = BridgeProgress(**said)
         elif "watched" in said:
             self.watchers[said["watched"]] = WatchProgress(**said)
         elif "judged" in said:

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -45,6 +46,7 @@ Config = dict[str, str]
 DAY_MS = UNITS_US["d"] // 1000
 RAW_RETENTION_MS = 7 * DAY_MS
 LARGEST_RAW = 1 << 20
+LARGEST_ELSEWHERE = 9 << 20  # other logs take larger messages: NATS advises 8 MiB at most
 ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
 CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
@@ -54,7 +56,7 @@ CAPTURED: Config = {"cleanup.policy": "compact", "retention.ms": "-1", "min.comp
 
 
 class PartitionMismatch(HeadraceError):
-    """A topic of ours has another number of partitions than the raw topic it follows."""
+    """A topic of ours has more partitions than the raw topic it follows: they can only grow."""
 
     def __init__(self, topic: str, found: int, raw: str, wanted: int) -> None:
         super().__init__(
@@ -85,7 +87,7 @@ class Topic:
 def ensure_topics(
     broker: str, streams: Sequence[Stream], views: Sequence[View] = (), models: Sequence[Model] = ()
 ) -> Topics:
-    """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow."""
+    """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow and grow."""
     read = [*(stream for view in views for stream in view.streams), *(model.stream for model in models)]
     streams = tuple(dict.fromkeys([*streams, *read]))
     admin = admin_client(broker)
@@ -107,11 +109,10 @@ def ensure_topics(
     operations = [one for one in made_by if isinstance(one, Operation)]
     of_operations = [Topic(operation.clock, operation.clock, 1, CLOCK) for operation in operations]
     wanted = [*of_streams, *of_views, *of_models, *of_operations]
-    _require_partitions(wanted, existing)
-    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    _make_or_grow(admin, broker, wanted, existing)
     retentions = {view.topic: changelog_retention(view) for view in views if view.topic in existing}
     _keep_as_long(admin, broker, retentions)
-    _require_partitions(wanted, _settled(admin, broker, wanted))
+    _settle(admin, broker, wanted)
     return Topics(raw, changelogs, tuple(_warnings(given)))
 
 
@@ -127,9 +128,8 @@ def ensure_sink_topics(broker: str, sink: Sink) -> None:
     largest = int(source.get("max.message.bytes", LARGEST_RAW)) + ROOM_FOR_HEADERS
     config = APPEND_TIME | {"retention.ms": "-1", "max.message.bytes": str(largest)}
     wanted = [Topic(name, sink.topic, partitions, config) for name in (sink.parked, sink.again)]
-    existing = _existing(admin, broker)
-    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
-    _require_partitions(wanted, _settled(admin, broker, wanted))
+    _make_or_grow(admin, broker, wanted, _existing(admin, broker))
+    _settle(admin, broker, wanted)
 
 
 def largest_record(broker: str, topic: str) -> int:
@@ -181,9 +181,8 @@ def predictions_of(model: Model, partitions: int) -> Topic:
 
 
 def changelog_partitions(view: View, raw: Mapping[str, int], existing: Mapping[str, int]) -> int:
-    """As many as its stream has; of several streams as the one that has most, but one that exists keeps its own."""
-    most = max(raw[stream.name] for stream in view.streams)
-    return existing.get(view.topic, most) if len(view.streams) > 1 else most
+    """As many as its stream with most has; one that exists keeps its own, so that entities stay where they are."""
+    return existing.get(view.topic, max(raw[stream.name] for stream in view.streams))
 
 
 def fates_of(stream: Stream) -> list[str]:
@@ -197,7 +196,9 @@ def raw_config(stream: Stream, views: Sequence[View]) -> Config:
     layouts = [layout for view in views for layout in layouts_of(view)]
     longest_us = max((layout.keep_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
-    return APPEND_TIME | {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
+    largest = {} if stream.from_ is None else {"max.message.bytes": str(LARGEST_ELSEWHERE)}
+    kept = {"retention.ms": str(max(RAW_RETENTION_MS, needed_ms)), "segment.ms": str(DAY_MS)}
+    return APPEND_TIME | kept | largest
 
 
 def fate_config(raw: Config) -> Config:
@@ -253,11 +254,25 @@ def _configs(admin: AdminClient, broker: str, names: Iterable[str]) -> dict[str,
     return {name: {key: entry.value for key, entry in config.items()} for name, config in answers.items()}
 
 
-def _require_partitions(wanted: Iterable[Topic], existing: Mapping[str, int]) -> None:
+def _make_or_grow(admin: AdminClient, broker: str, wanted: Sequence[Topic], existing: Mapping[str, int]) -> None:
+    """Create what is missing, and give what follows a topic that has grown as many partitions."""
     for topic in wanted:
-        found = existing.get(topic.name, topic.partitions)
-        if found != topic.partitions:
+        if (found := existing.get(topic.name, 0)) > topic.partitions:
             raise PartitionMismatch(topic.name, found, topic.raw, topic.partitions)
+    _create(admin, broker, [topic for topic in wanted if topic.name not in existing])
+    _grow(admin, broker, [topic for topic in wanted if existing.get(topic.name, topic.partitions) < topic.partitions])
+
+
+def _grow(admin: AdminClient, broker: str, small: Sequence[Topic]) -> None:
+    new = [NewPartitions(topic.name, topic.partitions) for topic in small]
+    answers = admin.create_partitions(new, request_timeout=ANSWER_SECONDS) if new else {}
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as failure:
+            # Another process of the same app may have been quicker; partitions are checked afterwards.
+            if failure.args[0].name() != "INVALID_PARTITIONS":
+                raise refusal(broker, f"add partitions to topic {name!r}", failure) from failure
 
 
 def _create(admin: AdminClient, broker: str, missing: Sequence[Topic]) -> None:
@@ -292,15 +307,17 @@ def _set(name: str, value: str) -> ConfigEntry:
     return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
 
 
-def _settled(admin: AdminClient, broker: str, wanted: Sequence[Topic]) -> dict[str, int]:
-    """The broker's topics once ours are among them: creation is answered before every node knows."""
+def _settle(admin: AdminClient, broker: str, wanted: Sequence[Topic]) -> None:
+    """Wait until the broker's topics are as wanted: it answers before every node knows, and others may be at it too."""
     deadline = time.monotonic() + ANSWER_SECONDS
     existing = _existing(admin, broker)
-    while any(not existing.get(topic.name) for topic in wanted) and time.monotonic() < deadline:
+    while any(existing.get(topic.name, 0) < topic.partitions for topic in wanted) and time.monotonic() < deadline:
         time.sleep(0.02)
         existing = _existing(admin, broker)
+    for topic in wanted:
+        if (found := existing.get(topic.name, 0)) != topic.partitions:
+            raise PartitionMismatch(topic.name, found, topic.raw, topic.partitions)
     Offsets(broker).end(topic.name for topic in wanted)  # answered once every partition has a leader
-    return existing
 
 
 def _warnings(given: Mapping[str, Config]) -> Iterator[str]:

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple, Self
 from headrace.declare.app import App
 from headrace.declare.stream import Stream
 from headrace.declare.views import MOST_SALT, View
-from headrace.log.connect import BrokerRefused, BrokerUnreachable
+from headrace.log.connect import BrokerRefused
 from headrace.log.follow import ASK_SECONDS
 from headrace.log.heavy import StreamKeys
 from headrace.log.offsets import Offsets
 from headrace.log.records import printable
 from headrace.log.spread import Spread, spreads
+from headrace.log.strangers import BrokerUnreachable
 from headrace.serve.answers import Answer, json_answer
 from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers

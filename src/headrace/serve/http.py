@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from headrace.serve.answers import Answer, Header, NotFound, Refused, TooLarge, Unavailable, WrongMethod
 from headrace.serve.guard import Guard, while_allowed
+from headrace.serve.operations import Operation
 from headrace.serve.overload import Came, Line
 from headrace.serve.scopes import Scope
 from headrace.serve.tallies import Tally
@@ -46,6 +47,7 @@ FAULT = Fault("The server failed on this request; its log says why. Please repor
 @dataclass(frozen=True)
 class Route:
     """A path, how it is asked, who answers, and what whoever asks has to be allowed: everything, unless told otherwise.
+    What it takes and gives is told here by who is not of this room.
 
     Work is refused where there is too much of it, looking is not. Who is at hand rarely has to wait for anybody, and is
     begun before there is a task for it.
@@ -57,6 +59,7 @@ class Route:
     is_work: bool = False
     is_at_hand: bool = False
     scope: Scope = Scope.ADMIN
+    operation: Operation | None = None
 
 
 def get(path: str, handle: Handle, scope: Scope = Scope.ADMIN) -> Route:

@@ -6,10 +6,10 @@ from typing import Self
 
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.log.connect import BrokerUnreachable
 from headrace.log.heavy import StreamKeys
 from headrace.log.ledger import Account, Ledger, LedgerFollower
 from headrace.log.records import Partition
+from headrace.log.strangers import BrokerUnreachable
 
 RETRY_SECONDS = 0.5
 

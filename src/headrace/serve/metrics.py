@@ -18,9 +18,11 @@ from headrace.log.lag import Behind
 from headrace.log.ledger import Account
 from headrace.log.progress import (
     SILENT_AFTER_US,
+    BridgeProgress,
     CheckProgress,
     DriftProgress,
     LandingProgress,
+    OutboxProgress,
     OutcomesProgress,
     ProgressBoard,
     QualityProgress,
@@ -90,7 +92,9 @@ class Metrics(Collector):
         yield from landings(sources.board.landings.copy().values())
         yield from scorers(sources.board.scorers.copy().values())
         yield from sinks(sources.board.sinks.copy().values())
+        yield from outboxes(sources.board.outboxes.copy().values())
         yield from sink_lags(sources.behind(), sources.app)
+        yield from bridges(sources.board.bridges.copy().values())
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
         yield from drifts(sources.board.drifts.copy().values())
@@ -234,6 +238,23 @@ def sinks(latest: Iterable[SinkProgress]) -> Iterator[Metric]:
     yield tell("sink_retries_total", _samples(retries))
 
 
+def outboxes(latest: Iterable[OutboxProgress]) -> Iterator[Metric]:
+    """What the relays of each outbox have done, those that have ended included."""
+    fates: Counter[tuple[str, ...]] = Counter()
+    parked: Counter[tuple[str, ...]] = Counter()
+    retries: Counter[tuple[str, ...]] = Counter()
+    waited: dict[str, tuple[int, float]] = {}
+    for one in latest:
+        fates.update({(one.relayed, fate): count for fate, count in one.rows.items()})
+        parked.update({(one.relayed, reason): count for reason, count in one.parked.items()})
+        retries[one.relayed,] += one.retries
+        waited[one.relayed] = max(waited.get(one.relayed, (0, 0.0)), (one.at_us, one.waited_seconds))
+    yield tell("outbox_rows_total", _samples(fates))
+    yield tell("outbox_parked_total", _samples(parked))
+    yield tell("outbox_retries_total", _samples(retries))
+    yield tell("outbox_waited_seconds", [([name], seconds) for name, (_, seconds) in waited.items()])
+
+
 def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
     """How far sinks are behind, by what their groups have kept: whoever has died is behind as well."""
     records: Counter[str] = Counter()
@@ -242,6 +263,14 @@ def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
     yield tell("sink_lag", [([sink.name], records[sink.query]) for sink in app.sinks])
     waited = [([sink.name], behind.seconds_of(sink.query) or 0.0) for sink in app.sinks]
     yield tell("sink_lag_seconds", waited)
+
+
+def bridges(latest: Iterable[BridgeProgress]) -> Iterator[Metric]:
+    """What bridges have copied, and whether they go on."""
+    said, now_us = list(latest), time.time_ns() // 1000
+    yield tell("bridge_copied_total", [([one.bridged], one.copied) for one in said])
+    yield tell("bridge_left", [([one.bridged], one.left) for one in said])
+    yield tell("bridge_waits", [([one.bridged], int(one.waits(now_us))) for one in said])
 
 
 def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:

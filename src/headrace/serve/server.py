@@ -6,7 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,9 @@ from headrace.log.follow import Follower
 from headrace.log.lag import Behind
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.serve import openapi
 from headrace.serve.access import UNTOLD, Access
+from headrace.serve.answers import JSON_TYPE, encode_json
 from headrace.serve.backfilled import Histories, once_whole
 from headrace.serve.colleagues import Colleagues, Worker
 from headrace.serve.contenders import Scoring
@@ -41,7 +43,7 @@ from headrace.serve.login import LOGOUT_PATH, SESSION_PATH, LoggedIn, Login, Log
 from headrace.serve.login import PATH as LOGIN
 from headrace.serve.metrics import Metrics, Sources
 from headrace.serve.noted import PredictionLog
-from headrace.serve.page import page_of
+from headrace.serve.page import Fixed, page_of
 from headrace.serve.panels import Panels
 from headrace.serve.predict import Predict
 from headrace.serve.predictor import Predictor
@@ -229,7 +231,14 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> 
         *(route for predictor in predictors for route in _routes_of(predictor, parts)),
         *parts.more,
     ]
-    return Http(routes, tallies, guard)
+    return Http([*routes, openapi_of(app, routes)], tallies, guard)
+
+
+def openapi_of(app: App, routes: Sequence[Route]) -> Route:
+    """What tells of all routes, itself among them."""
+    itself = get(openapi.PATH, Fixed(b"", JSON_TYPE), Scope.READ)
+    described = encode_json(openapi.document(app, [*routes, itself]))
+    return replace(itself, handle=Fixed(described, JSON_TYPE))
 
 
 def login_of(guard: Guard | None) -> list[Route]:

@@ -11,8 +11,10 @@ from headrace.errors import HeadraceError
 from headrace.log.ledger import OFFSET, PARTITION, TOPIC
 from headrace.log.letters import ORIGIN
 from headrace.log.produce import JSON, NotDelivered, Producer
+from headrace.log.schemas.encode import AvroEncoder, Unwritable
 from headrace.log.topics import largest_record
 from headrace.sink.rows import Row
+from headrace.sink.schemas import encoder_for
 from headrace.sink.secrets import secret_of
 from headrace.sink.texts import jsonable
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer
@@ -32,10 +34,12 @@ class KafkaWriter(Writer):
         self._key = sink.key or (order_of(sink.of),)
         self._producer: Producer | None = None
         self._largest = 0
+        self._encoder: AvroEncoder | None = None
 
     def open(self) -> None:
         broker = self._broker
         try:
+            self._encoder = encoder_for(self.sink)
             self._largest = largest_record(broker, self._target.topic)
         except HeadraceError as failure:
             raise Away(f"{self.sink.name}: {failure}") from failure
@@ -43,7 +47,7 @@ class KafkaWriter(Writer):
     def write(self, rows: Sequence[Row], moves: Moves | None = None) -> None:  # noqa: ARG002  # keeps no places
         if not self._largest:
             self.open()
-        encoded = [(row, orjson.dumps(jsonable(row.values), option=JSON)) for row in rows]
+        encoded = [(row, self._encoded(row)) for row in rows]
         for row, value in encoded:
             if len(value) + ROOM > self._largest:
                 raise Rejected(f"too-large: {len(value)} bytes, and the topic takes {self._largest}; {row.place}")
@@ -55,6 +59,14 @@ class KafkaWriter(Writer):
         except NotDelivered as failure:
             self._producer = None
             raise Away(f"{self.sink.name}: {failure}") from failure
+
+    def _encoded(self, row: Row) -> bytes:
+        if self._encoder is None:
+            return orjson.dumps(jsonable(row.values), option=JSON)
+        try:
+            return self._encoder.encode(row.values)
+        except Unwritable as why:
+            raise Rejected(f"{why}; {row.place}") from why
 
     @property
     def _broker(self) -> str:

@@ -106,7 +106,7 @@ class PostgresWriter(Writer):
                 return work(cursor)
         except psycopg.Error as failure:
             if _is_of_rows(failure):
-                raise Rejected(f"rejected: {_said(failure)}") from failure
+                raise Rejected(f"rejected: {said(failure)}") from failure
             self.close()
             raise self._away(failure) from failure
 
@@ -131,12 +131,12 @@ class PostgresWriter(Writer):
         connection.execute(sql.SQL("EXPLAIN ") + self._upsert, self._arrays([]))
 
     def _away(self, failure: psycopg.Error) -> Away:
-        said = without(_said(failure), secret_of(self._target.url, self.sink.name))
+        shown = without(said(failure), secret_of(self._target.url, self.sink.name))
         remedy = ""
         if (failure.sqlstate or "").startswith("42"):
             columns, key = ", ".join([*self.sink.columns, PARTITION, OFFSET]), ", ".join(self.sink.key)
             remedy = f" The table {self._target.table} needs the columns {columns}, and a unique index on {key}."
-        return Away(f"{self.sink.name}: PostgreSQL does not take rows: {said}.{remedy}")
+        return Away(f"{self.sink.name}: PostgreSQL does not take rows: {shown}.{remedy}")
 
     def _locked(self, cursor: psycopg.Cursor[Any], partitions: Iterable[Partition]) -> Places:
         """The places of partitions, which nobody else moves until this transaction ends."""
@@ -188,6 +188,6 @@ def _is_of_rows(failure: psycopg.Error) -> bool:
     return failure.sqlstate.startswith(OF_ROWS)
 
 
-def _said(failure: psycopg.Error) -> str:
+def said(failure: psycopg.Error) -> str:
     """The first sentence, without what PostgreSQL quotes of rows."""
     return (failure.diag.message_primary or str(failure).partition("\n")[0]).rstrip(".")

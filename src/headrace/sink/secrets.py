@@ -3,7 +3,7 @@
 import os
 from urllib.parse import urlsplit
 
-from headrace.declare.targets import ENV
+from headrace.declare.sources import ENV
 from headrace.sink.writer import Away
 
 HIDDEN = "…"

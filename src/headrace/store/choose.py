@@ -7,8 +7,9 @@ from headrace.declare.app import App
 from headrace.errors import HeadraceError
 from headrace.store.online import MemoryOnline, Online
 from headrace.store.online_redis import RedisOnline
+from headrace.store.writes import CLUSTER
 
-REDIS_SCHEMES = {"redis", "rediss", "unix"}
+REDIS_SCHEMES = {"redis", "rediss", "unix", CLUSTER}
 
 
 class UnknownStore(HeadraceError):
@@ -22,7 +23,9 @@ def online_of(app: App, broker: str, store_url: str) -> Online:
     if _scheme_of(store_url) in REDIS_SCHEMES:
         return RedisOnline(app, broker, store_url)
     beginning = re.match(r"[A-Za-z+]*(?:://)?", store_url)  # the rest may hold a password
-    raise UnknownStore(f"--store {beginning and beginning[0]!r} is not a store. Write memory or redis://HOST:PORT.")
+    raise UnknownStore(
+        f"--store {beginning and beginning[0]!r} is not a store. Write memory, redis://HOST:PORT or redis+cluster://HOST:PORT."
+    )
 
 
 def _scheme_of(store_url: str) -> str:

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 
 from headrace.store.packing import CHANGED
 from headrace.store.reads import StoreUnavailable
+from headrace.store.writes import is_cluster, server_url
 
 READ_SECONDS = 1.0
 
@@ -84,6 +85,34 @@ class PooledHashes(Hashes):
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+class ClusterHashes(Hashes):
+    """Hashes of a cluster, each asked for where it is; connected by the first read."""
+
+    def __init__(self, url: str) -> None:
+        self._client = redis.asyncio.RedisCluster.from_url(
+            server_url(url),
+            protocol=3,
+            socket_timeout=READ_SECONDS,
+            socket_connect_timeout=READ_SECONDS,
+            retry=Retry(NoBackoff(), 1),
+        )
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        pipeline = self._client.pipeline()
+        for name, *arguments in commands:
+            pipeline.execute_command(name.decode() if isinstance(name, bytes) else name, *arguments)
+        answers: list[Any] = await pipeline.execute()
+        return answers
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def hashes_of(url: str) -> Hashes:
+    """Who reads what a URL names, as redis-py does."""
+    return ClusterHashes(url) if is_cluster(url) else PooledHashes(url)
 
 
 def place_of(url: str) -> str:

@@ -1,27 +1,24 @@
 """The online table in Redis: one hash an entity and view, one field a tile."""
 
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Self, TypeVar
-
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from headrace.declare.views import View
 from headrace.log.records import Partition, Record
 from headrace.store.changelog import Change, Changelog
-from headrace.store.hashes import Fields, Hashes, PooledHashes, RedisUnavailable
+from headrace.store.hashes import Fields, Hashes, RedisUnavailable, hashes_of
 from headrace.store.packing import CHANGED, Unpacker, field_of, hash_key, pack, pack_keeps
 from headrace.store.reads import Added, Read, Sought, Unchanged, ViewReader, require_kept, slack_of
 from headrace.store.recent import Recent
 from headrace.store.scripts import APPLY, KEEP_PLACE
+from headrace.store.writes import GONE, writes_of
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, HopLayout, layouts_of, parts_of
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity
 
 COMMANDS_AT_ONCE = 500
-APPLY_SECONDS = 5.0
 HELD_AT_MOST = 20_000
 
 Answer = TypeVar("Answer")
@@ -40,12 +37,8 @@ class RedisStore:
         self._url = url
         self._tables = {view.topic: _Table(view) for view in views}
         self._readers = {view.name: _ViewHashes(view, held_at_most) for view in views}
-        self._hashes = hashes or PooledHashes(url)
-        self._client = redis.Redis.from_url(
-            url, socket_timeout=APPLY_SECONDS, socket_connect_timeout=APPLY_SECONDS, retry=Retry(NoBackoff(), 1)
-        )
-        self._apply = self._client.register_script(APPLY)
-        self._keep_place = self._client.register_script(KEEP_PLACE)
+        self._hashes = hashes or hashes_of(url)
+        self._writes = writes_of(url)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity, in their order."""
@@ -64,28 +57,29 @@ class RedisStore:
         return [reader.heard(*of_key, one) for of_key, one in zip(asked, sought, strict=True)]
 
     async def places(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
-        """How far a group has come: the next offset of each partition it has begun."""
-        keys = [_places_key(group, topic).encode() for topic in topics]
-        hashes = await self._answered(self._hashes.read(keys))
-        return {
-            Partition(topic, int(number)): int(offset)
-            for topic, fields in zip(topics, hashes, strict=True)
-            for number, offset in fields.items()
-        }
+        """How far a group has come: the next offset of each partition it has begun, wherever it is kept."""
+        found: dict[Partition, int] = {}
+        for topic in topics:
+            keys = [key.encode() for key in self._writes.place_keys(group, topic)]
+            kept = [
+                {int(number): int(offset) for number, offset in fields.items()}
+                for fields in await self._answered(self._hashes.read(keys))
+            ]
+            for number in set[int]().union(*kept):
+                found[Partition(topic, number)] = min(places.get(number, 0) for places in kept)
+        return found
 
     async def close(self) -> None:
         """Close the connections of both sides."""
-        self._client.close()
+        self._writes.close()
         await self._hashes.close()
 
     def apply(self, records: Iterable[Record]) -> None:
         """Take the tiles of changelog records, in any order and as often as they come."""
         commands = [command for topic, mine in _by_topic(records) for command in self._tables[topic].commands(mine)]
         for first in range(0, len(commands), COMMANDS_AT_ONCE):
-            pipeline = self._client.pipeline(transaction=False)
-            for command in commands[first : first + COMMANDS_AT_ONCE]:
-                self._apply([command.key], command.arguments, client=pipeline)
-            self._execute(pipeline)
+            calls = [(command.key, command.arguments) for command in commands[first : first + COMMANDS_AT_ONCE]]
+            self._done(partial(self._writes.run, APPLY, calls))
 
     def keep_places(
         self, group: str, places: Mapping[Partition, int], beginning: Collection[Partition]
@@ -94,20 +88,19 @@ class RedisStore:
 
         `beginning` are the partitions that are being read from their beginning: they have no place yet.
         """
-        pipeline = self._client.pipeline(transaction=False)
-        for partition, offset in places.items():
-            arguments = [partition.number, offset, int(partition in beginning)]
-            self._keep_place([_places_key(group, partition.topic)], arguments, client=pipeline)
-        kept = self._execute(pipeline)
-        return {partition for partition, was_there in zip(places, kept, strict=True) if not was_there}
+        calls = [
+            (partition, (key, [partition.number, offset, int(partition in beginning)]))
+            for partition, offset in places.items()
+            for key in self._writes.place_keys(group, partition.topic)
+        ]
+        kept = self._done(lambda: self._writes.run(KEEP_PLACE, [call for _, call in calls]))
+        return {partition for (partition, _), was_there in zip(calls, kept, strict=True) if not was_there}
 
     def lost_places(self, group: str, partitions: Collection[Partition]) -> set[Partition]:
         """The partitions of which Redis has no place of this group."""
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in partitions:
-            pipeline.hexists(_places_key(group, partition.topic), str(partition.number))
-        kept = self._execute(pipeline)
-        return {partition for partition, is_there in zip(partitions, kept, strict=True) if not is_there}
+        asked = [(one, key) for one in partitions for key in self._writes.place_keys(group, one.topic)]
+        kept = self._done(lambda: self._writes.ask([("HEXISTS", key, str(one.number)) for one, key in asked]))
+        return {one for (one, _), is_there in zip(asked, kept, strict=True) if not is_there}
 
     async def _now(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list["_Held"]:
         """What Redis holds of each entity, with its answer at a time."""
@@ -126,15 +119,14 @@ class RedisStore:
     async def _answered(self, asked: Awaitable[Answer]) -> Answer:
         try:
             return await asked
-        except (redis.RedisError, OSError) as failure:
+        except GONE as failure:
             raise RedisUnavailable(self._url, failure) from failure
 
-    def _execute(self, pipeline: redis.client.Pipeline) -> list[int]:
+    def _done(self, work: Callable[[], list[int]]) -> list[int]:
         try:
-            answers: list[int] = pipeline.execute()
-        except (redis.RedisError, OSError) as failure:
+            return work()
+        except GONE as failure:
             raise RedisUnavailable(self._url, failure) from failure
-        return answers
 
 
 @dataclass
@@ -256,7 +248,3 @@ def _keep_ms(layouts: Sequence[HopLayout], slack_us: int) -> int:
     if any(layout.is_kept_forever for layout in layouts):
         return 0
     return (max(layout.keep_us for layout in layouts) + slack_us) // 1000
-
-
-def _places_key(group: str, topic: str) -> str:
-    return f"hr:places:{group}:{topic}"

@@ -10,13 +10,12 @@ a crash has it again. Of a snapshot all rows have one place, and each its key.
 
 from collections.abc import Iterator
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.declare.changes import BEFORE, CHANGE, CHANGED_AT, DELETED, LSN, OP, Changes
 from headrace.declare.schema import Column as Declared
 from headrace.declare.schema import Kind
-from headrace.declare.stream import Stream
 from headrace.stream.events import BODY, CORRUPT, json_type, read, typed
 
 AFTER, OLD, SOURCE = "after", "before", "source"
@@ -27,12 +26,26 @@ EPOCH_MICROS = r"^\d{15,17}\z"  # 2001 and later; as milliseconds these would be
 WRITTEN = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC", "ignoreNullFields": "false"}
 
 
-def parsed(value: Column, stream: Changes) -> Column:
+def unwrapped(raw: DataFrame, stream: Changes) -> DataFrame:
+    """Raw records with the event of each, its JSON, why it has none, and whether it tells of no row at all."""
+    value, json, event = F.col("value"), F.col("json"), F.col("event")
+    read_ = raw.withColumn("json", _parsed(value, stream)).withColumn("event", _event(json, stream))
+    # A tombstone or, where we tell of the rows ourselves, that all are gone.
+    is_truncated = F.coalesce(json.getField(BODY).getField(OP) == "t", F.lit(False)) & F.lit(stream.source is not None)
+    return read_.select(
+        "*",
+        F.to_json(event, WRITTEN).cast("binary").alias("written"),
+        F.when(value.isNotNull(), _odd(value, json, event, stream)).alias("unread"),
+        (value.isNull() | is_truncated).alias("passed_over"),
+    )
+
+
+def _parsed(value: Column, stream: Changes) -> Column:
     """The envelope of a record as a struct; CORRUPT is set where something did not fit."""
     return read(value, _columns(", ".join(f"`{column.name}` {json_type(column)}" for column in stream.row)))
 
 
-def event_of(json: Column, stream: Changes) -> Column:
+def _event(json: Column, stream: Changes) -> Column:
     """The event a change is: the row, what is told of it, and the row as it was."""
     body = json.getField(BODY)
     op, source = body.getField(OP), body.getField(SOURCE)
@@ -52,20 +65,7 @@ def event_of(json: Column, stream: Changes) -> Column:
     )
 
 
-def passed_over(value: Column, json: Column, stream: Stream) -> Column:
-    """Whether a record tells of no row: a tombstone or, where we tell of the rows ourselves, that all are gone."""
-    if not isinstance(stream, Changes):
-        return F.lit(False)
-    is_told_by_us = F.lit(stream.source is not None)
-    return value.isNull() | (is_told_by_us & F.coalesce(json.getField(BODY).getField(OP) == "t", F.lit(False)))
-
-
-def written(event: Column) -> Column:
-    """An event as the JSON that everybody after the gate reads."""
-    return F.to_json(event, WRITTEN).cast("binary")
-
-
-def odd(value: Column, json: Column, event: Column, stream: Changes) -> Column:
+def _odd(value: Column, json: Column, event: Column, stream: Changes) -> Column:
     """Why a record is no change that can be taken, as a sentence that starts with a code; null where it is one."""
     is_text = F.is_valid_utf8(value.cast("string"))
     texts = read(value, _columns(", ".join(f"`{column.name}` string" for column in stream.row)))

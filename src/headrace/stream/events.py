@@ -30,6 +30,22 @@ def texts(value: Column, stream: Stream) -> Column:
     return read(value, ", ".join(f"`{column.name}` string" for column in stream.schema))
 
 
+def unreadable(value: Column, stream: Stream) -> Column:
+    """Why a record has no event, given those that `parsed` and `event_of` made of it; null where it has one."""
+    json, event = F.col("json"), F.col("event")
+    is_text = F.is_valid_utf8(value.cast("string"))
+    unfit = json.isNull() | json.getField(BODY).isNull() | json.getField(CORRUPT).isNotNull() | ~is_text
+    for column in stream.schema:
+        unfit = unfit | (json.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull())
+    written = texts(value, stream)
+    is_object = is_text & written.getField(BODY).isNotNull() & written.getField(CORRUPT).isNull()
+    sentence = F.when(
+        is_object,
+        F.coalesce(wrong_type(event, written, stream), F.lit("wrong-type: a column does not fit the schema")),
+    )
+    return F.when(unfit, F.coalesce(sentence, F.lit("not-json: the value is not one JSON object in UTF-8")))
+
+
 def wrong_type(event: Column, written: Column, stream: Stream) -> Column:
     """A sentence about the first column whose text does not fit its type, or null where all do."""
     sentences = [

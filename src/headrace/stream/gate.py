@@ -15,48 +15,53 @@ from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
+from headrace.log.schemas.known import Known
 from headrace.log.traceparent import LENGTH, TRACEPARENT
 from headrace.stream import envelopes
-from headrace.stream.events import BODY, CORRUPT, event_of, parsed, texts, wrong_type
+from headrace.stream.decoded import decoded
+from headrace.stream.events import event_of, parsed, unreadable
 from headrace.stream.expressions import to_column
 
 RAISED = "headrace.raised"  # on a raw record of a derived stream: the row it is made of raised this
 
 
-def gate(raw: DataFrame, stream: Stream) -> DataFrame:
-    """Kafka records of the raw topic → Kafka records for the stream's outputs."""
-    kept = F.col("fate") != stream.dropped
-    return judged(raw, stream).select(
+def gate(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
+    """Kafka records of the raw topic → Kafka records for the stream's outputs; `known` are its registered schemas.
+
+    Events go on as JSON, however they came; dead letters are the bytes as they came.
+    """
+    kept, is_dead = F.col("fate") != stream.dropped, F.col("fate") == stream.dead
+    is_rewritten = stream.encoded is not None or isinstance(stream, Changes)
+    value = F.when(is_dead, F.col("value")).otherwise(F.col("written")) if is_rewritten else F.col("value")
+    return judged(raw, stream, known).select(
         F.col("fate").alias("topic"),
         F.when(kept, F.col("key")).alias("key"),
-        F.when(kept, _passed_on(stream)).alias("value"),
+        F.when(kept, value).alias("value"),
         F.col("partition"),
         _headers(stream).alias("headers"),
     )
 
 
-def judged(raw: DataFrame, stream: Stream) -> DataFrame:
+def judged(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
     """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
-    read = _read(raw, stream)
+    read = _read(raw, stream, known)
     timed = read.withColumn("arrival", _arrival_us(stream)).withColumn(
         "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
     )
     return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
 
 
-def _read(raw: DataFrame, stream: Stream) -> DataFrame:
-    """Raw records with what their JSON says, and the event that is."""
+def _read(raw: DataFrame, stream: Stream, known: Known | None) -> DataFrame:
+    """Raw records with the event of each, why it has none and, where it is not the bytes themselves, its JSON."""
     if isinstance(stream, Changes):
-        read = raw.withColumn("json", envelopes.parsed(F.col("value"), stream))
-        return read.withColumn("event", envelopes.event_of(F.col("json"), stream))
-    return raw.withColumn("json", parsed(F.col("value"), stream)).withColumn("event", event_of(F.col("json"), stream))
+        return envelopes.unwrapped(raw, stream)
+    return _json(raw, stream) if stream.encoded is None else decoded(raw, stream, known or Known())
 
 
-def _passed_on(stream: Stream) -> Column:
-    """The bytes of a record as they came; of a change that is clean, its event."""
-    if not isinstance(stream, Changes):
-        return F.col("value")
-    return F.when(F.col("fate") == stream.clean, envelopes.written(F.col("event"))).otherwise(F.col("value"))
+def _json(raw: DataFrame, stream: Stream) -> DataFrame:
+    value = F.col("value")
+    read = raw.withColumn("json", parsed(value, stream)).withColumn("event", event_of(F.col("json"), stream))
+    return read.withColumn("unread", unreadable(value, stream))
 
 
 def _arrival_us(stream: Stream) -> Column:
@@ -70,32 +75,13 @@ def _arrival_us(stream: Stream) -> Column:
 
 def _reason(stream: Stream) -> Column:
     """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
-    if isinstance(stream, Changes):
-        odd = envelopes.odd(F.col("value"), F.col("json"), F.col("event"), stream)
-        unfit = F.coalesce(odd, _incomplete(stream), _failed_check(stream), _too_far_ahead(stream))
-        return F.when(F.col("value").isNotNull(), unfit)
-    judged = [_unreadable(stream), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
+    judged = [F.col("unread"), _incomplete(stream), _failed_check(stream), _too_far_ahead(stream)]
     return F.coalesce(*([_raised()] if isinstance(stream, Derived) else []), *judged)
 
 
 def _raised() -> Column:
     """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
     return F.concat(F.lit("raised: "), _first_header(RAISED).cast("string"))
-
-
-def _unreadable(stream: Stream) -> Column:
-    json, event = F.col("json"), F.col("event")
-    is_text = F.is_valid_utf8(F.col("value").cast("string"))
-    unfit = json.isNull() | json.getField(BODY).isNull() | json.getField(CORRUPT).isNotNull() | ~is_text
-    for column in stream.schema:
-        unfit = unfit | (json.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull())
-    written = texts(F.col("value"), stream)
-    is_object = is_text & written.getField(BODY).isNotNull() & written.getField(CORRUPT).isNull()
-    sentence = F.when(
-        is_object,
-        F.coalesce(wrong_type(event, written, stream), F.lit("wrong-type: a column does not fit the schema")),
-    )
-    return F.when(unfit, F.coalesce(sentence, F.lit("not-json: the value is not one JSON object in UTF-8")))
 
 
 def _incomplete(stream: Stream) -> Column:
@@ -128,7 +114,7 @@ def _too_far_ahead(stream: Stream) -> Column:
 
 def _fate(stream: Stream) -> Column:
     late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
-    passed_over = envelopes.passed_over(F.col("value"), F.col("json"), stream)
+    passed_over = F.col("passed_over") if isinstance(stream, Changes) else F.lit(False)
     return (
         F.when(passed_over, stream.dropped)
         .when(F.col("reason").isNotNull(), stream.dead)

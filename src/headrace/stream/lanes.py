@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.log.dialects import spark_words
 from headrace.stream.checkpoints import discard_unfinished_state, plan_first_batch
 from headrace.stream.session import batch_metadata
 
@@ -71,7 +72,7 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     writer = (
         records.writeStream.format("kafka")
         .queryName(spec.name)
-        .option("kafka.bootstrap.servers", spec.broker)
+        .options(**spark_words(spec.broker))
         .option("kafka.linger.ms", spec.linger_ms)
         .options(**KAFKA_SINK)
         .option("checkpointLocation", spec.checkpoint.as_uri())
@@ -87,7 +88,7 @@ def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
 def _source(spark: SparkSession, spec: QuerySpec, topic: str, lane: Lane) -> DataFrame:
     reader = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", spec.broker)
+        .options(**spark_words(spec.broker))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")

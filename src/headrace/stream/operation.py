@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.declare.derivation import Derivation, Derived
 from headrace.errors import HeadraceError
+from headrace.log.dialects import spark_words
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
@@ -76,7 +77,7 @@ def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery
         made(spark, spec.keyed, _begin(spec), run_id)
         .writeStream.format("kafka")
         .queryName(spec.name)
-        .option("kafka.bootstrap.servers", spec.keyed.broker)
+        .options(**spark_words(spec.keyed.broker))
         .options(**KAFKA_SINK)
         .option("checkpointLocation", spec.checkpoint.as_uri())
         .outputMode("update")

@@ -11,18 +11,22 @@ from headrace.declare.app import App
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
 from headrace.declare.recounted import recount_of
+from headrace.declare.shown import shown
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import DeclarationError
 from headrace.log.topics import fates_of
+from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, functions_of, judge
 from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.lanes import Lane
 from headrace.stream.operations import KeptRun, plan_run
 from headrace.stream.watermark import watermark_delay_us
 from headrace.tiles.layout import HopLayout, layouts_of, sketch_bytes
 
 UNCHANGED = ("nothing has changed",)
 LANE_OF_GATE = "stateless, Kafka to Kafka"
+LANE_OF_PYTHON = "its Protobuf is decoded in Python, which real-time mode does not run"
 LANE_OF_OPERATORS = "an operator keeps what it knows of each key in Python"
 LANE_OF_TILES = "deduplication and tiles are native Spark aggregates, Kafka to Kafka"
 
@@ -68,6 +72,12 @@ class PlannedStream:
     tiles: tuple[PlannedTiles, ...]
     changes: tuple[str, ...]
     refused: tuple[str, ...]
+    schemas: tuple[str, ...] = ()  # of a stream that has a registry: where they come from, and what they mean for it
+
+    def _repr_html_(self) -> str:
+        line = "; ".join((*self.changes, *(f"REFUSED: {why}" for why in self.refused)))
+        rows = [(one.name, one.reads, ", ".join(one.writes), one.lane, one.why) for one in self.queries]
+        return shown(self.stream, line, ("query", "reads", "writes", "lane", "why"), rows)
 
 
 Verdict = Judged | DeclarationError  # of a function: how it runs, or why it does not
@@ -122,7 +132,16 @@ def _plan(stream: Stream, views: Views, state: Path, judged: Mapping[Derivation,
             *(f"{reason} {one.advice}" for one in planned for reason in one.refused),
             *_refused(stream, judged),
         ),
+        schemas=_schemas(stream),
     )
+
+
+def _schemas(stream: Stream) -> tuple[str, ...]:
+    encoded = stream.encoded
+    if encoded is None:
+        return ()
+    told = f", whose version {stream.subject.version} has its columns" if stream.subject is not None else ""
+    return (f"{encoded.format}, by the versions of {encoded.subject}{told}",)
 
 
 def _runs_of(stream: Stream, state: Path) -> list[KeptRun]:
@@ -162,8 +181,10 @@ def _runs(made_by: Derivation, verdict: Verdict | None) -> tuple[str, str, str]:
 
 
 def _gate(stream: Stream, partitions: int) -> PlannedQuery:
+    lane = lane_of(stream)
+    why = LANE_OF_GATE if lane is Lane.REAL_TIME else LANE_OF_PYTHON
     return PlannedQuery(
-        f"{stream.name}.gate", stream.name, tuple(fates_of(stream)), "real-time", LANE_OF_GATE, partitions, "nothing"
+        f"{stream.name}.gate", stream.name, tuple(fates_of(stream)), lane.value, why, partitions, "nothing"
     )
 
 
@@ -258,6 +279,7 @@ def _lines(stream: PlannedStream) -> list[str]:
         " queries:",
         *queries,
         *([" tiles:", *tiles] if tiles else []),
+        *([" schemas:", *(f"  {said}" for said in stream.schemas)] if stream.schemas else []),
         " since the last run:",
         *(f"  {change}" for change in stream.changes),
         *(f"  REFUSED: {reason}" for reason in stream.refused),

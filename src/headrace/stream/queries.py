@@ -12,13 +12,15 @@ from headrace.declare.derivation import Derivation, Operation
 from headrace.declare.stream import Stream
 from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
-from headrace.log.topics import ensure_topics
+from headrace.log.topics import Topics, ensure_topics
 from headrace.stream.checkpoints import is_begun
+from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, derived
 from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
 from headrace.stream.generations import Generation, Generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
+from headrace.stream.learning import Learning
 from headrace.stream.operations import KeptRun, possible_runs, rebuilt
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
@@ -37,6 +39,14 @@ class Place:
     lane: Lane = Lane.REAL_TIME
     checkpoint_seconds: int = 300
     since_us: int | None = None  # where operations that are rebuilt begin; None: with the earliest record
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The partitions that a query reads, which may grow, and those of its state, which stay as they began."""
+
+    read: int
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def plan_queries(app: App, place: Place) -> Planned:
     plans = possible_plans(app, place.state, found.partitions, again)
     for plan in plans:
         _require_cuts(plan, place)
-    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found.changelogs))
+    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found))
     runs = possible_runs(app, place.state, again, place.since_us)
     return Planned(specs, plans, found.partitions, app.derivations, runs, found.changelogs)
 
@@ -92,14 +102,17 @@ def _checkpoint(stream: Stream, generation: Generation, place: Place) -> Path:
     return place.state.resolve() / "checkpoints" / stream.name / f"tiles-{generation.number}"
 
 
-def _specs(plan: Generations, place: Place, changelogs: Mapping[str, int]) -> Iterable[QuerySpec]:
-    yield gate_spec(plan.stream, place, plan.partitions)
+def _specs(plan: Generations, place: Place, found: Topics) -> Iterable[QuerySpec]:
+    read = found.partitions[plan.stream.name]
+    yield gate_spec(plan.stream, place, read)
     for generation in plan.running:
-        yield tiles_spec(plan.stream, generation, place, plan.partitions, changelogs)
+        yield tiles_spec(plan.stream, generation, place, Shares(read, plan.partitions), found.changelogs)
 
 
 def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
     """The query that judges a stream's raw records."""
+    checkpoint = place.state.resolve() / "checkpoints" / stream.name / "gate"
+    learning = None if stream.encoded is None else Learning(stream, place.broker, checkpoint)
     return QuerySpec(
         name=f"{stream.name}.gate",
         stream=stream.name,
@@ -111,13 +124,16 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
         shuffles=0,
         linger_ms=0,
         checkpoint_seconds=place.checkpoint_seconds,
-        checkpoint=place.state.resolve() / "checkpoints" / stream.name / "gate",
-        build=lambda raw, _lane: gate(raw[0], stream),
+        checkpoint=checkpoint,
+        build=lambda raw, _lane: gate(raw[0], stream, None if learning is None else learning.known),
+        lane=lane_of(stream),
+        mend=None if learning is None else learning.mend,
+        held=None if learning is None else learning.held,
     )
 
 
 def tiles_spec(
-    stream: Stream, generation: Generation, place: Place, partitions: int, changelogs: Mapping[str, int]
+    stream: Stream, generation: Generation, place: Place, shares: Shares, changelogs: Mapping[str, int]
 ) -> QuerySpec:
     """The query that keeps the tiles of a generation's views, whose changelogs have so many partitions."""
     plan = TilePlan(stream, generation.views)
@@ -132,8 +148,8 @@ def tiles_spec(
         views=tuple(view.name for view in generation.views),
         broker=place.broker,
         sources=(stream.clean,),
-        source_partitions=partitions,
-        shuffle_partitions=partitions,
+        source_partitions=shares.read,
+        shuffle_partitions=shares.kept,
         shuffles=SHUFFLES,
         # One event is a tile of every view and hop: a millisecond brings them to the broker in one request.
         linger_ms=1,

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.log.dialects import spark_words
+
 RECORDS_A_POLL = 5_000  # ten times Kafka's default: Spark asks for the log's ends after each
 
 
@@ -11,7 +13,7 @@ def records_of(spark: SparkSession, broker: str, topics: Sequence[str], start: s
     """Records of topics; `start` is where a query begins that has no checkpoint, in the words of Spark's source."""
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", broker)
+        .options(**spark_words(broker))
         .option("kafka.max.poll.records", RECORDS_A_POLL)
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", start)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from headrace.log.dialects import HIDDEN, jvm_words
+
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 CORES_FOR_TWO_COMPILERS = 4
@@ -23,12 +25,20 @@ FOR_FEW_CORES = (
     # One compiler alone is given 48 MB, which queries and the lake together fill: then nothing more is compiled.
     "-XX:ReservedCodeCacheSize=240m",
 )
+# A length in Avro is believed before its bytes are there: one that no record can have must not be given memory.
+LARGEST_RECORD = 16 << 20
+AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={LARGEST_RECORD}" for what in ("string", "bytes", "collectionItems")
+)
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 SETTINGS: Mapping[str, str] = {
     "spark.app.name": "headrace",
+    # Who we are to a broker is among the options of sources and sinks, by names that Spark does not take for secrets.
+    "spark.redaction.regex": HIDDEN,
+    "spark.sql.redaction.options.regex": HIDDEN,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -66,7 +76,13 @@ class SparkPlace:
 def _java_options(place: SparkPlace) -> str:
     """For streams on few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
     few = (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS
-    return " ".join(FOR_FEW_CORES) if few and place.streams else ""
+    told = [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", *_everywhere()]
+    return " ".join([*told, *FOR_FEW_CORES] if few and place.streams else told)
+
+
+def _everywhere() -> list[str]:
+    """What drivers and executors are told alike: how much Avro may ask for, and how the broker is to be met."""
+    return [AVRO_LIMITS, *(f"-D{name}={value}" for name, value in jvm_words().items())]
 
 
 def _on_this_machine() -> dict[str, str]:
@@ -111,7 +127,8 @@ def start_session(place: SparkPlace) -> SparkSession:
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_java_options(place)}",
+        "spark.driver.extraJavaOptions": _java_options(place),
+        "spark.executor.extraJavaOptions": " ".join(_everywhere()),
     }
     builder = SparkSession.builder
     for name, value in settings.items():

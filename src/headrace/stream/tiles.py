@@ -148,8 +148,8 @@ def _header(number: int) -> Column:
 
 
 def _is_after(cut: Cut) -> Column:
-    """Whether a record's raw offset is at or above the cut of its partition."""
-    first = F.get(F.lit(list(cut.raw)).cast("array<bigint>"), F.col("partition"))
+    """Whether a record's raw offset is at or above the cut of its partition; one added since is all after it."""
+    first = F.coalesce(F.get(F.lit(list(cut.raw)).cast("array<bigint>"), F.col("partition")), F.lit(0))
     return (F.col("offset") >= first).alias(COUNTS)
 
 

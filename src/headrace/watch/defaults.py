@@ -44,7 +44,7 @@ def alerts_of(app: App, started_as: str = "APP") -> tuple[Alert, ...]:
 
 
 def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
-    """Of each stream, view, model and sink."""
+    """Of each stream, view, model, sink and bridge."""
     yield Alert(
         "server down",
         on=metric("headrace_server_up"),
@@ -59,6 +59,9 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
         yield from _of_view(view, started_as)
     for model in app.models:
         yield from _of_model(model, started_as)
+    for stream in app.streams:
+        if stream.from_ is not None:
+            yield from _of_bridge(stream, started_as)
     for sink in app.sinks:
         yield from _of_sink(sink, started_as)
 
@@ -143,6 +146,17 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
     )
     if model.labels is not None:
         yield from _of_labels(model, app)
+
+
+def _of_bridge(stream: Stream, app: str) -> Iterator[Alert]:
+    yield Alert(
+        f"{stream.name}: bridge",
+        on=metric("headrace_bridge_waits", stream=stream.name),
+        **held("headrace_bridge_waits"),
+        severity="page",
+        why="Events of another log do not come any more: it is away, or does not let us in. The part's log says which.",
+        run=f"headrace run {app} bridge",
+    )
 
 
 def _of_sink(sink: Sink, app: str) -> Iterator[Alert]:

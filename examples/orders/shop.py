@@ -1,0 +1,128 @@
+"""The whole shop in one process: three services, the read model and the relay; `--demo` places orders and shows them.
+
+    PG_URL=postgres://… python examples/orders/shop.py --broker 127.0.0.1:9092 --demo 20
+
+Killed at any step and started again, every order still ends: paid and shipped, or cancelled and paid back.
+"""
+
+import argparse
+import os
+import random
+import time
+from collections import Counter
+from typing import Any
+
+import psycopg
+from messages import Message, streams
+from services import TABLES, now
+from standing import Standing, rebuilt
+from steps import Reached, dying_at, nothing
+from workers import HANDLERS, Worker
+
+import headrace as hr
+from headrace.log.topics import ensure_topics
+from headrace.outbox.ddl import ddl_of
+from headrace.outbox.relay import Relay
+from headrace.outbox.table import Table
+
+ENDED = ("completed", "cancelled")
+ITEMS, PIECES, MONEY = ("book", "lamp", "chair"), 4, 100.0
+
+
+class Shop:
+    """Everything that runs; `close` ends it, whatever it was at."""
+
+    def __init__(self, broker: str, name: str = "shop", reached: Reached = nothing) -> None:
+        self.name, self.broker = name, broker
+        self.commands, self.events = streams(name)
+        self.database = connect(name)
+        self._workers = [Worker(service, self.database, broker, name, reached) for service in HANDLERS]
+        declared = {stream.name: stream for stream in (self.commands, self.events)}
+        table = Table("env:PG_URL", f"{name}.outbox")
+        self._relay = Relay(table, broker, declared, reached=lambda step: reached(f"relay.{step}"))
+
+    def step(self) -> int:
+        """One round: what has come is handled, what is to be told is sent."""
+        return self._relay.step() + sum(worker.step(0.01) for worker in self._workers)
+
+    def place(self, orders: list[Message]) -> None:
+        """Commands from outside: each is in the log, or this raises."""
+        hr.produce(self.commands, [order.row() for order in orders], broker=self.broker)
+
+    def statuses(self) -> dict[str, str]:
+        return dict(self.database.execute("SELECT order_id, status FROM orders").fetchall())
+
+    def standing(self) -> dict[str, Standing]:
+        """The read model that is kept."""
+        rows = self.database.execute("SELECT order_id, customer, amount, status, history FROM standing")
+        return {
+            order: Standing(customer, amount, status, tuple(told)) for order, customer, amount, status, told in rows
+        }
+
+    def rebuilt(self) -> dict[str, Standing]:
+        """The read model, made again of the log alone."""
+        return rebuilt(self.broker, self.events.name)
+
+    def has_ended(self, orders: int) -> bool:
+        """Whether so many orders have ended, and the read model knows."""
+        ended = [one for one in self.standing().values() if one.status in ENDED]
+        return len(ended) >= orders
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._relay.close()
+        self.database.close()
+
+
+def connect(name: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(os.environ["PG_URL"], autocommit=True, options=f"-c search_path={name}")
+
+
+def open_shop(broker: str, name: str = "shop") -> None:
+    """Tables and topics, where there are none yet."""
+    ensure_topics(broker, list(streams(name)))
+    with connect(name) as database, database.transaction():
+        if database.execute("SELECT to_regnamespace(%s)", [name]).fetchone() != (None,):
+            return
+        database.execute(f'CREATE SCHEMA "{name}"')
+        database.execute(TABLES + ddl_of(f"{name}.outbox"))
+        database.cursor().executemany("INSERT INTO stock VALUES (%s, %s)", [(item, PIECES) for item in ITEMS])
+
+
+def order(number: int, dice: random.Random) -> Message:
+    """An order of somebody: some cost more than anybody has."""
+    amount = dice.choice((10.0, 20.0, 1000.0))
+    return Message(f"o-{number}", "place", f"customer-{number}", dice.choice(ITEMS), amount, now())
+
+
+def welcome(database: psycopg.Connection[Any], orders: list[Message]) -> None:
+    """Whoever orders has some money."""
+    known = [(one.customer, MONEY) for one in orders]
+    database.cursor().executemany("INSERT INTO wallets VALUES (%s, %s) ON CONFLICT DO NOTHING", known)
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--broker", default="127.0.0.1:9092")
+    asked.add_argument("--name", default="shop")
+    asked.add_argument("--demo", type=int, default=0, metavar="ORDERS", help="place so many orders, and end with them")
+    told = asked.parse_args()
+    open_shop(told.broker, told.name)
+    point = os.environ.get("ORDERS_DIE_AT")
+    shop = Shop(told.broker, told.name, nothing if point is None else dying_at(int(point)))
+    begun = len(shop.statuses())
+    dice = random.Random(begun)
+    orders = [order(number, dice) for number in range(begun, begun + told.demo)]
+    welcome(shop.database, orders)
+    shop.place(orders)
+    while not told.demo or not shop.has_ended(begun + told.demo):
+        shop.step() or time.sleep(0.02)
+    kept = shop.standing()
+    print(f"{len(kept)} orders:", dict(Counter(one.status for one in kept.values())))
+    print("rebuilt from the log it is", "the same" if shop.rebuilt() == kept else "ANOTHER")
+    shop.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The embedded schema registry: a real Apicurio on loopback, as a child process, its data in STATE/registry.
+
+It speaks Confluent's interface under /apis/ccompat/v7, and needs a newer Java than Spark runs on.
+"""
+
+import shutil
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from headrace.errors import HeadraceError
+from headrace.local.child import Child
+from headrace.local.jars import Progress, cache_dir, jar_paths, silent
+from headrace.local.java import find_newer_java
+from headrace.local.ports import HOST, free_port, require_free
+
+DEFAULT_PORT = 8081
+INTERFACE = "/apis/ccompat/v7"
+_START_LIMIT_S = 180
+_STOP_GRACE_S = 20
+_LOOK_EVERY_S = 0.2
+_TAIL_LINES = 12
+_ANSWER_LIMIT_S = 10
+_DATA = "data"
+_JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+class RegistryFailed(HeadraceError):
+    """The registry ended on its own or did not start, with its last words."""
+
+
+class EmbeddedRegistry:
+    """A schema registry on 127.0.0.1; port 0 picks a free one."""
+
+    def __init__(self, state_dir: Path | str, port: int = DEFAULT_PORT, progress: Progress = silent) -> None:
+        self.folder = Path(state_dir).absolute() / "registry"
+        self.port = port
+        self._progress = progress
+        self._child: Child | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """What `registry=` is told."""
+        return f"http://{HOST}:{self.port}{INTERFACE}"
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._child is not None and self._child.alive()
+
+    def last_words(self) -> str:
+        """The end of what it said."""
+        log = self.folder / "registry.log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        return "\n".join(lines[-_TAIL_LINES:])
+
+    def start(self) -> None:
+        """Start it and return once it answers."""
+        java = find_newer_java()
+        (archive,) = jar_paths("registry", self._progress)
+        program = unpacked(archive)
+        self.port = self.port or free_port()
+        require_free(self.port, setting="--registry-port")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [str(java.command), *_JVM, *self._settings(), "-jar", str(program)]
+        is_new = not (self.folder / f"{_DATA}.mv.db").exists()
+        self._child = Child(command, folder=self.folder, output=self.folder / "registry.log")
+        self._child.start()
+        try:
+            self._wait_until_answering()
+            if is_new:
+                self._begin_backward()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop it; its data stay."""
+        if self._child is not None:
+            self._child.stop(_STOP_GRACE_S)
+            self._child = None
+
+    def _begin_backward(self) -> None:
+        """As Confluent's does, unless told otherwise: a new version has to read what the one before wrote."""
+        body, headers = b'{"compatibility": "BACKWARD"}', {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        request = urllib.request.Request(f"{self.url}/config", body, headers, method="PUT")  # noqa: S310  # our own
+        urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S).close()  # noqa: S310
+
+    def _settings(self) -> tuple[str, ...]:
+        return (
+            f"-Dquarkus.http.host={HOST}",
+            f"-Dquarkus.http.port={self.port}",
+            "-Dquarkus.profile=prod",
+            "-Dapicurio.storage.kind=sql",
+            "-Dapicurio.storage.sql.kind=h2",
+            f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / _DATA}",
+            "-Dquarkus.log.level=WARN",
+        )
+
+    def _wait_until_answering(self) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        while not self._answers():
+            if not self.alive():
+                raise self._failure("has ended")
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not answer within {_START_LIMIT_S} s")
+            time.sleep(_LOOK_EVERY_S)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=2) as answer:  # noqa: S310  # our own
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def _failure(self, what: str) -> RegistryFailed:
+        return RegistryFailed(
+            f"The schema registry at {self.url} {what}. Its log is {self.folder / 'registry.log'}. "
+            f"It ends with:\n{self.last_words()}"
+        )
+
+
+def unpacked(archive: Path) -> Path:
+    """The program of an archive, unpacked once beside the jars."""
+    folder = cache_dir().parent / "registry" / archive.name.removesuffix(".tar.gz")
+    if not folder.is_dir():
+        draft = folder.with_name(f".{folder.name}.draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        with tarfile.open(archive) as packed:
+            packed.extractall(draft, filter="data")
+        draft.replace(folder)
+    return folder / "quarkus-run.jar"

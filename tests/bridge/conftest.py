@@ -1,0 +1,16 @@
+"""A NATS for every test of bridges."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bridge.serving import OwnNats
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
+    """One NATS for the whole run; give each test streams of its own."""
+    server = OwnNats(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()

@@ -1,0 +1,14 @@
+"""A stream that comes from NATS, named by the environment."""
+
+import os
+
+import headrace as hr
+
+payments = hr.Stream(
+    os.environ["BRIDGED"],
+    schema="id string, card string, at timestamp",
+    id="id",
+    key="card",
+    time="at",
+    from_=hr.Nats("env:NATS_URL", stream=os.environ["BRIDGED"]),
+)

@@ -1,0 +1,257 @@
+"""What JetStream has is in the raw topic once and in its order, whatever happened on the way."""
+
+import json
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.bridge.nats import NatsReader
+from headrace.bridge.position import AFTER, HISTORY, NUMBER, Place, Position, headers_of, position_in
+from headrace.bridge.reader import Unreadable
+from headrace.bridge.run import bridge_until
+from headrace.bridge.work import TOO_LARGE, Bridging
+from headrace.declare.app import App
+from headrace.local.broker import Broker
+from headrace.log.between import records_between
+from headrace.log.follow import Follower
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard
+from headrace.log.records import Record
+from headrace.log.topics import ensure_topics
+from headrace.serve.metrics import bridges
+from tests.bridge.serving import OwnNats
+from tests.waiting import wait_until
+
+
+def stream_of(url: str, subject: str | None = None) -> hr.Stream:
+    """A stream no other test has, and the stream of JetStream of that name."""
+    name = f"n{uuid.uuid4().hex[:12]}"
+    from_ = hr.Nats(url, stream=name, subject=subject)
+    return hr.Stream(name, schema="id string, card string, at timestamp", id="id", key="card", time="at", from_=from_)
+
+
+def payments(first: int, last: int) -> list[bytes]:
+    return [
+        json.dumps({"id": f"p{n}", "card": f"c{n % 7}", "at": 1_767_225_600_000}).encode() for n in range(first, last)
+    ]
+
+
+def raw(broker: Broker, stream: hr.Stream) -> list[Record]:
+    """Everything in a raw topic, each partition in its order."""
+    offsets = Offsets(broker.address)
+    return list(records_between(broker.address, offsets.begin([stream.name]), offsets.end([stream.name])))
+
+
+def numbers(records: list[Record]) -> list[int]:
+    return sorted(int(record.header(NUMBER) or b"0") for record in records)
+
+
+def in_order(records: list[Record]) -> bool:
+    """Whether each partition has growing numbers."""
+    by_partition = defaultdict(list)
+    for record in records:
+        by_partition[record.partition].append(int(record.header(NUMBER) or b"0"))
+    return all(of_one == sorted(of_one) for of_one in by_partition.values())
+
+
+@contextmanager
+def bridging(broker: Broker, stream: hr.Stream) -> Iterator[Bridging]:
+    ensure_topics(broker.address, [stream])
+    assert isinstance(stream.from_, hr.Nats)
+    bridge = Bridging(stream, NatsReader(stream.from_, stream.name), broker.address)
+    bridge.start()
+    try:
+        yield bridge
+    finally:
+        bridge.stop()
+    assert bridge.failure is None
+
+
+def test_messages_are_copied_as_they_are_in_order_and_once(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    nats_server.add_stream(stream.name, [stream.name])
+    nats_server.publish(stream.name, payments(0, 600), {"traceparent": "00-1"})
+    nats_server.publish(stream.name, [b"", b"{bad", b"\xff\xfe"])
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: bridge.copied == 603, 30, "the first copies", lambda: bridge.trouble)
+    nats_server.publish(stream.name, payments(603, 1200))
+    with bridging(broker, stream) as bridge:  # another one: it knows from the log where the first ended
+        wait_until(lambda: bridge.copied == 597, 30, "the others", lambda: bridge.trouble)
+    found = raw(broker, stream)
+    assert numbers(found) == list(range(1, 1201))
+    assert in_order(found)
+    assert len({record.partition for record in found}) == 2
+    by_number = {int(record.header(NUMBER) or b"0"): record for record in found}
+    assert [by_number[n].value for n in range(601, 604)] == [b"", b"{bad", b"\xff\xfe"]
+    assert by_number[1].key == b"c0"
+    assert by_number[1].header("traceparent") == b"00-1"
+    assert by_number[1].value == payments(0, 1)[0]
+
+
+def test_what_a_crash_left_out_is_filled_in_and_nothing_doubled(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    nats_server.add_stream(stream.name, [stream.name])
+    nats_server.publish(stream.name, payments(0, 10))
+    ensure_topics(broker.address, [stream])
+    assert isinstance(stream.from_, hr.Nats)
+    reader = NatsReader(stream.from_, stream.name)
+    history = reader.open()
+    reader.close()
+    with Producer(broker.address) as producer:  # as one leaves it that died with 4 and 6 on the way
+        for number, partition, after in ((1, 0, 0), (2, 1, 0), (3, 0, 2), (5, 0, 2), (7, 0, 2)):
+            headers = headers_of(history, Place(number, after))
+            producer.send(stream.name, payments(number - 1, number)[0], partition=partition, headers=headers)
+    assert position_in(broker.address, stream.name, history) == Position(2, frozenset({3, 5, 7}))
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: bridge.copied == 5, 30, "what is missing", lambda: bridge.trouble)
+    assert numbers(raw(broker, stream)) == list(range(1, 11))
+
+
+def test_a_position_is_found_below_what_others_wrote(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    ensure_topics(broker.address, [stream])
+    assert position_in(broker.address, stream.name, "nats:x@1") == Position()
+    with Producer(broker.address) as producer:
+        for number in range(1, 4):
+            headers = headers_of("nats:x@1", Place(number, number - 1))
+            producer.send(stream.name, b"{}", partition=0, headers=headers)
+        for _ in range(1700):  # of a producer that writes to the topic itself
+            producer.send(stream.name, b"{}", partition=0)
+        producer.send(stream.name, b"{}", partition=0, headers=headers_of("nats:x@2", Place(9, 8)))
+    assert position_in(broker.address, stream.name, "nats:x@1") == Position(2, frozenset({3}))
+    assert position_in(broker.address, stream.name, "nats:x@2") == Position(8, frozenset({9}))
+
+
+def test_of_a_stream_only_the_subject_is_copied(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url, subject="only.*.this")
+    nats_server.add_stream(stream.name, ["only.>"])
+    for number in range(20):
+        nats_server.publish(f"only.x.{'this' if number % 4 == 0 else 'that'}", payments(number, number + 1))
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: bridge.copied == 5, 30, "the five", lambda: bridge.trouble)
+    with bridging(broker, stream) as again:
+        nats_server.publish("only.y.this", payments(20, 21))
+        wait_until(lambda: again.copied == 1, 30, "the sixth", lambda: again.trouble)
+    assert numbers(raw(broker, stream)) == [1, 5, 9, 13, 17, 21]
+    nats_server.delete_stream(stream.name)
+
+
+def test_a_queue_is_emptied_once_our_log_has_it(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    nats_server.add_stream(stream.name, [stream.name], retention="workqueue")
+    nats_server.publish(stream.name, payments(0, 50))
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: nats_server.count(stream.name) == 0, 30, "the queue to be empty", lambda: bridge.trouble)
+    nats_server.publish(stream.name, payments(50, 60))
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: nats_server.count(stream.name) == 0, 30, "the queue to be empty", lambda: bridge.trouble)
+    assert numbers(raw(broker, stream)) == list(range(1, 61))
+
+
+def test_a_stream_that_keeps_only_what_is_waited_for_is_refused(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    nats_server.add_stream(stream.name, [stream.name], retention="interest")
+    with pytest.raises(Unreadable, match="Set its retention to limits or workqueue"):
+        bridge_until(App("app", (stream,), ()), broker.address, threading.Event())
+
+
+def test_a_bridge_tells_what_it_has_done(broker: Broker, nats_server: OwnNats) -> None:
+    stream, stop, board = stream_of(nats_server.url), threading.Event(), ProgressBoard()
+    running = threading.Thread(target=bridge_until, args=(App("app", (stream,), ()), broker.address, stop))
+    running.start()
+    try:
+        with Follower(broker.address, [TOPIC], board.apply):
+            wait_until(lambda: stream.name in board.bridges, 30, "its first word")
+            wait_until(lambda: "is not there" in board.bridges[stream.name].trouble, 10, "what it waits for")
+            nats_server.add_stream(stream.name, [stream.name])
+            nats_server.publish(stream.name, payments(0, 5))
+            wait_until(lambda: board.bridges[stream.name].copied == 5, 30, "what it has copied")
+            said = board.bridges[stream.name]
+            told = {sample.name: sample.value for metric in bridges([said]) for sample in metric.samples}
+            wanted = {"headrace_bridge_copied_total": 5, "headrace_bridge_left": 0, "headrace_bridge_waits": 0}
+            assert told == wanted
+            assert said.waits(said.at_us + SILENT_AFTER_US + 1), "one that says nothing does not go on"
+    finally:
+        stop.set()
+        running.join()
+
+
+def test_a_stream_made_anew_is_another_history(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    for _ in range(2):
+        nats_server.add_stream(stream.name, [stream.name])
+        nats_server.publish(stream.name, payments(0, 5))
+        with bridging(broker, stream) as bridge:
+            wait_until(lambda: bridge.copied == 5, 30, "all five", lambda: bridge.trouble)
+        nats_server.delete_stream(stream.name)
+    found = raw(broker, stream)
+    assert numbers(found) == sorted([*range(1, 6), *range(1, 6)])
+    assert len({record.header(HISTORY) for record in found}) == 2
+
+
+def test_a_message_that_our_log_does_not_take_is_there_by_its_beginning(broker: Broker, nats_server: OwnNats) -> None:
+    stream = stream_of(nats_server.url)
+    plain = hr.Stream(stream.name, schema="id string, card string, at timestamp", id="id", key="card", time="at")
+    ensure_topics(broker.address, [plain])  # a given topic keeps its limit of about a mebibyte
+    nats_server.add_stream(stream.name, [stream.name])
+    nats_server.publish(stream.name, [b"x" * (1 << 20), b"small"])
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: bridge.copied == 2, 30, "both", lambda: bridge.trouble)
+    large, small = sorted(raw(broker, stream), key=lambda record: int(record.header(NUMBER) or b"0"))
+    assert large.value == b"x" * 1024
+    assert large.header(TOO_LARGE) == b"1048576"
+    assert small.header(AFTER) == b"0"
+
+
+def test_a_server_that_is_away_is_waited_for_and_its_password_shown_nowhere(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = OwnNats(tmp_path, "--user", "me", "--pass", "canary-of-nats")
+    where = server.url.replace("nats://", "nats://me:{}@")
+    monkeypatch.setenv("NATS_URL", where.format("canary-of-another"))
+    stream = stream_of("env:NATS_URL")
+    server.url = where.format("canary-of-nats")
+    with bridging(broker, stream) as bridge:
+        wait_until(lambda: "cannot be read" in bridge.trouble, 30, "it to say so", lambda: bridge.trouble)
+        heard = bridge.trouble
+        server.start()
+        wait_until(lambda: "Authorization" in bridge.trouble, 30, "it to say so", lambda: bridge.trouble)
+        heard += bridge.trouble
+        monkeypatch.setenv("NATS_URL", server.url)
+        wait_until(lambda: "is not there" in bridge.trouble, 30, "it to miss the stream", lambda: bridge.trouble)
+        heard += bridge.trouble
+        server.add_stream(stream.name, [stream.name])
+        server.publish(stream.name, payments(0, 5))
+        wait_until(lambda: bridge.copied == 5, 30, "what was sent", lambda: bridge.trouble)
+        server.stop()
+        wait_until(lambda: bridge.trouble, 30, "it to say so")
+        server.start()
+        server.publish(stream.name, payments(5, 9))
+        wait_until(lambda: bridge.copied == 9, 30, "what was sent then", lambda: bridge.trouble)
+    assert "canary" not in heard + repr(stream)
+    assert numbers(raw(broker, stream)) == list(range(1, 10))
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"url": "http://x", "stream": "S"}, "no address of nats://"),
+        ({"url": "nats://me:hush@x", "stream": "S"}, "code is no place for one"),
+        ({"url": "nats://x", "stream": "a.b"}, "'a.b' is no stream"),
+        ({"url": "nats://x", "stream": "S", "subject": "a b"}, "'a b' is no subject"),
+    ],
+)
+def test_what_is_declared_wrong_is_said(wrong: dict[str, str], problem: str) -> None:
+    with pytest.raises(hr.DeclarationError, match=problem) as bad:
+        hr.Nats(**wrong)
+    assert "hush" not in str(bad.value)
+    with pytest.raises(hr.DeclarationError, match="is no other log"):
+        hr.Stream("s", schema="id string, at timestamp", id="id", key="id", time="at", from_="nats://x")  # type: ignore[arg-type]

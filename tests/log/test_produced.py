@@ -1,0 +1,77 @@
+"""`hr.produce`: all rows fit and land in the log, or none is sent and the error names row and column."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pandas as pd
+import pytest
+
+import headrace as hr
+from headrace.local.broker import Broker
+from headrace.log.offsets import Offsets, TopicMissing
+from headrace.log.produced import UnfitRow, readied
+from headrace.log.topics import ensure_topics
+from tests.log.streams import new_stream
+from tests.sink.reading import records_of
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ROW = {"id": "p1", "card": "c1", "amount": 5.0, "at": AT}
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [ROW | {"id": f"p{number}", "card": f"c{number % 5}", "amount": number / 4} for number in range(count)]
+
+
+def test_rows_land_where_it_says_in_order_with_the_key_of_their_column(broker: Broker) -> None:
+    stream = new_stream()
+    ensure_topics(broker.address, [stream])
+    landed = hr.produce(stream, rows(50), broker=broker.address)
+    found = {record.place: record for record in records_of(broker.address, stream.name)}
+    for place, row in zip(landed, rows(50), strict=True):
+        record = found[str(place)]
+        assert record.key == row["card"].encode()
+        assert orjson.loads(record.value or b"") == row | {"at": "2026-01-01T00:00:00Z"}
+    assert len(found) == 50
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"amount": "much"}, r"row 7: wrong-type: column amount is not a double: much"),
+        ({"id": None}, r"row 7: missing-id: column id is absent or null"),
+        ({"at": "noon"}, r"row 7: wrong-type: column at is not a timestamp: noon"),
+        ({"amout": 5.0}, r"row 7: there is no column 'amout'. The schema's columns are id, card, amount, at"),
+        ({"amount": -1.0}, r"row 7: failed-check: "),
+        ({"card": math.nan}, r"row 7: wrong-type: column card is nan"),
+        ({"amount": object()}, r"row 7: wrong-type: column amount is neither text, a number"),
+        ({"card": "c" * (1 << 20)}, r"row 7: it has \d+ bytes, and the topic takes 1048588"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named_and_nothing_is_sent(broker: Broker, change: Any, why: str) -> None:
+    stream = new_stream(check="amount >= 0")
+    ensure_topics(broker.address, [stream])
+    wrong = rows(20)
+    wrong[7] = wrong[7] | change
+    with pytest.raises(UnfitRow, match=why) as caught:
+        hr.produce(stream, wrong, broker=broker.address)
+    assert caught.value.number == 7
+    assert sum(Offsets(broker.address).ends(stream.name)) == 0
+
+
+def test_a_stream_whose_topic_is_not_there_says_how_to_make_it(broker: Broker) -> None:
+    with pytest.raises(TopicMissing, match="headrace up APP"):
+        hr.produce(new_stream(), rows(1), broker=broker.address)
+
+
+def test_what_frames_and_numpy_give_is_written_as_the_gate_reads_it() -> None:
+    frame = pd.DataFrame({"id": ["p1"], "card": ["c1"], "amount": [math.inf], "at": [pd.Timestamp(AT)]})
+    (ready,) = readied(new_stream(), frame.to_dict("records"))
+    assert orjson.loads(ready.value) == {
+        "id": "p1",
+        "card": "c1",
+        "amount": "Infinity",
+        "at": "2026-01-01T00:00:00+00:00",
+    }
+    assert ready.key == "c1"

@@ -1,0 +1,216 @@
+"""A relay sends what was committed, in order, parks what never fits, and waits for what is away."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from bench.postgres import PASSWORD, OwnPostgres
+from headrace.cli import main
+from headrace.local.broker import Broker
+from headrace.local.ports import HOST, free_port
+from headrace.log.topics import APPEND_TIME, Topic
+from headrace.outbox import relay as relay_module
+from headrace.outbox.letters import ID
+from headrace.outbox.relay import Relay
+from headrace.outbox.run import Relaying
+from headrace.outbox.table import Standby, Table
+from headrace.sink.writer import Away
+from tests.log.kafka import create_topic
+from tests.outbox.writing import Shop, Writing
+from tests.sink.reading import records_of
+from tests.waiting import wait_until
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture
+def shop(postgres: OwnPostgres, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setenv("PG_URL", postgres.url)
+    return Shop(postgres, broker.address)
+
+
+def relay_of(shop: Shop, **how: Any) -> Relay:
+    return Relay(Table("env:PG_URL", shop.table), shop.broker, {shop.stream.name: shop.stream}, **how)
+
+
+def insert(shop: Shop, payload: Any, *, key: str = "a1", stream: str = "") -> None:
+    with psycopg.connect(shop.postgres.url, autocommit=True) as connection:
+        connection.execute(
+            f"INSERT INTO {shop.table} (id, stream, key, payload) VALUES (%s, %s, %s, %s)",
+            [f"row-{shop.left()}", stream or shop.stream.name, key, json.dumps(payload)],
+        )
+
+
+def event(number: int, **changed: Any) -> dict[str, Any]:
+    made = {"id": f"a1-{number}", "account": "a1", "version": number, "at": "2026-01-01T00:00:00Z"}
+    return made | changed
+
+
+def told(shop: Shop, topic: str = "") -> list[Any]:
+    return [orjson.loads(record.value or b"") for record in records_of(shop.broker, topic or shop.stream.name)]
+
+
+def drain(relay: Relay) -> None:
+    while relay.step():
+        pass
+
+
+@contextmanager
+def relaying(relay: Relay) -> Iterator[Relaying]:
+    running, stop = Relaying(relay, "outbox", every_s=0.01), threading.Event()
+    thread = threading.Thread(target=running.run, args=(stop,))
+    thread.start()
+    try:
+        yield running
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_transaction_that_commits_late_is_not_passed_over(shop: Shop) -> None:
+    relay = relay_of(shop)
+    with psycopg.connect(shop.postgres.url) as late, psycopg.connect(shop.postgres.url) as early:
+        shop.tell(late, "a1", 1)
+        shop.tell(early, "a2", 1)
+        early.commit()
+        drain(relay)
+        assert [one["account"] for one in told(shop)] == ["a2"]
+        late.commit()
+    drain(relay)
+    assert sorted(one["account"] for one in told(shop)) == ["a1", "a2"]
+    assert shop.left() == 0
+    relay.close()
+
+
+def test_many_writers_at_once_are_told_in_order_and_once(shop: Shop) -> None:
+    writing = Writing(shop, 300)
+    with relaying(relay_of(shop, at_once=17)):
+        writing.finish()
+        wait_until(lambda: shop.left() == 0, LIMIT_S, "an empty outbox")
+    assert shop.require_told_once() == 0
+
+
+def test_poison_is_parked_with_its_reason_and_holds_up_nobody(shop: Shop) -> None:
+    for payload, key in (
+        (event(1), "a1"),
+        (event(2, version="two"), "a1"),
+        (event(3, id=None), "a1"),
+        ([event(4)], "a1"),
+        (event(5), "a2"),
+        (event(6, account="x" * (1 << 20)), "x" * (1 << 20)),
+        (event(7), "a1"),
+    ):
+        insert(shop, payload, key=key)
+    relay = relay_of(shop)
+    drain(relay)
+    assert [one["version"] for one in told(shop)] == [1, 7]
+    assert dict(relay.reasons) == {"wrong-type": 1, "missing-id": 1, "not-json": 1, "wrong-key": 1, "too-large": 1}
+    assert dict(relay.fates) == {"sent": 2, "parked": 5}
+    status = asked(shop, "--status", "--json")
+    assert (status["waiting"], status["parked"]) == (0, 5)
+    assert status["rows"][0]["reason"] == "wrong-type: column version is not a bigint: two"
+    shop.postgres.ask(f"UPDATE {shop.table} SET payload = jsonb_set(payload, '{{version}}', '2') WHERE id = 'row-1'")
+    assert "5 rows are tried again" in ran(shop, "--unpark")
+    drain(relay)
+    assert [one["version"] for one in told(shop)] == [1, 7, 2]
+    relay.close()
+
+
+def test_rows_of_a_topic_that_is_not_there_wait_for_it_and_others_go(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "LOOK_SECONDS", 0.05)
+    topic = f"{shop.name}.elsewhere"
+    insert(shop, {"any": "thing"}, stream=topic)
+    insert(shop, event(1))
+    with relaying(relay_of(shop)) as running:
+        wait_until(lambda: len(told(shop)) == 1, LIMIT_S, "the other row to go")
+        wait_until(lambda: running.trouble, LIMIT_S, "what is missing to be told")
+        assert topic in running.trouble
+        assert shop.left() == 1
+        create_topic(shop.broker, Topic(topic, topic, 1, APPEND_TIME))
+        wait_until(lambda: shop.left() == 0, LIMIT_S, "the row to go once its topic is there")
+    (record,) = records_of(shop.broker, topic)
+    assert (record.value, record.header(ID)) == (b'{"any": "thing"}', b"row-0")
+
+
+def test_a_second_relay_stands_by_until_the_first_is_gone(shop: Shop) -> None:
+    first, second = relay_of(shop), relay_of(shop)
+    first.step()
+    with pytest.raises(Standby, match="stands by"):
+        second.step()
+    insert(shop, event(1))
+    first.close()
+    wait_until(lambda: stepped(second), LIMIT_S, "the second to take over")
+    assert [one["version"] for one in told(shop)] == [1]
+    second.close()
+
+
+def stepped(relay: Relay) -> bool:
+    try:
+        return relay.step() > 0
+    except Standby:
+        return False
+
+
+def test_postgres_that_goes_away_and_comes_back_is_waited_for(shop: Shop) -> None:
+    insert(shop, event(1))
+    with relaying(relay_of(shop)) as running:
+        wait_until(lambda: shop.left() == 0, LIMIT_S, "the first row")
+        shop.postgres.stop()
+        try:
+            wait_until(lambda: running.retries > 1, LIMIT_S, "it to be missed")
+            assert "PostgreSQL" in running.trouble
+            assert PASSWORD not in running.trouble
+        finally:
+            shop.postgres.start()
+        insert(shop, event(2))
+        wait_until(lambda: len(told(shop)) == 2, LIMIT_S, "the second row")
+    assert running.trouble == ""
+
+
+def test_a_log_that_is_away_leaves_the_rows_where_they_are(shop: Shop) -> None:
+    insert(shop, event(1))
+    away = Relay(Table("env:PG_URL", shop.table), f"{HOST}:{free_port()}")
+    with relaying(away) as running:
+        wait_until(lambda: running.retries > 0, LIMIT_S, "it to be missed")
+        assert "No Kafka broker answers" in running.trouble
+    assert shop.left() == 1
+
+
+def test_a_table_that_is_not_there_says_how_to_make_it(shop: Shop) -> None:
+    relay = Relay(Table("env:PG_URL", "nowhere"), shop.broker)
+    with pytest.raises(Away, match="headrace outbox --print-sql --table nowhere"):
+        relay.step()
+
+
+def test_the_sql_that_is_printed_makes_the_table(postgres: OwnPostgres) -> None:
+    printed = CliRunner().invoke(main, ["outbox", "--print-sql", "--table", "printed_outbox"]).output
+    postgres.ask(printed)
+    postgres.ask(printed)
+    postgres.ask("""INSERT INTO printed_outbox (stream, key, payload) VALUES ('orders', 'o-1', '{"id": "e-1"}')""")
+    assert postgres.ask("SELECT seq, parked FROM printed_outbox") == [(1, None)]
+
+
+def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
+    said = CliRunner().invoke(main, ["outbox", "--from", "postgres://me:canary@db/x"])
+    assert said.exit_code == 1
+    assert "env:PG_URL" in said.output
+    assert "canary" not in said.output
+
+
+def ran(shop: Shop, *flags: str) -> str:
+    said = CliRunner().invoke(main, ["outbox", "--from", "env:PG_URL", "--table", shop.table, *flags])
+    assert said.exit_code == 0, said.output
+    return said.output
+
+
+def asked(shop: Shop, *flags: str) -> Any:
+    return json.loads(ran(shop, *flags))

@@ -1,0 +1,64 @@
+"""A gate alone: raw records in, what it makes of them out; no app."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.declare.stream import Stream
+from headrace.log.between import records_between
+from headrace.log.offsets import Offsets
+from headrace.log.records import Record
+from headrace.log.topics import ensure_topics, fates_of
+from headrace.stream.lanes import Lane
+from headrace.stream.pilot import Pilot
+from headrace.stream.queries import Place, gate_spec
+from tests.waiting import wait_until
+
+LIMIT_S = 120
+
+
+@contextmanager
+def gating(spark: SparkSession, broker: str, stream: Stream, state: Path) -> Iterator[Pilot]:
+    """The gate of a stream, while it runs."""
+    ensure_topics(broker, [stream])
+    pilot = Pilot(
+        spark, gate_spec(stream, Place(broker, state, checkpoint_seconds=5), stream.partitions), Lane.REAL_TIME
+    )
+    pilot.start()
+    try:
+        yield pilot
+    finally:
+        pilot.stop()
+        pilot.join(30)
+    assert pilot.failure is None, pilot.failure
+
+
+def fates(broker: str, stream: Stream) -> dict[str, list[Record]]:
+    """What there is of each fate, each raw record once, in its order."""
+    return {topic.removeprefix(f"{stream.name}."): _once(broker, topic) for topic in fates_of(stream)}
+
+
+def _once(broker: str, topic: str) -> list[Record]:
+    offsets = Offsets(broker)
+    read = records_between(broker, offsets.begin([topic]), offsets.end([topic]))
+    found = {(one.partition, int(one.header("headrace.offset") or -1)): one for one in read}
+    return [found[place] for place in sorted(found)]
+
+
+def wait_for(pilot: Pilot, broker: str, stream: Stream, **counts: int) -> dict[str, list[Record]]:
+    """Wait until so many records have each fate."""
+
+    def has_come() -> bool:
+        assert pilot.failure is None, pilot.failure
+        found = Counter({fate: len(records) for fate, records in fates(broker, stream).items()})
+        return all(found[fate] >= count for fate, count in counts.items())
+
+    wait_until(has_come, LIMIT_S, f"{counts} of {stream.name}", lambda: str(_counts(broker, stream)))
+    return fates(broker, stream)
+
+
+def _counts(broker: str, stream: Stream) -> dict[str, int]:
+    return {fate: len(records) for fate, records in fates(broker, stream).items()}

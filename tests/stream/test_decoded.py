@@ -1,0 +1,210 @@
+"""The gate reads Avro as it reads JSON, through every version; bytes that are no event are said to be none."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+import headrace as hr
+from headrace.declare.encoded import Encoded, schemas_known_by
+from headrace.declare.stream import Stream
+from headrace.log.schemas.avro import subject_of
+from headrace.log.schemas.known import Known
+from headrace.log.schemas.wire import framed
+from headrace.stream.gate import gate
+from headrace.tiles.events import read_event
+from tests.log.avro import field, known, logical, optional, schema, written
+
+ARRIVAL_US = 1_767_225_610_000_000  # 2026-01-01T00:00:10Z
+AT = datetime(2026, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+COLUMNS = "id string, card string, amount double, n bigint, tiny tinyint, ok boolean, at timestamp"
+BASE = (field("id", "string"), field("card", "string"))
+V1 = schema(*BASE, field("amount", "float"), field("at", logical("timestamp-millis")))
+V2 = schema(*BASE, optional("amount", "double"), field("n", "int"), field("at", logical("timestamp-micros")))
+ADDRESS = {"type": "record", "name": "Address", "fields": [field("lines", {"type": "array", "items": "string"})]}
+V3 = schema(
+    field("at", [logical("timestamp-micros"), "null"]),
+    field("address", ADDRESS),
+    optional("amount", "double"),
+    field("card", {"type": "enum", "name": "Card", "symbols": ["c", "d"]}),
+    field("tiny", "int"),
+    field("ok", "boolean"),
+    field("n", "long"),
+    field("id", ["null", "string"]),
+)  # fmt: skip
+NO_HEADERS = "cast(null as array<struct<key: string, value: binary>>)"
+REGISTRY = "http://127.0.0.1:1"
+
+
+def stream(columns: str | None = COLUMNS, **settings: Any) -> Stream:
+    return hr.Stream(
+        "taps", schema=columns, id="id", key="card", time="at", late=hr.Late("2m"), format="avro", registry=REGISTRY,
+        **settings,
+    )  # fmt: skip
+
+
+def judged(spark: SparkSession, declared: Stream, values: Sequence[bytes | None], given: Known) -> list[Row]:
+    rows = [
+        (b"k", bytearray(value) if value is not None else None, "taps", number % 2, number)
+        for number, value in enumerate(values)
+    ]
+    raw = spark.createDataFrame(rows, "key binary, value binary, topic string, partition int, offset bigint")
+    timed = raw.withColumn("timestamp", F.timestamp_micros(F.lit(ARRIVAL_US)))
+    found = gate(timed.withColumn("headers", F.expr(NO_HEADERS)), declared, given).collect()
+    return sorted(found, key=lambda row: int(header(row, "offset")))
+
+
+def header(row: Row, name: str) -> str:
+    return {entry.key: bytes(entry.value).decode() for entry in row.headers}.get(f"headrace.{name}", "")
+
+
+def fates(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(row.topic.removeprefix("taps."), header(row, "reason")) for row in rows]
+
+
+def us(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    values = {"id": "1", "card": "c", "amount": 1.5, "n": 7, "tiny": 3, "ok": True, "at": AT}
+    return {**values, "address": {"lines": ["a", "b"]}, **changes}
+
+
+def test_three_versions_in_flight_are_read_as_one_stream_and_go_on_as_json(spark: SparkSession) -> None:
+    given = known(V1, V2, V3)
+    values = [
+        written(text, event(id=str(number)), schema_id)
+        for number in range(10)
+        for schema_id, text in enumerate((V1, V2, V3), 1)
+    ]
+    rows = judged(spark, stream(), values, given)
+    assert {fate for fate, _ in fates(rows)} == {"clean"}, fates(rows)
+    read = [read_event(stream().schema, bytes(row.value)) for row in rows[:3]]
+    millis = AT.replace(microsecond=123000)
+    assert read == [
+        {"id": "0", "card": "c", "amount": 1.5, "n": None, "tiny": None, "ok": None, "at": us(millis)},
+        {"id": "0", "card": "c", "amount": 1.5, "n": 7, "tiny": None, "ok": None, "at": us(AT)},
+        {"id": "0", "card": "c", "amount": 1.5, "n": 7, "tiny": 3, "ok": True, "at": us(AT)},
+    ]
+
+
+NUMBERS = (float("nan"), float("inf"), float("-inf"), -0.0, 1e308, 5e-324, 0.1, None)
+MOMENTS = (AT, datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
+
+
+def test_what_goes_on_has_every_microsecond_and_number(spark: SparkSession) -> None:
+    events = [event(amount=amount, at=at, n=2**63 - 1) for amount in NUMBERS for at in MOMENTS]
+    rows = judged(spark, stream(), [written(V3, one) for one in events], known(V3))
+    assert {fate for fate, _ in fates(rows)} == {"clean"}
+    for row, one in zip(rows, events, strict=True):
+        read = read_event(stream().schema, bytes(row.value))
+        assert (repr(read["amount"]), read["at"], read["n"]) == (repr(one["amount"]), us(one["at"]), 2**63 - 1)
+
+
+def test_each_time_and_each_number_is_read_by_its_own_unit(spark: SparkSession) -> None:
+    units = {
+        "timestamp-millis": us(AT) // 1000,
+        "timestamp-micros": us(AT),
+        "timestamp-nanos": us(AT) * 1000 + 789,
+        "local-timestamp-micros": us(AT),
+    }
+    decimal = logical("decimal", "bytes", precision=12, scale=2)
+    plain = {"type": "record", "name": "P"}
+    texts, values = [], []
+    for number, (unit, at) in enumerate(units.items(), 1):
+        texts.append(json.dumps(plain | {"fields": [*BASE, field("amount", decimal), field("at", logical(unit))]}))
+        # Written as the plain number: what a unit makes of it is the reader's matter.
+        bare = json.dumps(plain | {"fields": [*BASE, field("amount", decimal), field("at", "long")]})
+        values.append(written(bare, {"id": "1", "card": "c", "amount": Decimal("12.34"), "at": at}, number))
+    texts.append(schema(*BASE, field("at", "long")))
+    values.append(written(texts[-1], {"id": "1", "card": "c", "at": us(AT) // 1000}, 5))
+    texts.append(schema(*BASE, field("at", "string")))
+    values.append(written(texts[-1], {"id": "1", "card": "c", "at": AT.isoformat()}, 6))
+    rows = judged(spark, stream(), values, known(*texts))
+    read = [read_event(stream().schema, bytes(row.value)) for row in rows]
+    whole, cut = us(AT), us(AT) // 1000 * 1000
+    assert [one["at"] for one in read] == [cut, whole, whole, whole, cut, whole]
+    assert [one["amount"] for one in read] == [12.34] * 4 + [None] * 2
+
+
+def test_bytes_that_are_no_event_are_dead_letters_as_they_came(spark: SparkSession) -> None:
+    good = written(V2, event())
+    huge = b"\xfe\xff\xff\xff\x0f"  # a length of 2³¹ − 1
+    hostile: list[bytes | None] = [
+        None,
+        b"",
+        b"\x00\x00",
+        b'{"id": "1"}',
+        good[:5],
+        good[:9],
+        good[:-1],
+        framed(1, huge),
+        framed(1, b"\x02a" + huge + b"x" * 100),
+        framed(1, b"\xff" * 40),
+        framed(1, b"\x01"),
+        framed(1, b"\x02\xff\x02c\x00\x00\x00"),
+        framed(2, b"{}"),
+        framed(3, b"{}"),
+        framed(9, b"x"),
+        written(V3, event(id=None), 4),
+        written(V3, event(tiny=200), 4),
+    ]
+    other = schema(*BASE, field("amount", "string"), field("at", logical("timestamp-millis")))
+    lacking = schema(field("id", "string"), field("at", logical("timestamp-millis")))
+    given = known(V2, other, lacking, V3).and_({9: None})
+    rows = judged(spark, stream(), hostile, given)
+    assert [bytes(row.value) if row.value is not None else None for row in rows] == hostile
+    unread = "cannot be read as the stream's columns: field"
+    text = "it is written as string, which is not read as double; declare it as string or timestamp"
+    keyless = "it is not there, and is the stream's key=, which no event may leave out"
+    reasons = [
+        *["not-framed: the value does not begin with a zero and the four bytes of a schema's id"] * 4,
+        *["not-avro: the bytes are not those of schema 1"] * 7,
+        "wrong-type: column id is not a string: it is not UTF-8",
+        f"incompatible-schema: id 2 {unread} amount: {text}",
+        f"incompatible-schema: id 3 {unread} card: {keyless}",
+        "unknown-schema: the registry knows no id 9",
+        "missing-id: column id is absent or null",
+        "wrong-type: column tiny is not a tinyint: 200",
+    ]
+    assert fates(rows) == [("dead", reason) for reason in reasons]
+
+
+def test_an_id_nobody_has_asked_for_fails_the_query_unless_there_are_too_many(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="headrace: schema id 4294967295"):
+        judged(spark, stream(), [framed(2**32 - 1, b"x")], known(V1))
+    noisy = known(V1).and_(dict.fromkeys(range(1000, 1000 + Known.MANY + 1)))
+    rows = judged(spark, stream(), [framed(2**32 - 1, b"x"), written(V1, event())], noisy)
+    assert fates(rows) == [("dead", "unknown-schema: the registry knows no id 4294967295"), ("clean", "")]
+
+
+def test_a_stream_without_a_schema_reads_with_the_registered_defaults_and_other_names(spark: SparkSession) -> None:
+    newer = schema(
+        *BASE,
+        field("sum", "double", aliases=["amount"]),
+        field("channel", "string", default="web"),
+        field("at", logical("timestamp-millis")),
+    )
+    with schemas_known_by(lambda _: subject_of(2, newer)):
+        declared = stream(None)
+    assert declared.encoded == Encoded("avro", REGISTRY, "taps-value")
+    assert [(one.name, one.type) for one in declared.schema] == [
+        ("id", "string"), ("card", "string"), ("sum", "double"), ("channel", "string"), ("at", "timestamp"),
+    ]  # fmt: skip
+    rows = judged(
+        spark,
+        declared,
+        [written(V1, event()), written(newer, event(sum=2.5, channel="shop"), 2)],
+        known(V1, newer),
+    )
+    assert [(json.loads(bytes(row.value))["sum"], json.loads(bytes(row.value))["channel"]) for row in rows] == [
+        (1.5, "web"),
+        (2.5, "shop"),
+    ]
