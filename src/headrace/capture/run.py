@@ -4,11 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headrace.capture.connector import config_of, variable_of
-from headrace.capture.database import Database, database_of
+from headrace.capture.database import Database, database_of, name_of
 from headrace.capture.errors import DatabaseAway
 from headrace.capture.read_so_far import begin_again_where_needed
 from headrace.capture.taking_back import Truncations
@@ -17,11 +18,14 @@ from headrace.declare.changes import Changes
 from headrace.errors import HeadraceError
 from headrace.local.connect import Connect
 from headrace.log.follow import Follower
+from headrace.log.produce import Producer
+from headrace.log.progress import CaptureProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 
 LOGGER = logging.getLogger("headrace.capture")
 LOOK_SECONDS = 1.0
 RESTART_SECONDS = 2.0
+SLOTS_SECONDS = 10.0
 SHOWN_REASON = 300
 
 
@@ -46,34 +50,67 @@ def capture_until(app: App, broker: str, state: Path, stop: threading.Event) -> 
         stop.wait()
         return
     ensure_topics(broker, [database.changes for database in databases], app.views)
+    ensure_progress_topic(broker)
     passwords = {variable_of(database.changes): database.password for database in databases}
     connect = Connect(app.name, broker, state, passwords)
     connect.hold()
     try:
-        if not _prepared(app, broker, databases, stop):
+        told = Told(app.name, broker, databases)
+        if not _prepared(app, broker, told, stop):
             return
         connect.start()
         _configure(connect, app, databases)
-        names = [database.changes.name for database in databases]
-        truncations = Truncations(broker, [database.changes for database in databases])
-        with Follower(broker, names, truncations.hear, patient=True) as follower:
-            Watch(connect, names, follower).until(stop)
+        changes = [database.changes for database in databases]
+        truncations = Truncations(broker, changes)
+        with Follower(broker, [one.name for one in changes], truncations.hear, patient=True) as follower:
+            Watch(connect, told, follower).until(stop)
     finally:
         connect.stop()
 
 
-def _prepared(app: App, broker: str, databases: Sequence[Database], stop: threading.Event) -> bool:
+class Told:
+    """What is told of each captured table: in the log when it changes, and on the board every second."""
+
+    def __init__(self, app: str, broker: str, databases: Sequence[Database]) -> None:
+        self.databases, self._app = databases, app
+        self._producer = Producer(broker)
+        self._said = dict.fromkeys(databases, "")
+        self._kept_bytes = dict.fromkeys(databases, 0)
+        self._look_at = 0.0
+
+    def tell(self, database: Database, trouble: str) -> None:
+        """That a table is captured, or what keeps it from that."""
+        if trouble and trouble != self._said[database]:
+            LOGGER.warning("%s is not captured now, and tried again: %s", database.changes.name, trouble)
+        elif self._said[database] and not trouble:
+            LOGGER.info("%s is captured again", database.changes.name)
+        self._said[database] = trouble
+        at_us = time.time_ns() // 1000
+        report(self._producer, CaptureProgress(database.changes.name, at_us, self._kept_bytes[database], trouble))
+
+    def look(self) -> None:
+        """See now and then how much of their logs the databases keep for us."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + SLOTS_SECONDS
+        for database in self.databases:
+            with suppress(HeadraceError):  # it is away: Debezium says so
+                own = name_of(self._app, database.changes)
+                self._kept_bytes[database] = sum(
+                    slot.kept_bytes for slot in database.slots(self._app) if slot.name == own
+                )
+
+
+def _prepared(app: App, broker: str, told: Told, stop: threading.Event) -> bool:
     """Wait until every database can be captured; False where we are stopped before."""
-    waiting, said = list(databases), ""
+    waiting = list(told.databases)
     while waiting:
         try:
             waiting[0].require_capturable()
             begin_again_where_needed(app.name, broker, waiting[0])
             waiting.pop(0)
         except DatabaseAway as away:
-            if str(away) != said:
-                LOGGER.warning("%s It is waited for.", away)
-            said = str(away)
+            told.tell(waiting[0], str(away))
             if stop.wait(LOOK_SECONDS):
                 return False
     return True
@@ -92,38 +129,31 @@ def _configure(connect: Connect, app: App, databases: Sequence[Database]) -> Non
 
 
 class Watch:
-    """Looks at connectors: one that has failed is started again, and what is wrong with it is told once."""
+    """Looks at connectors: one that has failed is started again, and what is wrong with it is told."""
 
-    def __init__(self, connect: Connect, names: Sequence[str], follower: Follower) -> None:
-        self._connect, self._names, self._follower = connect, names, follower
-        self._restart_at = dict.fromkeys(names, 0.0)
-        self._said = dict.fromkeys(names, "")
+    def __init__(self, connect: Connect, told: Told, follower: Follower) -> None:
+        self._connect, self._told, self._follower = connect, told, follower
+        self._restart_at = dict.fromkeys(told.databases, 0.0)
 
     def until(self, stop: threading.Event) -> None:
         while not stop.wait(LOOK_SECONDS):
             self._connect.check()
             self._follower.raise_failure()
-            for name in self._names:
+            self._told.look()
+            for database in self._told.databases:
                 try:
-                    self._look(name)
+                    self._look(database)
                 except HeadraceError as passing:  # it rebalances, or is about to end
-                    LOGGER.debug("%s: %s", name, passing)
+                    LOGGER.debug("%s: %s", database.changes.name, passing)
 
-    def _look(self, name: str) -> None:
+    def _look(self, database: Database) -> None:
+        name = database.changes.name
         status = self._connect.ask("GET", f"/connectors/{name}/status")
         failed = [] if status is None else [one for one in _states(status) if one["state"] == "FAILED"]
-        self._tell(name, _reason(failed))
-        if failed and time.monotonic() >= self._restart_at[name]:
-            self._restart_at[name] = time.monotonic() + RESTART_SECONDS
+        self._told.tell(database, _reason(failed))
+        if failed and time.monotonic() >= self._restart_at[database]:
+            self._restart_at[database] = time.monotonic() + RESTART_SECONDS
             self._connect.ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-
-    def _tell(self, name: str, reason: str) -> None:
-        if reason != self._said[name]:
-            self._said[name] = reason
-            if reason:
-                LOGGER.warning("%s is not captured now, and tried again: %s", name, reason)
-            else:
-                LOGGER.info("%s is captured again", name)
 
 
 def _states(status: dict[str, Any]) -> list[dict[str, Any]]:
