@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.errors import Skipped
 from bench.waiting import wait_for
-from headrace.local.child import Child
+from headrace.local.child import Child, ProcessId
 from headrace.local.ports import HOST, free_port
 
 NOBODY = 65534
@@ -23,11 +23,12 @@ PASSWORD = "hush-hush"
 class OwnPostgres:
     """One that may be stopped and started; what it was told to keep, it keeps."""
 
-    def __init__(self, *, syncs: bool = False) -> None:
+    def __init__(self, *, syncs: bool = False, is_captured: bool = False) -> None:
         self._programs = _programs()
         self._folder, self._port = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp")), free_port()
-        self._settings = {"port": self._port, "listen_addresses": HOST, "unix_socket_directories": ""}
+        self._settings: dict[str, Any] = {"port": self._port, "listen_addresses": HOST, "unix_socket_directories": ""}
         self._settings["fsync"] = "on" if syncs else "off"
+        self._settings |= {"wal_level": "logical"} if is_captured else {}
         self.url = f"postgresql://headrace:{PASSWORD}@{HOST}:{self._port}/postgres"
         self._server: Child | None = None
         self._initialise()
@@ -44,6 +45,15 @@ class OwnPostgres:
         if self._server is not None and self._server.alive() and self._server.pid is not None:
             os.kill(self._server.pid, signal.SIGINT)
             self._server.wait(20)
+
+    def kill(self) -> None:
+        """kill -9, as a crash does."""
+        if self._server is not None and self._server.alive():
+            mine = [ProcessId.of(pid) for pid in _children(self._server.pid)]
+            os.kill(self._server.pid, signal.SIGKILL)
+            self._server.wait(20)
+            # They hold the memory they share until they have seen it.
+            wait_for(lambda: not any(one is not None and one.alive() for one in mine), 20, "its processes to end")
 
     def remove(self) -> None:
         self.stop()
@@ -89,6 +99,12 @@ def _as_nobody(command: list[str]) -> list[str]:
         return command
     who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
     return [str(shutil.which("setpriv")), *who, *command]
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
 
 
 def _programs() -> Path:

@@ -16,6 +16,11 @@ from tests.waiting import wait_until
 
 READY_LIMIT_S = 240
 STOP_LIMIT_S = 90
+JAVA = {
+    "broker": "kafka.Kafka",
+    "spark": "org.apache.spark.deploy.SparkSubmit",
+    "debezium": "org.apache.kafka.connect.cli.ConnectDistributed",
+}
 _SAMPLE = re.compile(r"(\w+)(?:\{([^}]*)\})? (\S+)")
 
 
@@ -113,8 +118,8 @@ class Running:
         }
 
     def pid_of(self, part: str) -> int | None:
-        """The process of a part: broker, serve, stream, lake, apply, or the JVM of the stream's Spark."""
-        words = {"broker": "kafka.Kafka", "spark": "org.apache.spark.deploy.SparkSubmit"}.get(part, f"\0{part}\0")
+        """The process of a part: broker, serve, stream, lake, apply, or Java: the stream's Spark, or Debezium."""
+        words = JAVA.get(part, f"\0{part}\0")
         above = self.pid_of("stream") if part == "spark" else self._process and self._process.pid
         ours = descendants(above) if above else []
         return next((pid for pid in ours if words in _command(pid)), None)

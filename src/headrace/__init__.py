@@ -32,6 +32,7 @@ from headrace.declare.aggregates import (
     var,
 )
 from headrace.declare.alert import Alert
+from headrace.declare.changes import Changes
 from headrace.declare.derive import derive
 from headrace.declare.drift import Drift
 from headrace.declare.enriched import enrich
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alert",
     "AsyncClient",
+    "Changes",
     "Client",
     "DeclarationError",
     "Delta",

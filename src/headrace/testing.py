@@ -34,7 +34,7 @@ from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import lives_of
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
-from headrace.tiles.tables import Loaded
+from headrace.tiles.tables import fresh
 from headrace.tiles.tile import Entity, Scalar
 
 __all__ = [
@@ -118,6 +118,10 @@ def feed(view: View | type, events: Feeds) -> "Fed":
     A view of several streams takes them by the name of their stream: {"payments": [...], "refunds": [...]}.
     """
     view = view_of(view)
+    if view.captured:
+        raise UnfitQuestion(
+            f"{view.name} is of the rows of a captured table, which are kept by an operator. Feed a view of a stream."
+        )
     judged = [one for stream, given in _by_stream(view, events) for one in _judged(stream, given)]
     judged.sort(key=lambda one: one.record.arrival_us)
     clean, duplicates = _once([one for one in judged if one.verdict.fate == "clean"])
@@ -243,7 +247,7 @@ class Moment:
         reader = Reader(view)
         values = reader.default_row if rows is None else reader.values(rows, self.time_us)
         # A copy of its own: a test that writes a table's file sees what it wrote.
-        (derived,) = Deriver(view, Loaded).rows([values], [self.request], [entity])
+        (derived,) = Deriver(view, fresh).rows([values], [self.request], [entity])
         return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
 
 

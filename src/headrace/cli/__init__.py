@@ -26,6 +26,7 @@ COMMANDS = (
     "alerts",
     "dead",
     "parked",
+    "changes",
     "state",
     "savepoint",
     "trace",

@@ -14,6 +14,7 @@ from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import BadSetting, Settings, settings_of, settings_options
 from headrace.declare.app import App, load_app
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Operation
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
@@ -151,6 +152,28 @@ def run_score(app: App, settings: Settings, stop: threading.Event) -> None:
     score_until(app, ScorePlace(broker_of(settings), settings.store, settings.state), stop)
 
 
+def run_connect(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.capture.run import capture_until
+
+    if is_captured(app):
+        capture_until(app, broker_of(settings), settings.state, stop)
+    else:
+        stop.wait()
+
+
+def is_captured(app: App) -> bool:
+    """Whether there is a table whose changes we capture ourselves."""
+    return any(isinstance(stream, Changes) and stream.source is not None for stream in app.streams)
+
+
+def require_capturable(app: App) -> None:
+    """Refuse what is not set up to be captured before anything starts."""
+    if is_captured(app):
+        from headrace.capture import run as capturing
+
+        capturing.require_capturable(app)
+
+
 def run_sink(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.sink.run import sink_until
 
@@ -282,6 +305,7 @@ RUNS: Mapping[str, Run] = {
     "score": run_score,
     "sink": run_sink,
     "operate": run_operate,
+    "connect": run_connect,
     "bridge": run_bridge,
 }
 # What these start or name has to name the app as it was.
@@ -294,7 +318,7 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, bridge, alerts, or retraining."""
+    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, bridge, Connect, alerts, …"""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)

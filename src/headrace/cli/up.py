@@ -15,8 +15,10 @@ from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.lake import lake_of, missing_outcomes
 from headrace.cli.run import (
     broker_of,
+    is_captured,
     require_answerable,
     require_bridgeable,
+    require_capturable,
     require_known_reasons,
     require_learners,
     require_sinkable,
@@ -73,6 +75,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     require_learners(declared)
     require_sinkable(declared, settings)
     require_bridgeable(declared)
+    require_capturable(declared)
     require_answerable(declared)
     require_free(settings.port, settings.host, setting="--http")
     find_java()
@@ -158,7 +161,8 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     """The processes of a running app: those an answer needs, and the others.
 
     A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, sinks who brings events to them, and streams that come from elsewhere who fetches them.
+    operators, captured tables Connect, sinks who brings events to them, and streams that come from elsewhere who
+    fetches them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
@@ -167,7 +171,8 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     sinking = ("sink",) if app.sinks else ()
     bridging = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
     operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
-    needed = (*feeding, "serve", "stream", *bridging, *operating, *scoring)
+    capturing = ("connect",) if is_captured(app) else ()
+    needed = (*feeding, "serve", "stream", *bridging, *operating, *capturing, *scoring)
     return needed, ("check", "watch", *landing, *training, *sinking)
 
 

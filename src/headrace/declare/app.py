@@ -10,9 +10,11 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from headrace.declare.alert import Alert
+from headrace.declare.changes import Latest
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
 from headrace.declare.query import Query
+from headrace.declare.recounted import recount_of
 from headrace.declare.series import Objective, Series, Share
 from headrace.declare.shown import shown
 from headrace.declare.sink import Sink
@@ -78,12 +80,14 @@ class App:
         raise DeclarationError(f"{self.name}: there is no sink {name!r}. It declares {declared}.")
 
     def views_of(self, stream: Stream) -> tuple[View, ...]:
-        return tuple(view for view in self.views if stream in view.streams)
+        """The views of a stream's events; those of a captured table's rows are kept by operations."""
+        return tuple(view for view in self.views if stream in view.streams and not view.captured)
 
     @property
     def derivations(self) -> tuple[Derivation, ...]:
-        """How its derived streams are made, each after those it reads."""
-        return tuple(dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived)))
+        """How its derived streams are made, each after those it reads, and its views of captured tables."""
+        made_by = dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived))
+        return (*made_by, *(recount_of(view) for view in self.views if view.captured))
 
     def made_by(self, derivation: Derivation) -> tuple[Derived, ...]:
         """The streams that a derivation writes."""
@@ -105,7 +109,7 @@ def app_of(module: ModuleType) -> App:
     views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
     declared_streams = _among(values, Stream)
     read = (stream for model in models for stream in _streams_of(model))
-    kept = (stream for view in views for stream in view.streams)
+    kept = (stream for view in views for stream in (*view.streams, *_captured_of(view)))
     sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
     used = [*declared_streams, *kept, *read, *sunk]
     streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
@@ -157,6 +161,11 @@ def _require_watchable(alert: Alert, app: App) -> None:
                 f"Alert {alert.name!r}: there is no {label} {value!r}. "
                 f"{app.name} declares {', '.join(known) or 'none'}."
             )
+
+
+def _captured_of(view: View) -> list[Stream]:
+    """The captured tables that a view looks up."""
+    return [one.table.changes for one in view.joined if isinstance(one.table, Latest)]
 
 
 def _streams_of(model: Model) -> list[Stream]:

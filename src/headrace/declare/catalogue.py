@@ -337,6 +337,16 @@ BRIDGES = (
         objective=Limit(above=0, for_="1m"),
     ),
 )
+CAPTURES = (
+    _level(
+        "capture_waits",
+        "yes or no",
+        "1 while a table's changes are not captured, or nobody says so",
+        "stream",
+        objective=Limit(above=0, for_="1m"),
+    ),
+    _level("capture_kept_bytes", "bytes", "Bytes of its log that a database keeps for us", "stream", is_kept=True),
+)
 WATCH = (
     _level("alerts_firing", "alerts", "Alerts that fire", is_kept=True),
     _count(
@@ -372,6 +382,7 @@ ROOMS = {
     "Sinks": SINKS,
     "Outboxes": OUTBOXES,
     "Bridges": BRIDGES,
+    "Captured tables": CAPTURES,
     "The watch": WATCH,
 }
 CATALOGUE: dict[str, Family] = {family.name: family for room in ROOMS.values() for family in room}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from headrace.declare.expressions import Call, Expression, Field, kind_of
 from headrace.declare.operands import Operand, Output
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
-from headrace.declare.table import ENTITY, Looked, Table
+from headrace.declare.table import ENTITY, Keyed, Looked
 from headrace.errors import DeclarationError
 
 
@@ -36,7 +36,7 @@ class Joined:
     """A table's column in the row of a key, and the name by which expressions know it."""
 
     name: str
-    table: Table
+    table: Keyed
     column: str
     key: Expression
 
@@ -76,7 +76,7 @@ def named(operand: Operand, attributes: Mapping[int, Attribute], where: str) -> 
 
 
 def _joined(looked: Looked, key: Expression) -> Joined:
-    return Joined(f"{looked.table.path}[{looked.column!r}] of {key}", looked.table, looked.column, key)
+    return Joined(f"{looked.table.place}[{looked.column!r}] of {key}", looked.table, looked.column, key)
 
 
 def _name(output: Output, attributes: Mapping[int, Attribute], where: str) -> str:
@@ -103,7 +103,7 @@ def with_joined(outputs: Schema, joined: Sequence[Joined], where: str) -> Schema
         wanted, found = one.table.key_kind, kind_of(one.key, outputs, where)
         if found is not wanted:
             raise DeclarationError(
-                f"{where}: {one.table.path.name!r} is kept by {one.table.key!r}, which is {wanted.value}, and "
+                f"{where}: {one.table.label!r} is kept by {one.table.key!r}, which is {wanted.value}, and "
                 f"{one.key} is {found.value}. Look it up by a value of that kind, or declare the key's type in schema=."
             )
         outputs = Schema((*outputs, Column(one.name, TYPE_OF_KIND[one.kind])))
@@ -115,7 +115,7 @@ def _require_entity(one: Joined, outputs: Schema, where: str) -> None:
     if is_entity and str(one.key) not in outputs:
         by = [name.removeprefix(ENTITY) for name in outputs.names if name.startswith(ENTITY)]
         raise DeclarationError(
-            f"{where}: {one.table.path.name!r} is looked up by {str(one.key).removeprefix(ENTITY)!r}, and the view is "
+            f"{where}: {one.table.label!r} is looked up by {str(one.key).removeprefix(ENTITY)!r}, and the view is "
             f"kept by {', '.join(by)}. Say what to look it up by with .of(…): a feature and its window, a field of "
             "the request, or the name of a column of the entity."
         )

@@ -8,7 +8,7 @@ last_one = merchants["category"].of(latest["7d"])       of a feature, a field of
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.declare.beside import beside_the_app
 from headrace.declare.expressions import Expression, Field
@@ -22,6 +22,21 @@ SUFFIXES = (".parquet", ".csv")
 
 class TableBroken(HeadraceError):
     """A table's file is not there, cannot be read, or does not hold what was declared."""
+
+
+class Keyed(Protocol):
+    """Rows that are found by a key: `label` names them for a person, `place` apart from all others."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def key_kind(self) -> Kind: ...
 
 
 @dataclass(frozen=True, init=False)
@@ -48,6 +63,14 @@ class Table:
         object.__setattr__(self, "schema", columns)
 
     @property
+    def label(self) -> str:
+        return self.path.name
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @property
     def key_kind(self) -> Kind:
         return self.schema.column(self.key, self.path.name).kind
 
@@ -67,7 +90,7 @@ class Table:
 class Looked(Leaf):
     """The value of a table's column in the row of a key."""
 
-    table: Table
+    table: Keyed
     column: str
     key: Leaf | Expression
 
@@ -75,7 +98,7 @@ class Looked(Leaf):
 class Lookup(Operand):
     """A table's column, to compute with."""
 
-    def __init__(self, table: Table, column: str) -> None:
+    def __init__(self, table: Keyed, column: str) -> None:
         super().__init__(Looked(table, column, Field(ENTITY + table.key)))
         self._table, self._column = table, column
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from headrace.declare.aggregates import Aggregate, Declared
 from headrace.declare.binding import bind, windows_of, written_windows
+from headrace.declare.changes import Changes, Latest
 from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, fields
@@ -61,6 +62,18 @@ class View:
         return tuple(sorted(self.streams, key=lambda stream: stream.name))
 
     @property
+    def captured(self) -> Changes | None:
+        """The captured table whose rows it is of, if it is."""
+        (first, *_) = self.streams
+        return first if isinstance(first, Changes) else None
+
+    @property
+    def reads_rows_of(self) -> tuple[Changes, ...]:
+        """The captured tables that it is of, or looks up: what they say now, they did not say before."""
+        looked_up = [one.table.changes for one in self.joined if isinstance(one.table, Latest)]
+        return tuple(dict.fromkeys([*([self.captured] if self.captured else []), *looked_up]))
+
+    @property
     def topic(self) -> str:
         return f"{self.name}.tiles"
 
@@ -113,6 +126,7 @@ def features(
                 f"{name}: a view names a topic. Rename it with at most 200 ASCII letters and digits."
             )
         streams = streams_of(stream, name)
+        _require_alone(streams, salt, name)
         schema = schema_of(streams)
         entity = _entity(by, streams, name)
         kept, requested, computed = _outputs(body, schema, name), _requested(body), _named(body, name)
@@ -130,6 +144,18 @@ def features(
         )
 
     return declare
+
+
+def _require_alone(streams: Sequence[Stream], salt: int, name: str) -> None:
+    """The rows of a captured table are kept whole: not beside events, and not in parts."""
+    captured = [stream for stream in streams if isinstance(stream, Changes)]
+    if captured and len(streams) > 1:
+        raise DeclarationError(
+            f"{name}: {captured[0].name!r} is a captured table, and a view of one is of its rows alone. "
+            "Give it a view of its own, or derive a stream of its changes: @hr.derive(…)."
+        )
+    if captured and salt != 1:
+        raise DeclarationError(f"{name}: the rows of {captured[0].name!r} are kept whole. Leave salt= out.")
 
 
 def _salt(salt: object, name: str) -> int:

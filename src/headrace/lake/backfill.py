@@ -16,6 +16,7 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.lake.cutting import HistoryPlace, begun
 from headrace.lake.landing import ARRIVAL, DAY, OFFSET, PARTITION
+from headrace.lake.past import require_of_the_past
 from headrace.lake.tables import silver_events
 from headrace.lake.training import each_once, plain_arithmetic
 from headrace.log.dialects import spark_words
@@ -32,6 +33,8 @@ Say = Callable[[str], None]
 
 def backfill_view(session: Callable[[], SparkSession], view: View, place: HistoryPlace, say: Say) -> Backfill:
     """Fold the history of a view and mark it done; one that is done stays as it is, and needs no Spark."""
+    if view.captured:
+        require_of_the_past(view)
     backfill = begun(view, place)
     say(f"the history of {view.name} ends, and its stream begins, at {backfill.described}")
     if backfill.is_done:

@@ -16,6 +16,7 @@ from headrace.declare.views import View
 from headrace.lake.checking import Compared, Findings, check
 from headrace.lake.landing import Landing, served
 from headrace.lake.lookback import known_name, places_of
+from headrace.lake.past import require_of_the_past
 from headrace.lake.rows import records, rows
 from headrace.lake.tables import table_rows
 from headrace.lake.training import (
@@ -36,6 +37,7 @@ FINDINGS = pa.schema([("findings", pa.binary())])
 
 def check_served(spark: SparkSession, view: View, source: str) -> Findings:
     """Everything that was served of a view and kept, against the events of the lake or of the log."""
+    require_of_the_past(view)
     with plain_arithmetic(spark):
         once = [each_once(events_of(spark, stream, source), stream).events for stream in view.streams]
         events = read_events(once, view, "arrival")

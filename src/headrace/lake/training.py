@@ -34,6 +34,7 @@ from headrace.errors import HeadraceError
 from headrace.lake.arrow import ARROW_TYPES, output_type
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
 from headrace.lake.lookback import STATUS, Reads, features_at
+from headrace.lake.past import require_of_the_past
 from headrace.lake.tables import log_events, silver_events
 from headrace.stream.expressions import seen, to_column, widest
 
@@ -103,6 +104,8 @@ def _require_fit(spine: DataFrame, views: Sequence[View], as_of: str, time: str)
         raise UnfitSpine(f'as_of={as_of!r}: write "arrival" (what the server would have said then) or "event".')
     if not views:
         raise UnfitSpine("No views. Name those whose features you want: [CardSpend].")
+    for view in views:
+        require_of_the_past(view)
     asked = [column.name.removeprefix(REQUEST) for view in views for column in view.requested]
     for column in dict.fromkeys([*(name for view in views for name in view.by), time, *asked]):
         if column not in spine.columns:

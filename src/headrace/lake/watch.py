@@ -124,7 +124,9 @@ def watched(app: App) -> list[View]:
     return [
         view
         for view in app.views
-        if {(stream.key,) for stream in view.streams} == {view.by} and view.entity[0].kind in KEY_IS_ITS_TEXT
+        if not view.reads_rows_of
+        and {(stream.key,) for stream in view.streams} == {view.by}
+        and view.entity[0].kind in KEY_IS_ITS_TEXT
     ]
 
 

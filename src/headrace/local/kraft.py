@@ -47,8 +47,6 @@ _LOGGING = {
     "status": "error",
     "appender.file.type": "RollingFile",
     "appender.file.name": "file",
-    "appender.file.fileName": "broker.log",
-    "appender.file.filePattern": "broker.log.%i",
     "appender.file.layout.type": "PatternLayout",
     "appender.file.layout.pattern": "%d{ISO8601} %p %m (%c{1})%n",
     "appender.file.policies.type": "Policies",
@@ -98,11 +96,16 @@ class Listeners:
         }
 
 
+def logging_to(file: str) -> dict[str, str]:
+    """How a program of Kafka's is told to keep its log in a file, and one before it."""
+    return _LOGGING | {"appender.file.fileName": file, "appender.file.filePattern": f"{file}.%i"}
+
+
 def prepare(folder: Path, listeners: Listeners, *, after_crash: bool) -> None:
     """Write the settings of this start, and format the data folder if it is new."""
     sessions = _AFTER_CRASH if after_crash else {}
-    _write_properties(folder / CONFIG, _SETTINGS | listeners.settings() | sessions)
-    _write_properties(folder / LOGGING, _LOGGING)
+    write_properties(folder / CONFIG, _SETTINGS | listeners.settings() | sessions)
+    write_properties(folder / LOGGING, logging_to("broker.log"))
     _format(folder / DATA)
 
 
@@ -115,7 +118,7 @@ def _format(data: Path) -> None:
     (data / "bootstrap.checkpoint").write_bytes(features)
     unfinished = data / "meta.properties.new"
     identity = {"version": "1", "node.id": "1", "cluster.id": _new_id(), "directory.id": _new_id()}
-    _write_properties(unfinished, identity)
+    write_properties(unfinished, identity)
     unfinished.replace(data / "meta.properties")  # last: from here on the folder counts as formatted
 
 
@@ -124,6 +127,7 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _write_properties(path: Path, values: dict[str, str]) -> None:
+def write_properties(path: Path, values: dict[str, str]) -> None:
+    """Write settings as Java reads them."""
     path.touch(mode=0o600)  # some of them may be secrets
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

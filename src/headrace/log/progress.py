@@ -137,6 +137,26 @@ class OutboxProgress:
 
 
 @dataclass(frozen=True)
+class CaptureProgress:
+    """How the capture of a table fares: how much of its database's log is kept for it, and what keeps it from going on
+    now.
+    """
+
+    captured: str
+    at_us: int
+    kept_bytes: int
+    trouble: str
+
+    @property
+    def key(self) -> str:
+        return f"capture {self.captured}"
+
+    def waits(self, now_us: int) -> bool:
+        """Whether it cannot go on, or has fallen silent."""
+        return bool(self.trouble) or now_us - self.at_us > SILENT_AFTER_US
+
+
+@dataclass(frozen=True)
 class BridgeProgress:
     """What a bridge has copied of a stream since it began, what was left in the other log when it last looked, and what
     keeps it from going on now.
@@ -247,6 +267,7 @@ Progress = (
     | SinkProgress
     | OutboxProgress
     | BridgeProgress
+    | CaptureProgress
     | WatchProgress
     | OutcomesProgress
     | DriftProgress
@@ -275,6 +296,7 @@ class ProgressBoard:
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
         self.bridges: dict[str, BridgeProgress] = {}
+        self.captures: dict[str, CaptureProgress] = {}
         self.watchers: dict[str, WatchProgress] = {}
         self.outcomes: dict[str, OutcomesProgress] = {}
         self.drifts: dict[str, DriftProgress] = {}
@@ -306,6 +328,8 @@ class ProgressBoard:
             self.landings[said["landed"]] = LandingProgress(**said)
         elif "bridged" in said:
             self.bridges[said["bridged"]] = BridgeProgress(**said)
+        elif "captured" in said:
+            self.captures[said["captured"]] = CaptureProgress(**said)
         elif "watched" in said:
             self.watchers[said["watched"]] = WatchProgress(**said)
         elif "judged" in said:

@@ -2,6 +2,7 @@
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
 payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
+customers.clean     captured changes: the newest of each key for ever, all for a week
 payments.dead.done  what was done with dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
 CardSpend.served    a sample of what was served, kept 7 days
@@ -27,9 +28,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unm
     ResourceType,
 )
 
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
+from headrace.declare.recounted import recount_of
 from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -48,6 +51,8 @@ ROOM_FOR_HEADERS = 1 << 16
 APPEND_TIME: Config = {"message.timestamp.type": "LogAppendTime"}
 CLOCK: Config = APPEND_TIME | {"retention.ms": str(DAY_MS)}
 SERVED: Config = APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
+# Whoever starts finds the newest row of each key; a week for those who want every change.
+CAPTURED: Config = {"cleanup.policy": "compact", "retention.ms": "-1", "min.compaction.lag.ms": str(RAW_RETENTION_MS)}
 
 
 class PartitionMismatch(HeadraceError):
@@ -99,7 +104,9 @@ def ensure_topics(
     ]
     of_views = [topic for view in views for topic in topics_of_view(view, changelogs[view.name])]
     of_models = [topic for model in models for topic in topics_of_model(model, raw[model.stream.name])]
-    operations = dict.fromkeys(made_by for made_by in map(_made_by, streams) if isinstance(made_by, Operation))
+    recounts = [recount_of(view) for view in views if view.captured]
+    made_by = dict.fromkeys([*map(_made_by, streams), *recounts])
+    operations = [one for one in made_by if isinstance(one, Operation)]
     of_operations = [Topic(operation.clock, operation.clock, 1, CLOCK) for operation in operations]
     wanted = [*of_streams, *of_views, *of_models, *of_operations]
     _make_or_grow(admin, broker, wanted, existing)
@@ -136,8 +143,13 @@ def topics_of(stream: Stream, views: Sequence[View], partitions: int, given: Con
     raw = given or raw_config(stream, views)
     return [
         Topic(stream.name, stream.name, partitions, raw),
-        *(Topic(name, stream.name, partitions, fate_config(raw)) for name in fates_of(stream)),
+        *(Topic(name, stream.name, partitions, fate_config(raw) | _kept_as(stream, name)) for name in fates_of(stream)),
     ]
+
+
+def _kept_as(stream: Stream, fate: str) -> Config:
+    """What is said otherwise of what is clean of captured changes."""
+    return CAPTURED if isinstance(stream, Changes) and fate == stream.clean else {}
 
 
 def topics_of_view(view: View, partitions: int) -> list[Topic]:

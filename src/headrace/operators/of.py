@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.declare.derivation import Operation
 from headrace.declare.joined import AsofJoin, Join
+from headrace.declare.recounted import Recount
 from headrace.declare.sequence import Sequence
 from headrace.declare.windowed import Windowing
 from headrace.operators.asof import Asof
@@ -12,12 +13,14 @@ from headrace.operators.joins import Joins
 from headrace.operators.once import Once, remember_us
 from headrace.operators.operator import Operator
 from headrace.operators.patterns import Patterns
+from headrace.operators.recounts import Recounts
 from headrace.operators.windows import Windows
 
 
 def operator_of(operation: Operation) -> Operator[Any]:
-    """What runs for an operation: it is given each event of a key once."""
-    return Once(made_of(operation.what, operation), remember_us(operation.inputs))
+    """What runs for an operation: it is given each event of a key once, but where places in a log tell it that."""
+    operator = made_of(operation.what, operation)
+    return operator if isinstance(operator, Recounts) else Once(operator, remember_us(operation.inputs))
 
 
 @singledispatch
@@ -44,3 +47,8 @@ def _asof(what: AsofJoin, _operation: Operation) -> Asof:
 @made_of.register
 def _patterns(what: Sequence, _operation: Operation) -> Patterns:
     return Patterns(what)
+
+
+@made_of.register
+def _recounts(what: Recount, _operation: Operation) -> Recounts:
+    return Recounts(what)

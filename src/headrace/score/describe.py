@@ -65,7 +65,7 @@ def _importance(fitted: Fitted, column: Column) -> dict[str, float]:
 def _hashed(text: str, view: View | None = None) -> str:
     """The hash of a definition; a table in it is known by its file's name, wherever the app lies."""
     for one in () if view is None else view.joined:
-        text = text.replace(str(one.table.path), one.table.path.name)
+        text = text.replace(one.table.place, one.table.label)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -19,6 +19,7 @@ from headrace.log.ledger import Account
 from headrace.log.progress import (
     SILENT_AFTER_US,
     BridgeProgress,
+    CaptureProgress,
     CheckProgress,
     DriftProgress,
     LandingProgress,
@@ -95,6 +96,7 @@ class Metrics(Collector):
         yield from outboxes(sources.board.outboxes.copy().values())
         yield from sink_lags(sources.behind(), sources.app)
         yield from bridges(sources.board.bridges.copy().values())
+        yield from captures(sources.board.captures.copy().values())
         yield from watchers(sources.board.watchers.copy().values())
         yield from outcomes(sources.board.outcomes.copy().values())
         yield from drifts(sources.board.drifts.copy().values())
@@ -263,6 +265,13 @@ def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
     yield tell("sink_lag", [([sink.name], records[sink.query]) for sink in app.sinks])
     waited = [([sink.name], behind.seconds_of(sink.query) or 0.0) for sink in app.sinks]
     yield tell("sink_lag_seconds", waited)
+
+
+def captures(latest: Iterable[CaptureProgress]) -> Iterator[Metric]:
+    """Whether tables are captured, and what their databases keep for that."""
+    said, now_us = list(latest), time.time_ns() // 1000
+    yield tell("capture_waits", [([one.captured], int(one.waits(now_us))) for one in said])
+    yield tell("capture_kept_bytes", [([one.captured], one.kept_bytes) for one in said])
 
 
 def bridges(latest: Iterable[BridgeProgress]) -> Iterator[Metric]:

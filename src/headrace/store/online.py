@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeVar
 from headrace.declare.app import App
 from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
+from headrace.store.captured import Captured
 from headrace.store.memory import MemoryStore, Table
 from headrace.store.reads import Added, Read, Sought, StoreFilling
 from headrace.tiles.tile import Entity
@@ -65,8 +66,8 @@ class Online(Protocol):
 class MemoryOnline:
     """The store in this process's memory, and the thread that feeds it; an app without views needs none."""
 
-    def __init__(self, store: MemoryStore, follower: Follower | None) -> None:
-        self.store, self._follower = store, follower
+    def __init__(self, store: MemoryStore, follower: Follower | None, captured: Captured | None = None) -> None:
+        self.store, self._follower, self._captured = store, follower, captured
         self._filled = follower is None
 
     @classmethod
@@ -81,7 +82,7 @@ class MemoryOnline:
         if not topics:
             return cls(store, None)
         follower = Follower(broker, topics, apply)
-        return cls(store, follower)
+        return cls(store, follower, Captured(app, broker))
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
@@ -131,19 +132,22 @@ class MemoryOnline:
         return self._follower.positions.next if self._follower and self._follower.caught_up else {}
 
     async def missing(self) -> list[str]:
-        return _missing(self._follower) if self._follower else []
+        tables = self._captured.missing() if self._captured else []
+        return [*(_missing(self._follower) if self._follower else []), *tables]
 
     async def reached(self, ends: Mapping[Partition, int]) -> bool:
         position = self._follower.positions.next if self._follower else ends
         return all(position.get(partition, 0) >= end for partition, end in ends.items())
 
     def start(self) -> None:
-        if self._follower:
-            self._follower.start()
+        for one in (self._follower, self._captured):
+            if one:
+                one.start()
 
     async def stop(self) -> None:
-        if self._follower:
-            self._follower.stop()
+        for one in (self._follower, self._captured):
+            if one:
+                one.stop()
 
 
 def _missing(follower: Follower) -> list[str]:

@@ -12,6 +12,7 @@ from headrace.log.follow import ASK_SECONDS
 from headrace.log.offsets import Offsets
 from headrace.log.records import Partition
 from headrace.store.apply import group_of
+from headrace.store.captured import Captured
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import Table
 from headrace.store.online import in_pieces
@@ -29,7 +30,7 @@ class RedisOnline:
     def __init__(self, app: App, broker: str, url: str, held_at_most: int = HELD_AT_MOST) -> None:
         piped = PipedHashes(url) if urlsplit(url).scheme == "redis" else None
         self.store = RedisStore(url, app.views, piped, held_at_most)
-        self._fill = Fill(broker, self.store, app.views)
+        self._fill, self._captured = Fill(broker, self.store, app.views), Captured(app, broker)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
@@ -67,7 +68,7 @@ class RedisOnline:
 
     async def missing(self) -> list[str]:
         try:
-            return await self._fill.missing()
+            return [*await self._fill.missing(), *self._captured.missing()]
         except HeadraceError as problem:
             return [str(problem)]
 
@@ -78,9 +79,11 @@ class RedisOnline:
             return False
 
     def start(self) -> None:
-        """Nothing: the connection is opened by the first read."""
+        """Follow captured tables; the connection is opened by the first read."""
+        self._captured.start()
 
     async def stop(self) -> None:
+        self._captured.stop()
         await self.store.close()
 
 

@@ -32,9 +32,9 @@ class Chain:
     runs: Mapping[str, KeptRun] = field(default_factory=dict)
     _functions: dict[str, Callable[[], int]] = field(default_factory=dict)
 
-    def spec(self, run: KeptRun, outputs: Sequence[Derived]) -> KeyedSpec:
+    def spec(self, run: KeptRun, outputs: Sequence[Derived], changelog_partitions: int = 1) -> KeyedSpec:
         """An operation as a query that knows those before it."""
-        keyed = Keyed(run.operation, tuple(outputs), self.broker)
+        keyed = Keyed(run.operation, tuple(outputs), self.broker, changelog_partitions=changelog_partitions)
         before = Chain(self.broker, self.state, self.runs)  # of its own: what it has seen belongs to one thread
         return KeyedSpec(keyed, run.checkpoint(self.state), self.gate, before.clock_us, run.since_us)
 

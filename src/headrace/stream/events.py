@@ -15,19 +15,19 @@ _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSi
 
 def parsed(value: Column, stream: Stream) -> Column:
     """The JSON of a record as a struct; timestamps are still text, and CORRUPT is set where something did not fit."""
-    return _read(value, ", ".join(f"`{column.name}` {_json_type(column)}" for column in stream.schema))
+    return read(value, ", ".join(f"`{column.name}` {json_type(column)}" for column in stream.schema))
 
 
 def event_of(json: Column, stream: Stream) -> Column:
     """The typed event of a parsed record."""
     return F.struct(
-        *(_typed(json.getField(BODY).getField(column.name), column).alias(column.name) for column in stream.schema)
+        *(typed(json.getField(BODY).getField(column.name), column).alias(column.name) for column in stream.schema)
     )
 
 
 def texts(value: Column, stream: Stream) -> Column:
     """Each field of a record as the text that was written, to say what did not fit."""
-    return _read(value, ", ".join(f"`{column.name}` string" for column in stream.schema))
+    return read(value, ", ".join(f"`{column.name}` string" for column in stream.schema))
 
 
 def unreadable(value: Column, stream: Stream) -> Column:
@@ -61,18 +61,21 @@ def wrong_type(event: Column, written: Column, stream: Stream) -> Column:
     return F.coalesce(*sentences)
 
 
-def _read(value: Column, columns: str) -> Column:
+def read(value: Column, columns: str) -> Column:
+    """A record as one JSON object of these columns, in BODY; CORRUPT is set where something did not fit."""
     # Wrapped, because Spark reads the first JSON value and passes over what follows it: two events in one record, say.
     wrapped = F.concat(F.lit(f'{{"{BODY}":'), value.cast("string"), F.lit("}"))
     return F.from_json(wrapped, f"`{BODY}` struct<{columns}>, `{CORRUPT}` string", _OPTIONS)
 
 
-def _json_type(column: Declared) -> str:
+def json_type(column: Declared) -> str:
+    """The type a column is read as, before it is looked at."""
     # Spark's reader takes 200 for a tinyint and makes it -56: read wider, then look.
     return {"timestamp": "string", "tinyint": "int"}.get(column.type, column.type)
 
 
-def _typed(field: Column, column: Declared) -> Column:
+def typed(field: Column, column: Declared) -> Column:
+    """A field that was read, as what its column is; null where it is not."""
     if column.kind is Kind.TIMESTAMP:
         return timestamp(field)
     if column.type == "tinyint":

@@ -4,17 +4,20 @@
              ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
              ──▶ payments.clean
 
+Of captured changes it takes the envelope apart: a clean one is the row and what is told of it, as one plain event.
 Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.stream import Stream
 from headrace.log.schemas.known import Known
 from headrace.log.traceparent import LENGTH, TRACEPARENT
+from headrace.stream import envelopes
 from headrace.stream.decoded import decoded
 from headrace.stream.events import event_of, parsed, unreadable
 from headrace.stream.expressions import to_column
@@ -28,7 +31,8 @@ def gate(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFram
     Events go on as JSON, however they came; dead letters are the bytes as they came.
     """
     kept, is_dead = F.col("fate") != stream.dropped, F.col("fate") == stream.dead
-    value = F.col("value") if stream.encoded is None else F.when(is_dead, F.col("value")).otherwise(F.col("written"))
+    is_rewritten = stream.encoded is not None or isinstance(stream, Changes)
+    value = F.when(is_dead, F.col("value")).otherwise(F.col("written")) if is_rewritten else F.col("value")
     return judged(raw, stream, known).select(
         F.col("fate").alias("topic"),
         F.when(kept, F.col("key")).alias("key"),
@@ -40,11 +44,18 @@ def gate(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFram
 
 def judged(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
     """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
-    read = _json(raw, stream) if stream.encoded is None else decoded(raw, stream, known or Known())
+    read = _read(raw, stream, known)
     timed = read.withColumn("arrival", _arrival_us(stream)).withColumn(
         "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
     )
     return timed.withColumn("reason", _reason(stream)).withColumn("fate", _fate(stream))
+
+
+def _read(raw: DataFrame, stream: Stream, known: Known | None) -> DataFrame:
+    """Raw records with the event of each, why it has none and, where it is not the bytes themselves, its JSON."""
+    if isinstance(stream, Changes):
+        return envelopes.unwrapped(raw, stream)
+    return _json(raw, stream) if stream.encoded is None else decoded(raw, stream, known or Known())
 
 
 def _json(raw: DataFrame, stream: Stream) -> DataFrame:
@@ -103,8 +114,10 @@ def _too_far_ahead(stream: Stream) -> Column:
 
 def _fate(stream: Stream) -> Column:
     late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
+    passed_over = F.col("passed_over") if isinstance(stream, Changes) else F.lit(False)
     return (
-        F.when(F.col("reason").isNotNull(), stream.dead)
+        F.when(passed_over, stream.dropped)
+        .when(F.col("reason").isNotNull(), stream.dead)
         .when(F.col("lateness") > stream.late.until_us, late_topic)
         .otherwise(stream.clean)
     )
@@ -137,7 +150,7 @@ def _said(stream: Stream) -> Column:
     return (
         F.when(F.col("fate") == stream.dead, F.array(*place, *why))
         .when(F.col("fate") == stream.clean, F.array(*place))
-        .otherwise(F.array(*place, _header("lateness", F.col("lateness"))))
+        .otherwise(F.array(*place, _header("lateness", F.coalesce(F.col("lateness"), F.lit(0)))))
     )
 
 

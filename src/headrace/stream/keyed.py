@@ -25,15 +25,16 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.durations import UNITS_US
+from headrace.declare.recounted import Recount
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
+from headrace.declare.views import View
 from headrace.operators.careful import Stepped, stepped
 from headrace.operators.of import operator_of
 from headrace.operators.operator import Arrived, Key, Operator
 from headrace.stream.due import Due
 from headrace.stream.events import event_of, parsed
-from headrace.stream.gate import RAISED
-from headrace.stream.making import Maker
+from headrace.stream.making import MADE, Maker, TileMaker
 from headrace.stream.records import records_of
 from headrace.stream.seen import Seen
 from headrace.stream.shelves import OnShelf, Shelves
@@ -44,8 +45,7 @@ RECORDS_AT_ONCE = 20_000  # bounds the memory of a batch, and how long it takes 
 # Keys that are due within a second of each other are looked at together. Long before, an hour is near enough: recorded
 # time passes days in a batch, and what is due by then is found at one look.
 FINE_US, COARSE_US = UNITS_US["s"], UNITS_US["h"]
-CLOCKED, SAID, BUCKET = "clocked", "said", "bucket"
-MADE = "topic string, key string, value binary, raised string"
+CLOCKED, SAID, BUCKET, KEY = "clocked", "said", "bucket", "key"
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,26 @@ class Keyed:
     outputs: tuple[Derived, ...]
     broker: str
     records_at_once: int = RECORDS_AT_ONCE
+    changelog_partitions: int = 1  # of a view that it keeps
 
     @property
     def topics(self) -> list[str]:
         """What is read, but for the clock."""
-        return [stream.clean for stream in self.operation.inputs]
+        return list(dict.fromkeys(stream.clean for stream in self.operation.inputs))
+
+    @property
+    def view(self) -> View | None:
+        """The view of a captured table that it keeps, where that is what it does."""
+        what = self.operation.what
+        return what.view if isinstance(what, Recount) else None
+
+    @property
+    def maker(self) -> Maker | TileMaker:
+        """Who writes what it makes."""
+        what = self.operation.what
+        if isinstance(what, Recount):
+            return TileMaker(what, self.changelog_partitions)
+        return Maker(self.operation, self.outputs)
 
     @cached_property
     def tells_its_own_time(self) -> bool:
@@ -79,28 +94,41 @@ def made(spark: SparkSession, keyed: Keyed, begin: Mapping[str, Mapping[int, int
     records = records_of(spark, keyed.broker, topics, start.decode(), keyed.records_at_once)
     rows = _rows(records, keyed, run)
     clocked = rows.withWatermark(CLOCKED, f"{keyed.margin_us} microseconds").select(BUCKET, SAID)
-    found = clocked.groupBy(BUCKET).transformWithState(Buckets(keyed), MADE, "Update", "EventTime")
-    raised = F.array(F.struct(F.lit(RAISED).alias("key"), F.encode("raised", "utf-8").alias("value")))
-    return found.select("topic", "key", "value", F.when(F.col("raised").isNotNull(), raised).alias("headers"))
+    return clocked.groupBy(BUCKET).transformWithState(Buckets(keyed), MADE, "Update", "EventTime")
 
 
 def _rows(records: DataFrame, keyed: Keyed, run: str) -> DataFrame:
     """Events and clocks: a bucket, what an event says, and the time that moves the clock."""
     is_clock = (F.col("topic") == keyed.operation.clock) & (F.col("key").cast("string") == run)
     told_us = F.when(is_clock, F.col("value").cast("string").cast("bigint") + keyed.margin_us)
-    said, key = F.lit(None).cast("string"), F.lit(None).cast("string")
-    for number, stream in enumerate(keyed.operation.inputs):
-        is_of, event = F.col("topic") == stream.clean, F.col(f"event_{number}")
-        key = F.when(is_of, _key(event, keyed.operation, number)).otherwise(key)
-        said = F.when(is_of, _said(number, event, stream)).otherwise(said)
+    read, key, said = _read(_parsed(records, keyed.operation), keyed)
     if keyed.tells_its_own_time:
         told_us = F.coalesce(told_us, F.when(said.isNotNull(), _header(1)))
-    rows = _parsed(records, keyed.operation).select(
+    rows = read.select(
         F.pmod(F.xxhash64(key), F.lit(BUCKETS)).cast("int").alias(BUCKET),
         F.when(key.isNotNull(), said).alias(SAID),
         F.timestamp_micros(told_us).alias(CLOCKED),
     )
     return rows.where(F.col(SAID).isNotNull() | F.col(CLOCKED).isNotNull())
+
+
+def _read(records: DataFrame, keyed: Keyed) -> tuple[DataFrame, Column, Column]:
+    """Records with the key of what they say, and what that is; one that is read as several inputs, as often."""
+    read = [_as_input(number, keyed.operation) for number in range(len(keyed.operation.inputs))]
+    if len(keyed.topics) < len(read):
+        each = records.withColumn("side", F.explode(F.array(*(F.struct(*one) for one in read))))
+        return each, F.col("side").getField(KEY), F.col("side").getField(SAID)
+    key, said = (F.coalesce(*columns) for columns in zip(*read, strict=True))
+    return records, key, said
+
+
+def _as_input(number: int, operation: Operation) -> tuple[Column, Column]:
+    """The key of a record of an input, and what it says; null of other records."""
+    stream = operation.inputs[number]
+    place = list(dict.fromkeys(operation.inputs)).index(stream)
+    is_of, event = F.col("topic") == stream.clean, F.col(f"event_{place}")
+    key, said = _key(event, operation, number), _said(number, event, stream)
+    return F.when(is_of, key).alias(KEY), F.when(is_of, said).alias(SAID)
 
 
 def _parsed(records: DataFrame, operation: Operation) -> DataFrame:
@@ -110,11 +138,11 @@ def _parsed(records: DataFrame, operation: Operation) -> DataFrame:
     """
     texts = [
         F.when(F.col("topic") == stream.clean, parsed(F.col("value"), stream)).alias(f"json_{number}")
-        for number, stream in enumerate(operation.inputs)
+        for number, stream in enumerate(dict.fromkeys(operation.inputs))
     ]
     events = [
         event_of(F.col(f"json_{number}"), stream).alias(f"event_{number}")
-        for number, stream in enumerate(operation.inputs)
+        for number, stream in enumerate(dict.fromkeys(operation.inputs))
     ]
     return records.select("*", *texts).select("*", *events)
 
@@ -151,7 +179,7 @@ class Buckets(StatefulProcessor):
 
     def __init__(self, keyed: Keyed) -> None:
         self._operator: Operator[Any] = operator_of(keyed.operation)
-        self._reader, self._maker = Reader(keyed.operation), Maker(keyed.operation, keyed.outputs)
+        self._reader, self._maker = Reader(keyed.operation), keyed.maker
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._shelves, self._due, self._seen = Shelves(handle), Due(handle), Seen(handle)

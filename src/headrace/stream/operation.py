@@ -54,11 +54,11 @@ class KeyedSpec:
 
     @property
     def stream(self) -> str:
-        return self.keyed.outputs[0].name
+        return self.keyed.operation.inputs[0].name if self.keyed.view else self.keyed.outputs[0].name
 
     @property
     def views(self) -> tuple[str, ...]:
-        return ()
+        return (self.keyed.view.name,) if self.keyed.view else ()
 
     @property
     def derives(self) -> tuple[str, ...]:

@@ -14,11 +14,12 @@ from typing import Any
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation, Written
+from headrace.declare.recounted import Recount
 from headrace.declare.stream import Stream
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
-from headrace.stream.generations import ChangedDefinition
+from headrace.stream.generations import ChangedDefinition, shape
 
 Terms = dict[str, Any]
 FOLDER = "operations"
@@ -82,9 +83,12 @@ def begin_run(app: App, run: KeptRun, state: Path, broker: str) -> None:
     """Write down what now runs; what an earlier run of it wrote is let go of where it is computed again."""
     past = _load(state, run.operation.name)
     if past is not None and past["number"] != run.number:
-        empty(broker, [topic for out in app.made_by(run.operation) for topic in (out.name, *fates_of(out))])
-    kept = {"number": run.number, "terms": run.terms, "since_us": run.since_us}
-    write_whole(_file(state, run.operation.name), json.dumps(kept, indent=2))
+        what = run.operation.what
+        kept = [what.view.topic] if isinstance(what, Recount) else []
+        outputs = app.made_by(run.operation)
+        empty(broker, [*kept, *(topic for out in outputs for topic in (out.name, *fates_of(out)))])
+    written = {"number": run.number, "terms": run.terms, "since_us": run.since_us}
+    write_whole(_file(state, run.operation.name), json.dumps(written, indent=2))
 
 
 def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us: int | None = None) -> KeptRun:
@@ -107,9 +111,10 @@ def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us:
 
 def terms_of(operation: Operation) -> Terms:
     """What of an operation its state depends on, in plain values: not where it is written, nor how idle it may be."""
+    what = operation.what
     return {
         "by": [list(columns) for columns in operation.by],
-        "what": _plain(operation.what),
+        "what": _plain(shape(what.view) if isinstance(what, Recount) else what),
         "inputs": [_plain(stream) for stream in operation.inputs],
     }
 

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
+from headrace.declare.recounted import recount_of
 from headrace.declare.shown import shown
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -96,18 +97,36 @@ def _verdict(spark: SparkSession, function: Function) -> Verdict:
 
 def plan_app(app: App, state: Path, judged: Mapping[Derivation, Verdict] | None = None) -> tuple[PlannedStream, ...]:
     """The plan of every stream of an app, given what Spark says of its functions; nothing is started or written."""
-    return tuple(_plan(stream, app.views_of(stream), state, judged or {}) for stream in app.streams)
+    return tuple(_plan(stream, _views(app, stream), state, judged or {}) for stream in app.streams)
 
 
-def _plan(stream: Stream, views: tuple[View, ...], state: Path, judged: Mapping[Derivation, Verdict]) -> PlannedStream:
-    generations = plan_generations(stream, views, state, stream.partitions)
-    planned: list[KeptRun | Generations] = [*_runs_of(stream, state), generations]
+class Views(NamedTuple):
+    """The views of a stream: those of its events, and those of the rows of a captured table."""
+
+    of_events: tuple[View, ...]
+    of_rows: tuple[View, ...]
+
+
+def _views(app: App, stream: Stream) -> Views:
+    return Views(app.views_of(stream), tuple(view for view in app.views if view.captured == stream))
+
+
+def _plan(stream: Stream, views: Views, state: Path, judged: Mapping[Derivation, Verdict]) -> PlannedStream:
+    generations = plan_generations(stream, views.of_events, state, stream.partitions)
+    every = (*views.of_events, *views.of_rows)
+    runs = [*_runs_of(stream, state), *(plan_run(recount_of(view), state) for view in views.of_rows)]
+    planned: list[KeptRun | Generations] = [*runs, generations]
     deriving = (_derive(stream, judged.get(stream.made_by)),) if isinstance(stream, Derived) else ()
     return PlannedStream(
         stream=stream.name,
-        topics=(stream.name, *fates_of(stream), *(view.topic for view in views)),
-        queries=(*deriving, _gate(stream, generations.partitions), *_tiles(stream, generations)),
-        tiles=tuple(_sized(stream, view, layout) for view in views for layout in layouts_of(view)),
+        topics=(stream.name, *fates_of(stream), *(view.topic for view in every)),
+        queries=(
+            *deriving,
+            _gate(stream, generations.partitions),
+            *_tiles(stream, generations),
+            *(_recount(stream, view) for view in views.of_rows),
+        ),
+        tiles=tuple(_sized(stream, view, layout) for view in every for layout in layouts_of(view)),
         changes=tuple(dict.fromkeys(change for one in planned for change in one.changes)) or UNCHANGED,
         refused=(
             *(f"{reason} {one.advice}" for one in planned for reason in one.refused),
@@ -183,6 +202,19 @@ def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
         )
         for generation in generations.running
     ]
+
+
+def _recount(stream: Stream, view: View) -> PlannedQuery:
+    """What keeps a view of a captured table's rows."""
+    return PlannedQuery(
+        name=recount_of(view).query,
+        reads=stream.clean,
+        writes=(view.topic,),
+        lane="micro-batch",
+        why=LANE_OF_OPERATORS,
+        task_slots=2 * stream.partitions,
+        remembers="the rows of each entity that the table has now",
+    )
 
 
 def _from_the_cut(stream: Stream, generation: Generation) -> str:

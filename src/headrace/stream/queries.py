@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -58,6 +58,7 @@ class Planned:
     partitions: Mapping[str, int]
     derivations: tuple[Derivation, ...] = ()
     runs: tuple[KeptRun, ...] = ()
+    changelogs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def slots(self) -> int:
@@ -86,7 +87,7 @@ def plan_queries(app: App, place: Place) -> Planned:
         _require_cuts(plan, place)
     specs = tuple(spec for plan in plans for spec in _specs(plan, place, found))
     runs = possible_runs(app, place.state, again, place.since_us)
-    return Planned(specs, plans, found.partitions, app.derivations, runs)
+    return Planned(specs, plans, found.partitions, app.derivations, runs, found.changelogs)
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:

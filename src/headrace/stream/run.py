@@ -90,8 +90,13 @@ class Crew:
         """One for each operation."""
         runs = {run.operation.name: run for run in self.planned.runs}
         chain = Chain(self.place.broker, self.place.state, runs)
+        changelogs = self.planned.changelogs
         return [
-            OperationRunner(self.spark, chain.spec(run, self.app.made_by(run.operation))) for run in self.planned.runs
+            OperationRunner(
+                self.spark,
+                chain.spec(run, self.app.made_by(run.operation), changelogs.get(run.operation.name, 1)),
+            )
+            for run in self.planned.runs
         ]
 
     def _deriving(self, function: Function, found: Mapping[str, Runner]) -> tuple[str, Runner]:

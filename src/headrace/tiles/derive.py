@@ -7,12 +7,12 @@ from typing import Any
 from headrace.declare.expressions import fields
 from headrace.declare.operands import REQUEST
 from headrace.declare.schema import Kind
-from headrace.declare.table import ENTITY, Table
+from headrace.declare.table import ENTITY, Keyed
 from headrace.declare.views import View
 from headrace.tiles.columns import Values, values_of
 from headrace.tiles.expressions import evaluate
 from headrace.tiles.finish import EPOCH, moment
-from headrace.tiles.tables import Loaded, loaded
+from headrace.tiles.tables import Copy, shared
 from headrace.tiles.tile import Entity
 
 MICROSECOND = EPOCH.resolution
@@ -21,7 +21,7 @@ MICROSECOND = EPOCH.resolution
 class Deriver:
     """The derived features of a view, for rows of its other features; `load` says whose copies of tables it reads."""
 
-    def __init__(self, view: View, load: Callable[[Table], Loaded] = loaded) -> None:
+    def __init__(self, view: View, load: Callable[[Keyed], Copy] = shared) -> None:
         read = set[str]().union(*map(fields, view.trees))
         self._derived = view.derived
         self._outputs = [

@@ -9,14 +9,16 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.declare.table import Table, TableBroken
+from headrace.declare.changes import Latest
+from headrace.declare.table import Keyed, Table, TableBroken
 from headrace.tiles.columns import Values, values_of
+from headrace.tiles.current import Current
 
 LOGGER = logging.getLogger("headrace.tables")
 LOOK_SECONDS = 1.0
@@ -121,7 +123,43 @@ def _stamp_of(table: Table) -> Stamp | None:
     return Stamp(found.st_mtime_ns, found.st_size)
 
 
+class RowsNow(Protocol):
+    """Rows at one moment."""
+
+    def looked_up(self, column: str, keys: Values) -> Values: ...
+
+
+class Copy(Protocol):
+    """A table's rows in this process."""
+
+    def rows(self) -> RowsNow: ...
+
+
 @cache
 def loaded(table: Table) -> Loaded:
-    """The one copy of a table in this process, for every view that reads it."""
+    """The one copy of a file's rows in this process, for every view that reads it."""
     return Loaded(table)
+
+
+@cache
+def current(latest: Latest) -> Current:
+    """The rows of a captured table in this process: whoever follows its changes applies them here."""
+    return Current(latest)
+
+
+def shared(table: Keyed) -> Copy:
+    """The one copy of a table in this process."""
+    return _copy(table, loaded)
+
+
+def fresh(table: Keyed) -> Copy:
+    """A copy of its own of a file's rows; of a captured table's there is one."""
+    return _copy(table, Loaded)
+
+
+def _copy(table: Keyed, of_file: Callable[[Table], Loaded]) -> Copy:
+    if isinstance(table, Latest):
+        return current(table)
+    if isinstance(table, Table):
+        return of_file(table)
+    raise TypeError(f"{table.label}: nobody keeps rows of a {type(table).__name__}")

@@ -9,6 +9,7 @@ from typing import TypedDict
 from headrace.declare.alert import Alert
 from headrace.declare.app import App
 from headrace.declare.catalogue import CATALOGUE
+from headrace.declare.changes import Changes
 from headrace.declare.durations import duration_text
 from headrace.declare.model import Model
 from headrace.declare.series import Objective, metric
@@ -62,6 +63,8 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
     for stream in app.streams:
         if stream.from_ is not None:
             yield from _of_bridge(stream, started_as)
+        if isinstance(stream, Changes) and stream.source is not None:
+            yield from _of_capture(stream, started_as)
     for sink in app.sinks:
         yield from _of_sink(sink, started_as)
 
@@ -156,6 +159,17 @@ def _of_bridge(stream: Stream, app: str) -> Iterator[Alert]:
         severity="page",
         why="Events of another log do not come any more: it is away, or does not let us in. The part's log says which.",
         run=f"headrace run {app} bridge",
+    )
+
+
+def _of_capture(changes: Changes, app: str) -> Iterator[Alert]:
+    yield Alert(
+        f"{changes.name}: capture",
+        on=metric("headrace_capture_waits", stream=changes.name),
+        **held("headrace_capture_waits"),
+        severity="page",
+        why="Changes of a table come no more, and its database keeps its log for them. The part's log says why.",
+        run=f"headrace run {app} connect",
     )
 
 

@@ -80,7 +80,7 @@ class Tracer:
         if fate == "clean" and counted is None:
             # Tiles of several views and the score come to several topics, in no order: a score that was due before its
             # tiles had come is in the log before them.
-            yield from sorted(self._counted(stream, raw, judged.arrival_us), key=lambda step: step.at_us)
+            yield from sorted(self._counted(stream, raw, judged), key=lambda step: step.at_us)
 
     def _judged(self, stream: Stream, raw: Record) -> Judged | None:
         """What became of a raw record, if the gate has come to it: each fate keeps its partition and its offset."""
@@ -90,10 +90,10 @@ class Tracer:
                     return Judged(record, int(record.header(ARRIVAL) or raw.appended_us))
         return None
 
-    def _counted(self, stream: Stream, raw: Record, arrival_us: int) -> Iterator[Step]:
-        event = read_event(stream.schema, raw.value)
+    def _counted(self, stream: Stream, raw: Record, judged: Judged) -> Iterator[Step]:
+        event = read_event(stream.schema, judged.fate.value)  # of captured changes the raw one is an envelope
         for view in self._app.views_of(stream):
-            yield from self._folded(view, stream, event, arrival_us)
+            yield from self._folded(view, stream, event, judged.arrival_us)
         for model in self._app.models:
             if model.stream == stream:
                 yield from self._scored(model, event[stream.id], raw.appended_us)
