@@ -13,13 +13,15 @@ from click.testing import CliRunner
 
 from bench.postgres import PASSWORD, OwnPostgres
 from headrace.cli import main
+from headrace.declare.app import App
+from headrace.declare.outbox import Outbox
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
 from headrace.log.topics import APPEND_TIME, Topic
 from headrace.outbox import relay as relay_module
 from headrace.outbox.letters import ID
 from headrace.outbox.relay import Relay
-from headrace.outbox.run import Relaying
+from headrace.outbox.run import Relaying, relay_all
 from headrace.outbox.table import Standby, Table
 from headrace.sink.writer import Away
 from tests.log.kafka import create_topic
@@ -214,3 +216,19 @@ def ran(shop: Shop, *flags: str) -> str:
 
 def asked(shop: Shop, *flags: str) -> Any:
     return json.loads(ran(shop, *flags))
+
+
+def test_the_part_relays_every_outbox_of_an_app(shop: Shop) -> None:
+    app = App("shop", (shop.stream,), (), outboxes=(Outbox("env:PG_URL", shop.table),))
+    stop = threading.Event()
+    part = threading.Thread(target=relay_all, args=(app, shop.broker, stop))
+    part.start()
+    try:
+        insert(shop, event(1))
+        insert(shop, event(2, version="two"))
+        wait_until(lambda: shop.left() == 1, LIMIT_S, "the row that fits to go")
+    finally:
+        stop.set()
+        part.join()
+    assert [one["version"] for one in told(shop)] == [1]
+    assert asked(shop, "--status", "--json")["parked"] == 1

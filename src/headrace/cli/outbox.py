@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from headrace.cli.run import stop_on_signals
+from headrace.cli.run import stop_on_signals, table_of
 from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_us
@@ -60,13 +60,9 @@ def _relay(app: str | None, table: "Table", flags: dict[str, Any]) -> None:
 
 def _table(flags: dict[str, Any]) -> "Table":
     address = _address(flags["from_"])
-    try:
-        from headrace.outbox.table import Table
-    except ModuleNotFoundError as missing:
-        raise BadSetting(f"The outbox needs {missing.name}. Install it: pip install 'headrace[postgres]'.") from missing
     if not flags["table"] or not all(flags["table"].split(".")):
         raise BadSetting(f"--table {flags['table']!r} is no name. Write --table outbox or --table shop.outbox.")
-    return Table(address, flags["table"])
+    return table_of(address, flags["table"])
 
 
 def _address(written: str | None) -> str:

@@ -1,4 +1,4 @@
-"""An app is a module: its streams and those derived of them, its views, models, alerts, queries and sinks."""
+"""An app is a module: its streams and those derived of them, its views, models, alerts, queries, sinks and outboxes."""
 
 import importlib
 import importlib.util
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from headrace.declare.alert import Alert
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
+from headrace.declare.outbox import Outbox
 from headrace.declare.query import Query
 from headrace.declare.series import Objective, Series, Share
 from headrace.declare.shown import shown
@@ -34,6 +35,7 @@ class App:
     alerts: tuple[Alert, ...] = ()
     queries: tuple[Query, ...] = ()
     sinks: tuple[Sink, ...] = ()
+    outboxes: tuple[Outbox, ...] = ()
 
     def _repr_html_(self) -> str:
         kinds: dict[str, Sequence[Any]] = {
@@ -43,6 +45,7 @@ class App:
             "alert": self.alerts,
             "query": self.queries,
             "sink": self.sinks,
+            "outbox": self.outboxes,
         }
         rows = [(kind, one.name) for kind, several in kinds.items() for one in several]
         return shown(self.name, "an app", ("declares", "named"), rows)
@@ -118,7 +121,9 @@ def app_of(module: ModuleType) -> App:
     queries = tuple(dict.fromkeys(_among(values, Query)))
     _require_own_names([query.name for query in queries], module.__name__)
     _require_own_names([sink.slug for sink in sinks], module.__name__)
-    app = App(module.__name__, streams, views, models, alerts, queries, sinks)
+    outboxes = tuple(dict.fromkeys(_among(values, Outbox)))
+    _require_own_names([outbox.name for outbox in outboxes], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts, queries, sinks, outboxes)
     for alert in alerts:
         _require_watchable(alert, app)
     return app

@@ -6,16 +6,18 @@ import socket
 import threading
 import time
 
+from headrace.declare.app import App
 from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
 from headrace.log.progress import OutboxProgress, ensure_progress_topic, report
 from headrace.outbox.relay import Relay
-from headrace.outbox.table import Standby
+from headrace.outbox.table import Standby, Table
 from headrace.watch.poster import Patience
 
 LOGGER = logging.getLogger("headrace.outbox")
 PATIENCE = Patience(pause_seconds=0.2, longest_pause_seconds=30.0)
 MOST_DOUBLINGS = 20
+EVERY_SECONDS = 0.1
 STANDBY_SECONDS = 1.0
 REPORT_SECONDS = 1.0
 
@@ -64,6 +66,21 @@ class Relaying:
         if trouble and trouble != self.trouble:
             LOGGER.warning("%s", trouble)
         self.trouble = trouble
+
+
+def relay_all(app: App, broker: str, stop: threading.Event, every_s: float = EVERY_SECONDS) -> None:
+    """Relay every outbox of an app, each in a thread of its own, until `stop` is set."""
+    streams = {stream.name: stream for stream in app.streams}
+    relayings = [
+        Relaying(Relay(Table(outbox.url, outbox.table), broker, streams), outbox.name, every_s)
+        for outbox in app.outboxes
+    ]
+    threads = [threading.Thread(target=relay_until, args=(one, broker, stop), daemon=True) for one in relayings]
+    for thread in threads:
+        thread.start()
+    stop.wait()
+    for thread in threads:
+        thread.join()
 
 
 def relay_until(relaying: Relaying, broker: str, stop: threading.Event) -> None:
