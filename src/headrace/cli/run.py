@@ -317,7 +317,7 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, outbox, bridge, alerts, retraining."""
+    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, outbox, bridge, watch, retrain."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
