@@ -28,6 +28,7 @@ class Relaying:
     def __init__(self, relay: Relay, name: str, every_s: float) -> None:
         self.trouble = ""
         self.retries = 0
+        self.failure: BaseException | None = None
         self._relay, self._name, self._every_s = relay, name, every_s
         self._attempt = 0
         self._copy = f"{socket.gethostname()}:{os.getpid()}"
@@ -36,6 +37,9 @@ class Relaying:
         try:
             while not stop.is_set():
                 stop.wait(self._pause())
+        except Exception as failure:
+            self.failure = failure
+            raise
         finally:
             self._relay.close()
 
@@ -78,7 +82,10 @@ def relay_all(app: App, broker: str, stop: threading.Event, every_s: float = EVE
     threads = [threading.Thread(target=relay_until, args=(one, broker, stop), daemon=True) for one in relayings]
     for thread in threads:
         thread.start()
-    stop.wait()
+    while not stop.wait(REPORT_SECONDS):
+        for one in relayings:
+            if one.failure is not None:
+                raise one.failure
     for thread in threads:
         thread.join()
 
