@@ -211,6 +211,12 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
     assert "canary" not in said.output
 
 
+def test_a_password_in_the_environment_is_taken(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_OUTBOX_FROM", shop.postgres.url)
+    said = CliRunner().invoke(main, ["outbox", "--table", shop.table, "--status"])
+    assert said.output == "0 rows wait; 0 are parked.\n"
+
+
 def test_an_app_that_declares_its_outbox_needs_no_more_words(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,13 @@ SCHEMES = ("env:", "postgres://", "postgresql://")
 
 @click.command()
 @click.argument("app", required=False)
-@click.option("--from", "from_", metavar="env:NAME|postgres://…", help="Where the table is; a password in env alone.")
+@click.option(
+    "--from",
+    "from_",
+    envvar="HEADRACE_OUTBOX_FROM",  # other commands have a --from of files
+    metavar="env:NAME|postgres://…",
+    help="Where the table is; a password in the environment alone.",
+)
 @click.option("--table", default="outbox", show_default=True, metavar="NAME", help="The table, as shop.outbox.")
 @click.option(
     "--every", default="100ms", show_default=True, metavar="DURATION", help="How often an idle table is read."
