@@ -40,6 +40,7 @@ from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.outbox import Outbox
 from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
@@ -75,6 +76,7 @@ __all__ = [
     "Model",
     "Nats",
     "Objective",
+    "Outbox",
     "Postgres",
     "Query",
     "Redis",

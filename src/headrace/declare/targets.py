@@ -57,7 +57,7 @@ class Postgres(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.table) or not all(self.table.split(".")):
             return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
-        return _url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
+        return url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Redis(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.prefix):
             return f'prefix={self.prefix!r} is no name. Write prefix="payments": keys are then payments:….'
-        return _url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
+        return url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
+def url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
     """An address or the variable that has it; a password has no place in code."""
     remedy = f'Write url="{ENV}{variable}" and set that variable.'
     if not isinstance(url, str) or not url.startswith((ENV, *(f"{scheme}://" for scheme in schemes))):
