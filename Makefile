@@ -51,7 +51,7 @@ faults: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
 setup: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra iceberg --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
