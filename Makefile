@@ -10,6 +10,7 @@ java     := $(VENV)/.java
 jars     := $(VENV)/.jars
 archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
+valkey   := $(VENV)/.valkey
 postgres := $(VENV)/.postgres
 nats     := $(VENV)/.nats
 browser  := $(VENV)/.browser
@@ -32,7 +33,7 @@ help:
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+test: $(running) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -45,13 +46,13 @@ check: $(packages)
 bench: $(running) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+faults: $(running) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+setup: $(running) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra iceberg --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
@@ -79,6 +80,10 @@ $(archive): $(java) $(jars)
 
 $(redis): $(packages)
 	@$(SETUP) redis
+	@touch $@
+
+$(valkey): $(packages)
+	@$(SETUP) valkey
 	@touch $@
 
 $(postgres): $(packages)

@@ -160,6 +160,12 @@ def redis() -> None:
         say("redis-server is not to be had here: install it, or the tests that need it are skipped")
 
 
+def valkey() -> None:
+    """A valkey-server for the tests, from Debian 13 on; without one they say that they skip."""
+    if not shutil.which("valkey-server") and not apt_install("valkey-server"):
+        say("valkey-server is not to be had here: install it, or the tests that need it are skipped")
+
+
 def postgres() -> None:
     """A PostgreSQL for the tests of sinks, which start it in a folder of their own; without one they skip."""
     here = shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -186,7 +192,7 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, postgres, nats, browser, wrk)}
+STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, valkey, postgres, nats, browser, wrk)}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:

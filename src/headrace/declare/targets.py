@@ -101,6 +101,34 @@ class Delta(Target):
 
 
 @dataclass(frozen=True)
+class Iceberg(Target):
+    """A table of Apache Iceberg, in a folder with its catalogue, a SQLite file: made where they are missing."""
+
+    kind = "iceberg"
+    honours: ClassVar[Mapping[Delivery, str]] = {
+        "at_most_once": OFFSETS_FIRST,
+        "at_least_once": ROWS_FIRST,
+        "exactly_once": "rows and offsets in one commit of the table",
+    }
+    needs_key = False
+
+    folder: str
+    table: str
+
+    @property
+    def identifier(self) -> str:
+        """Its name in the catalogue."""
+        return self.table if "." in self.table else f"default.{self.table}"
+
+    def _problem(self) -> str | None:
+        if not _is_name(self.folder) or "://" in self.folder:
+            return f'folder={self.folder!r} is no folder. Write hr.Iceberg("warehouse", table="payments").'
+        if not _is_name(self.table) or not all(self.table.split(".")):
+            return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
+        return None
+
+
+@dataclass(frozen=True)
 class Kafka(Target):
     """A topic, of the app's own broker unless another is named; it has to be there."""
 
@@ -164,7 +192,7 @@ class Webhook(Target):
         return None
 
 
-TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Kafka, Webhook)
+TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Iceberg, Kafka, Webhook)
 
 
 def _is_name(value: object) -> bool:
