@@ -194,7 +194,7 @@ def test_a_process_waits_while_another_holds_the_cache(one_jar, tmp_path):
 
 def test_the_lock_file_has_both_sets_with_whole_hashes():
     both = locked_jars("spark") + locked_jars("broker")
-    assert len(locked_jars("spark")) == 5
+    assert len(locked_jars("spark")) == 6
     assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in both)
     names = [jar.file_name for jar in both]
     assert len(set(names)) == len(names), "two jars would share a place in the cache"
@@ -228,3 +228,9 @@ def test_settings_that_are_not_xml_are_said(tmp_path):
 def test_without_ivy_there_is_no_root(tmp_path):
     assert central_of_ivy(tmp_path) is None
     assert central_of_ivy(None) is None
+
+
+def test_an_archive_is_named_by_its_classifier_and_ending():
+    (archive,) = locked_jars("registry")
+    assert archive.repository_path == ("io/apicurio/apicurio-registry-app/3.3.3/apicurio-registry-app-3.3.3-all.tar.gz")
+    assert str(archive) == "io.apicurio:apicurio-registry-app:3.3.3"
