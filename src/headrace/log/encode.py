@@ -11,6 +11,7 @@ import orjson
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.log.produce import JSON
+from headrace.log.schemas.encode import Frame, framing
 from headrace.tiles.admission import failed_check
 from headrace.tiles.events import Event, Unreadable, read_event
 
@@ -27,8 +28,9 @@ class Encoder(Protocol):
 
 
 def encoder_of(stream: Stream) -> Encoder:
-    """Who writes the rows of a stream."""
-    return JsonEncoder(stream)
+    """Who writes the rows of a stream: as JSON, and as its registry's format where it has one."""
+    plain = JsonEncoder(stream)
+    return plain if stream.encoded is None else FramingEncoder(plain, framing(stream))
 
 
 class JsonEncoder:
@@ -60,6 +62,17 @@ class JsonEncoder:
                 f"wrong-type: column {name} is neither text, a number, a boolean nor a datetime: {value!r:.80}"
             )
         return value
+
+
+class FramingEncoder:
+    """Writes rows as another encoder does, then in the format of their stream."""
+
+    def __init__(self, plain: Encoder, frame: Frame) -> None:
+        self._plain, self._frame = plain, frame
+
+    def encode(self, row: Row) -> tuple[bytes, Event]:
+        value, event = self._plain.encode(row)
+        return self._frame(value), event
 
 
 def require_fit(stream: Stream, event: Event) -> None:

@@ -4,26 +4,22 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from math import isfinite, isnan
 from typing import Any
 
-import orjson
 from fastavro import parse_schema, schemaless_writer
 
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
-from headrace.errors import HeadraceError
 from headrace.log.schemas.avro import AvroField, record_name, record_of, schema_text
 from headrace.log.schemas.registry import Registered, Registry, registry_at
 from headrace.log.schemas.wire import framed
-from headrace.tiles.events import read_event
+from headrace.tiles.events import Unreadable, read_event
 from headrace.tiles.finish import moment
 
-JSON = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_SERIALIZE_NUMPY
-Encode = Callable[[Mapping[str, Any] | bytes], bytes]
+Frame = Callable[[bytes], bytes]
 
 
-class Unwritable(HeadraceError):
+class Unwritable(Unreadable):
     """An event that its schema does not hold."""
 
 
@@ -54,14 +50,14 @@ def encoder_of(schema_id: int, text: str) -> AvroEncoder:
     return AvroEncoder(schema_id, parse_schema(json.loads(text)))
 
 
-def encoding(stream: Stream) -> Encode:
-    """How events of a stream, as JSON or as what JSON is made of, are written into its topic.
+def framing(stream: Stream) -> Frame:
+    """How the JSON of a stream's events is written into its topic.
 
     With a registry they are written with the newest version of the subject; where there is none yet, in Avro, the
     declared columns become the first.
     """
     if stream.encoded is None:
-        return _as_json
+        return lambda value: value
     registry = registry_at(stream.encoded.registry)
     latest = registry.latest(stream.encoded.subject)
     match stream.encoded.format:
@@ -69,24 +65,11 @@ def encoding(stream: Stream) -> Encode:
             return _avro(stream, _first(stream, registry) if latest is None else latest.schema)
         case "json" if latest is not None:
             schema_id = latest.schema.id
-            return lambda event: framed(schema_id, _as_json(event))
+            return lambda value: framed(schema_id, value)
     raise Unwritable(
         f"Stream {stream.name!r}: nobody here writes {stream.encoded.format} for {stream.encoded.subject!r}. "
         "Register a JSON Schema first, write Avro, or send its events with a client of your own."
     )
-
-
-def _as_json(event: Mapping[str, Any] | bytes) -> bytes:
-    if isinstance(event, bytes):
-        return event
-    return orjson.dumps({name: _finite(value) for name, value in event.items()}, option=JSON)
-
-
-def _finite(value: Any) -> Any:
-    """What JSON has no number for is written as text, which the gate reads as the number."""
-    if not isinstance(value, float) or isfinite(value):
-        return value
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _first(stream: Stream, registry: Registry) -> Registered:
@@ -95,17 +78,17 @@ def _first(stream: Stream, registry: Registry) -> Registered:
     return Registered(registry.register(stream.encoded.subject, "AVRO", text), "AVRO", text)
 
 
-def _avro(stream: Stream, schema: Registered) -> Encode:
+def _avro(stream: Stream, schema: Registered) -> Frame:
     encoder, record = encoder_of(schema.id, schema.text), record_of(schema.text)
     times = {column.name for column in stream.schema if column.kind is Kind.TIMESTAMP}
 
-    def encode(event: Mapping[str, Any] | bytes) -> bytes:
-        read = read_event(stream.schema, _as_json(event))
+    def framed_in_avro(value: bytes) -> bytes:
+        read = read_event(stream.schema, value)
         fields = {name: field for name, field in record.fields.items() if read.get(name) is not None}
         values = {name: _time(field, read[name]) if name in times else read[name] for name, field in fields.items()}
         return encoder.encode(values)
 
-    return encode
+    return framed_in_avro
 
 
 def _time(field: AvroField, time_us: int) -> Any:
