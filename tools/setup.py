@@ -139,6 +139,12 @@ def jars() -> None:
     run(PYTHON, "-m", "headrace.local.jars")
 
 
+def registry() -> None:
+    """The schema registry of the tests and of `up --registry`; a Java that it runs on is among the packages."""
+    say("fetching the schema registry (158 MB) if it is not in the cache yet")
+    run(PYTHON, "-m", "headrace.local.jars", "registry")
+
+
 def archive() -> None:
     """The broker's classes in an archive: every start of it then takes half the time."""
     say("keeping the broker's classes for quick starts")
@@ -192,7 +198,10 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, valkey, postgres, nats, browser, wrk)}
+STEPS = {
+    step.__name__: step
+    for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, browser, wrk)
+}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:

@@ -12,18 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
-from headrace.declare.encoded import Encoded
 from headrace.declare.schema import Kind, Schema
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.log.produce import JSON
-from headrace.log.schemas import encode as schemas
-from headrace.log.schemas.avro import record_name, record_of, schema_text
-from headrace.log.schemas.encode import AvroEncoder, Unwritable
-from headrace.log.schemas.registry import registry_at
+from headrace.log.schemas.encode import Frame, Unwritable, framing
 from headrace.tiles.admission import failed_check
 from headrace.tiles.events import Event, Unreadable, read_event
-from headrace.tiles.finish import moment
 
 OPTIONS = JSON | orjson.OPT_SERIALIZE_NUMPY
 PLAIN = (str, int, float, dict, list, np.generic, type(None))
@@ -43,14 +38,13 @@ class NotWritten(HeadraceError):
 
 def encoder_of(stream: Stream) -> Encoder:
     """Who writes the events of a stream; where a registry has its schemas, it is asked for the newest."""
+    plain = JsonEncoder(stream)
     if stream.encoded is None:
-        return JsonEncoder(stream)
-    if stream.encoded.format == "avro":
-        return RegisteredEncoder(stream, _avro_of(stream, stream.encoded))
-    raise NotWritten(
-        f"Stream {stream.name!r}: events in {stream.encoded.format} with a registry are read, not written. "
-        "Produce them with a client of your own."
-    )
+        return plain
+    try:
+        return FramingEncoder(plain, framing(stream))
+    except Unwritable as why:
+        raise NotWritten(str(why)) from why
 
 
 class JsonEncoder:
@@ -65,29 +59,15 @@ class JsonEncoder:
         return written, event
 
 
-class RegisteredEncoder:
-    """Writes events in Avro, once they are fit; each says by which schema it was written."""
+class FramingEncoder:
+    """Writes events as their stream's registry has them, once they are fit."""
 
-    def __init__(self, stream: Stream, avro: AvroEncoder) -> None:
-        self._json, self._avro, self._times = JsonEncoder(stream), avro, stream.schema.times
+    def __init__(self, plain: Encoder, frame: Frame) -> None:
+        self._plain, self._frame = plain, frame
 
     def encode(self, written: bytes) -> tuple[bytes, Event]:
-        _, event = self._json.encode(written)
-        told = {name: moment(value) if name in self._times else value for name, value in event.items()}
-        try:
-            return self._avro.encode(told), event
-        except Unwritable as why:
-            raise Unreadable(str(why)) from why
-
-
-def _avro_of(stream: Stream, encoded: Encoded) -> AvroEncoder:
-    """The newest schema of the subject, if it has every column; else the stream's own, which is then registered."""
-    registry = registry_at(encoded.registry)
-    latest = registry.latest(encoded.subject)
-    if latest is not None and set(stream.schema.names) <= record_of(latest.schema.text).fields.keys():
-        return schemas.encoder_of(latest.schema.id, latest.schema.text)
-    text = schema_text(stream.schema, stream.needed.values(), record_name(stream.name))
-    return schemas.registered_encoder(registry, encoded.subject, text)
+        value, event = self._plain.encode(written)
+        return self._frame(value), event
 
 
 def require_fit(stream: Stream, event: Event) -> None:
