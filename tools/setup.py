@@ -199,8 +199,7 @@ def wrk() -> None:
 
 
 STEPS = {
-    step.__name__: step
-    for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, browser, wrk)
+    step.__name__: step for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, browser, wrk)
 }
 
 if __name__ == "__main__":
