@@ -79,20 +79,15 @@ def fates(running: Running, fate: str) -> tuple[int, int]:
 
 
 def has_counted(running: Running, count: int) -> bool:
-    return all(_taps(running, view) == count for view in ("Plain", "Coded"))
-
-
-def _taps(running: Running, view: str) -> int:
-    return sum(row["taps_1h"] or 0 for row in running.features(view, [f"c{number}" for number in range(CARDS)]))
+    return all(sum(one["taps_1h"] or 0 for one in values(running, view)) == count for view in ("Plain", "Coded"))
 
 
 def same(running: Running) -> bool:
-    keys = [f"c{number}" for number in range(CARDS)]
-    return _bare(running.features("Plain", keys)) == _bare(running.features("Coded", keys))
+    return values(running, "Plain") == values(running, "Coded")
 
 
-def _bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name.endswith("_1h") or name == "card"} for row in rows]
+def values(running: Running, view: str) -> list[dict[str, Any]]:
+    return [row["values"] for row in running.features(view, [f"c{number}" for number in range(CARDS)])]
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:

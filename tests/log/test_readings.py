@@ -56,7 +56,7 @@ def read(columns: str, text: str, format_: Format = "avro") -> list[Reading | Br
         ({"type": "array", "items": "int"}, ""),
         ({"type": "map", "values": "int"}, ""),
         (["int", "string"], ""),
-        ({"type": "record", "name": "R", "fields": [field("a", "Tap")]}, ""),
+        ({"type": "record", "name": "R", "fields": [field("a", "int")]}, ""),
     ],
 )
 def test_each_type_of_avro_gives_the_columns_that_hold_it(type_: Any, fits: str) -> None:
@@ -89,6 +89,21 @@ def test_what_is_no_record_is_said_and_breaks_nothing(text: str) -> None:
     readable, unfit = readable_of(declared, Known({1: Registered(1, "AVRO", text)}))
     assert readable == {}
     assert "The schema" in unfit[1]
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        (field("next", ["null", "Payment"]), "Type 'Payment' contains itself"),
+        (field("next", {"type": "array", "items": "shop.Payment"}), "contains itself"),
+        (field("a b", "int"), "'a b' is no name"),
+        (field("e", {"type": "enum", "name": "E", "symbols": ["A", "not so"]}), "'not so' is no name"),
+        (field("r", {"type": "record", "name": "1st", "fields": []}), "'1st' is no name"),
+    ],
+)
+def test_what_could_nest_without_end_or_has_no_name_is_not_decoded(odd: dict[str, Any], said: str) -> None:
+    with pytest.raises(HeadraceError, match=said):
+        record_of(schema(*BASE, odd))
 
 
 def test_readers_with_a_version_are_asked_by_avros_rules() -> None:

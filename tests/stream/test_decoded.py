@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -181,6 +182,27 @@ def test_bytes_that_are_no_event_are_dead_letters_as_they_came(spark: SparkSessi
         "wrong-type: column tiny is not a tinyint: 200",
     ]
     assert fates(rows) == [("dead", reason) for reason in reasons]
+
+
+def test_whatever_the_bytes_each_record_has_a_fate(spark: SparkSession) -> None:
+    chance, good = Random(7), written(V3, event(), 1)
+    noise = [framed(1, chance.randbytes(chance.randrange(60))) for _ in range(1500)]
+    cut = [good[: chance.randrange(5, len(good))] for _ in range(100)]
+    bent = [_bent(good, chance) for _ in range(1500)]
+    rows = judged(spark, stream(), [*noise, *cut, *bent], known(V3))
+    assert len(rows) == 3100
+    assert {fate for fate, _ in fates(rows)} <= {"clean", "dead", "late"}
+    for row in rows:
+        if row.topic != "taps.dead":
+            read_event(stream().schema, bytes(row.value))
+
+
+def _bent(good: bytes, chance: Random) -> bytes:
+    """With some bytes of the payload changed."""
+    bent = bytearray(good)
+    for _ in range(chance.randrange(1, 4)):
+        bent[chance.randrange(5, len(bent))] = chance.randrange(256)
+    return bytes(bent)
 
 
 def test_an_id_nobody_has_asked_for_fails_the_query_unless_there_are_too_many(spark: SparkSession) -> None:
