@@ -50,6 +50,7 @@ def _assert_secret(state: Path) -> None:
     assert (state / "connect").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.faults
 def test_what_a_gap_took_is_taken_back_before_a_new_snapshot(
     postgres: OwnPostgres, broker: Broker, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_snapshot_that_is_cut_short_leaves_no_row_that_was_deleted_meanwhile(
         assert all(key % 2 for key in _countries(second))
 
 
+@pytest.mark.faults
 def test_a_truncated_table_has_the_rows_that_came_after(postgres: OwnPostgres, broker: Broker, tmp_path: Path) -> None:
     made_table(postgres, "visits")
     postgres.ask("INSERT INTO visits SELECT n, 'FR', n, now() FROM generate_series(1, 3) n")
