@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.declare.derivation import Derived
+from headrace.declare.recounted import Recount
+from headrace.declare.views import view_of
 from headrace.operators.careful import Raised, Stepped
 from headrace.operators.operator import Arrived, Made
 from headrace.stream.keyed import COARSE_US, FINE_US, Buckets, Keyed, Reader, look_at_us
-from headrace.stream.making import Maker
+from headrace.stream.making import Maker, TileMaker
 from tests.stream.echoes import SECOND, Echo, operation_of, out_of, payments, pure
 from tests.stream.spark_state import Bucket
 
@@ -158,3 +161,19 @@ def test_what_is_raised_says_where_the_event_stands() -> None:
     (row,) = rows_of(Stepped(raised=[Raised("ValueError: no", event)]))
     assert raised_in(row) == "ValueError: no (at a-1@42)"
     assert orjson.loads(row["value"])["id"] == "e"
+
+
+def test_a_change_that_a_view_of_rows_cannot_take_is_a_dead_letter_of_its_table() -> None:
+    customers = hr.Changes("customers", schema="id bigint, country string", key="id")
+
+    @hr.features(customers, by="country")
+    class Countries:
+        customers = hr.count(windows="forever")
+
+    event = Arrived(1, "7/u/1", 5, 5, 0, 42, {"id": 1, "country": "FR", "op": "u", "before_id": None})
+    maker = TileMaker(Recount(view_of(Countries)), 1)
+    (row,) = maker.rows(("FR",), Stepped(raised=[Raised("ValueError: no", event)]))
+    headers = {header["key"]: header["value"].decode() for header in row["headers"]}
+    assert row["topic"] == "customers.dead"
+    assert headers["headrace.reason"] == "raised: Countries: ValueError: no"
+    assert (headers["headrace.topic"], headers["headrace.offset"]) == ("customers", "42")
