@@ -44,7 +44,7 @@ def test_a_table_its_rows_and_its_changes_are_served_as_the_database_has_them(
     shop_database: OwnPostgres, tmp_path: Path
 ) -> None:
     with Running(APP, tmp_path / "state", "--lake", "off") as running:
-        running.wait_until_ready()
+        assert_same(running, shop_database, limit_s=240)  # the history has nothing of what was before the snapshot
         Shop(shop_database).write(CHANGES)
         assert_same(running, shop_database, limit_s=150)
 
@@ -68,6 +68,7 @@ def test_it_is_so_while_connect_postgres_and_spark_are_killed(shop_database: Own
         killed.append(whom)
 
     with Running(APP, tmp_path / "state", "--lake", "off", "--checkpoint", "10s") as running:
+        assert_same(running, shop_database, limit_s=240)  # the history has nothing of what was before the snapshot
         Shop(shop_database, PAUSE_S).write(KILLED_CHANGES, kill)
         assert len(killed) == 3 * KILLS
         assert_same(running, shop_database, limit_s=300)
