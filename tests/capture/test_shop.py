@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).parent / "shop_app.py"
 CHANGES, KILLED_CHANGES, KILLS = 300, 10_000, 5
-PAUSE_S = 0.04  # so that kills come while something is under way
+PAUSE_S = 0.02  # so that kills come while something is under way
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ def shop_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnPostgres]:
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(600)
 def test_a_table_its_rows_and_its_changes_are_served_as_the_database_has_them(
     shop_database: OwnPostgres, tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_table_its_rows_and_its_changes_are_served_as_the_database_has_them(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 def test_it_is_so_while_connect_postgres_and_spark_are_killed(shop_database: OwnPostgres, tmp_path: Path) -> None:
     every = KILLED_CHANGES // (3 * KILLS)
     due = [(number + 1) * every - every // 2 for number in range(3 * KILLS)]
