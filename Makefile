@@ -8,8 +8,10 @@ SETUP  := $(PYTHON) tools/setup.py
 packages := $(VENV)/.packages
 java     := $(VENV)/.java
 jars     := $(VENV)/.jars
+registry := $(VENV)/.registry
 archive  := $(VENV)/.archive
 redis    := $(VENV)/.redis
+valkey   := $(VENV)/.valkey
 postgres := $(VENV)/.postgres
 nats     := $(VENV)/.nats
 browser  := $(VENV)/.browser
@@ -25,14 +27,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, redis-server, PostgreSQL, NATS, a browser'
+	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -42,16 +44,16 @@ check: $(packages)
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q --doctest-modules src/headrace
 
-bench: $(running) $(archive) $(redis) $(postgres) $(wrk)
+bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(archive) $(redis) $(postgres) $(nats) $(browser)
+setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
@@ -73,12 +75,20 @@ $(jars): $(packages) src/headrace/local/jars.lock
 	@$(SETUP) jars
 	@touch $@
 
+$(registry): $(packages) src/headrace/local/jars.lock
+	@$(SETUP) registry
+	@touch $@
+
 $(archive): $(java) $(jars)
 	@$(SETUP) archive
 	@touch $@
 
 $(redis): $(packages)
 	@$(SETUP) redis
+	@touch $@
+
+$(valkey): $(packages)
+	@$(SETUP) valkey
 	@touch $@
 
 $(postgres): $(packages)

@@ -15,6 +15,7 @@ from bench import (
     drain,
     drift,
     drift_peers,
+    formats,
     growth,
     lake,
     latency,
@@ -56,6 +57,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
     "drift": drift.measure,
     "drift-peers": drift_peers.measure,
     "nexmark": nexmark.measure,
+    "formats": formats.measure,
 }
 
 

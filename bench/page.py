@@ -21,6 +21,7 @@ TITLES = {
     "growth": "Growth",
     "sql": "Queries",
     "sinks": "Sinks",
+    "formats": "Avro beside JSON",
     "drift": "Drift",
     "drift-peers": "Drift beside River and Evidently",
 }

@@ -46,12 +46,26 @@ class OwnRedis:
         assert pid is not None
         return pid
 
-    def _child(self) -> Child:
+    def _program(self) -> str:
         program = shutil.which("redis-server") or shutil.which("redis-server", path=Path(sys.executable).parent)
         if program is None:
             pytest.skip("redis-server is not installed: run `make setup`, or install it")
+        return program
+
+    def _child(self) -> Child:
+        program = self._program()
         command = [program, "--bind", HOST, "--port", str(self._port), "--save", "", "--appendonly", self._appends]
         return Child([*command, *self._flags], folder=self._folder, output=self._folder / "redis.log")
+
+
+class OwnValkey(OwnRedis):
+    """A Valkey, where one is installed."""
+
+    def _program(self) -> str:
+        program = shutil.which("valkey-server")
+        if program is None:
+            pytest.skip("valkey-server is not installed: Debian has it from 13 on")
+        return program
 
 
 class OwnCluster:

@@ -139,6 +139,12 @@ def jars() -> None:
     run(PYTHON, "-m", "headrace.local.jars")
 
 
+def registry() -> None:
+    """The schema registry of the tests and of `up --registry`; a Java that it runs on is among the packages."""
+    say("fetching the schema registry (158 MB) if it is not in the cache yet")
+    run(PYTHON, "-m", "headrace.local.jars", "registry")
+
+
 def archive() -> None:
     """The broker's classes in an archive: every start of it then takes half the time."""
     say("keeping the broker's classes for quick starts")
@@ -158,6 +164,12 @@ def redis() -> None:
         link.symlink_to(program)
     else:
         say("redis-server is not to be had here: install it, or the tests that need it are skipped")
+
+
+def valkey() -> None:
+    """A valkey-server for the tests, from Debian 13 on; without one they say that they skip."""
+    if not shutil.which("valkey-server") and not apt_install("valkey-server"):
+        say("valkey-server is not to be had here: install it, or the tests that need it are skipped")
 
 
 def postgres() -> None:
@@ -186,7 +198,9 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-STEPS = {step.__name__: step for step in (python, java, jars, archive, redis, postgres, nats, browser, wrk)}
+STEPS = {
+    step.__name__: step for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, browser, wrk)
+}
 
 if __name__ == "__main__":
     with Path(__file__).open() as alone:

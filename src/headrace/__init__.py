@@ -40,6 +40,7 @@ from headrace.declare.joined import join, join_asof
 from headrace.declare.labels import Labels
 from headrace.declare.model import Model
 from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.outbox import Outbox
 from headrace.declare.pattern import pattern
 from headrace.declare.query import Query
 from headrace.declare.retrain import Retrain
@@ -49,7 +50,7 @@ from headrace.declare.sink import Sink
 from headrace.declare.sources import Nats
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
-from headrace.declare.targets import Delta, Kafka, Postgres, Redis, Webhook
+from headrace.declare.targets import Delta, Iceberg, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
 from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
@@ -69,12 +70,14 @@ __all__ = [
     "Drift",
     "Global",
     "HeadraceError",
+    "Iceberg",
     "Kafka",
     "Labels",
     "Late",
     "Model",
     "Nats",
     "Objective",
+    "Outbox",
     "Postgres",
     "Query",
     "Redis",

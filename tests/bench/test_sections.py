@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from bench import (
     anchor,
     drain,
+    formats,
     growth,
     lake,
     latency,
@@ -81,6 +82,13 @@ def test_deliveries_are_compared_with_at_most_once_to_the_same_target() -> None:
     found = [Brought("postgres", {"at_most_once": 20_000.0, "exactly_once": 15_000.0})]
     rows = sinks.result(1000, 3, found, ["Left out."]).table.rows
     assert rows == [["postgres, at_most_once", "20,000", "1.00"], ["postgres, exactly_once", "15,000", "0.75"]]
+
+
+def test_avro_is_held_to_the_median_of_json() -> None:
+    json = Spread(3000, 2.0, 4.0, 9.0)
+    found = {p50: formats.result({"json": json, "avro": Spread(3000, p50, 5.0, 9.0)}, 20, 15) for p50 in (2.9, 3.1)}
+    assert [one.goals[0].met for one in found.values()] == [True, False]
+    assert found[2.9].table.rows[1] == ["avro", "2.9 ms", "5.0 ms", "9.0 ms", "3000"]
 
 
 def test_the_lake_is_compared_with_the_gate() -> None:

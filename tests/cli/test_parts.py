@@ -3,6 +3,8 @@
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import headrace as hr
 from headrace.cli.lake import comparisons
 from headrace.cli.up import parts_of
@@ -47,3 +49,19 @@ def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_pa
     (part,) = comparisons(app(train=lambda frame: frame), lake, tmp_path)
     assert all(callable(getattr(part, word)) for word in ("start", "stop", "join"))
     assert comparisons(app(file="fraud.onnx"), lake, tmp_path) == []
+
+
+def test_an_outbox_has_a_process_of_its_own_where_one_is_declared() -> None:
+    module = ModuleType("shop")
+    vars(module).update(stream=payments)
+    assert "outbox" not in parts_of(settings(), app_of(module))[1]
+    vars(module).update(outbox=hr.Outbox("env:PG_URL", table="shop.outbox"))
+    assert "outbox" in parts_of(settings(), app_of(module))[1]
+
+
+def test_an_outbox_with_a_password_in_code_is_refused() -> None:
+    with pytest.raises(hr.DeclarationError, match=r"Outbox: url= has a password.*env:PG_URL") as caught:
+        hr.Outbox("postgres://me:canary@db/x")
+    assert "canary" not in str(caught.value)
+    with pytest.raises(hr.DeclarationError, match=r"table='shop\.' is no name"):
+        hr.Outbox("env:PG_URL", table="shop.")

@@ -25,6 +25,7 @@ EXAMPLES: dict[type[Target], Target] = {
     hr.Postgres: warehouse,
     hr.Redis: hr.Redis("env:REDIS_URL", prefix="payments"),
     hr.Delta: hr.Delta("warehouse/payments"),
+    hr.Iceberg: hr.Iceberg("warehouse", table="payments"),
     hr.Kafka: hr.Kafka("warehouse.payments"),
     hr.Webhook: hr.Webhook("env:HOOK_URL"),
 }
@@ -134,6 +135,8 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         (hr.Postgres, {"url": "env:X", "table": "shop."}),
         (hr.Redis, {"url": "env:X", "prefix": ""}),
         (hr.Delta, {"folder": "s3://bucket"}),
+        (hr.Iceberg, {"folder": "s3://bucket", "table": "t"}),
+        (hr.Iceberg, {"folder": "warehouse", "table": "shop."}),
         (hr.Kafka, {"topic": ""}),
     ],
 )

@@ -229,3 +229,9 @@ def test_settings_that_are_not_xml_are_said(tmp_path):
 def test_without_ivy_there_is_no_root(tmp_path):
     assert central_of_ivy(tmp_path) is None
     assert central_of_ivy(None) is None
+
+
+def test_an_archive_is_named_by_its_classifier_and_ending():
+    (archive,) = locked_jars("registry")
+    assert archive.repository_path == ("io/apicurio/apicurio-registry-app/3.3.3/apicurio-registry-app-3.3.3-all.tar.gz")
+    assert str(archive) == "io.apicurio:apicurio-registry-app:3.3.3"

@@ -1,18 +1,25 @@
 """`hr.produce`: all rows fit and land in the log, or none is sent and the error names row and column."""
 
+import json
 import math
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pandas as pd
 import pytest
+from fastavro import parse_schema, schemaless_reader
 
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.log.offsets import Offsets, TopicMissing
 from headrace.log.produced import UnfitRow, readied
+from headrace.log.schemas.registry import Registry
+from headrace.log.schemas.wire import schema_id_of
 from headrace.log.topics import ensure_topics
+from tests.log.avro import field, logical, optional, schema
 from tests.log.streams import new_stream
 from tests.sink.reading import records_of
 
@@ -63,6 +70,32 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_is_sent(broker: Broker, ch
 def test_a_stream_whose_topic_is_not_there_says_how_to_make_it(broker: Broker) -> None:
     with pytest.raises(TopicMissing, match="headrace up APP"):
         hr.produce(new_stream(), rows(1), broker=broker.address)
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_a_stream_in_avro_is_written_by_the_newest_schema_of_its_subject_or_its_own(
+    registry: Registry, is_registered: bool
+) -> None:
+    subject = f"produced-{uuid4().hex[:8]}-value"
+    text = schema(
+        field("id", "string"),
+        field("card", "string"),
+        field("at", logical("timestamp-millis")),
+        optional("amount", "double"),
+    )
+    if is_registered:
+        registry.register(subject, "AVRO", text)
+    stream = new_stream(format="avro", registry=registry.url, subject=subject)
+    (ready,) = readied(stream, [ROW])
+    latest = registry.latest(subject)
+    assert latest is not None
+    assert latest.number == 1
+    assert (latest.schema.text == text) == is_registered
+    assert schema_id_of(ready.value) == latest.schema.id
+    read = schemaless_reader(BytesIO(ready.value[5:]), parse_schema(json.loads(latest.schema.text)), None)
+    assert read == ROW
+    with pytest.raises(UnfitRow, match="row 0: wrong-type: column amount is not a double: much"):
+        list(readied(stream, [ROW | {"amount": "much"}]))
 
 
 def test_what_frames_and_numpy_give_is_written_as_the_gate_reads_it() -> None:

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,13 +14,15 @@ from click.testing import CliRunner
 
 from bench.postgres import PASSWORD, OwnPostgres
 from headrace.cli import main
+from headrace.declare.app import App
+from headrace.declare.outbox import Outbox
 from headrace.local.broker import Broker
 from headrace.local.ports import HOST, free_port
 from headrace.log.topics import APPEND_TIME, Topic
 from headrace.outbox import relay as relay_module
 from headrace.outbox.letters import ID
 from headrace.outbox.relay import Relay
-from headrace.outbox.run import Relaying
+from headrace.outbox.run import Relaying, relay_all
 from headrace.outbox.table import Standby, Table
 from headrace.sink.writer import Away
 from tests.log.kafka import create_topic
@@ -108,16 +111,18 @@ def test_poison_is_parked_with_its_reason_and_holds_up_nobody(shop: Shop) -> Non
         (event(7), "a1"),
     ):
         insert(shop, payload, key=key)
+    insert(shop, event(8), stream="no topic!")
     relay = relay_of(shop)
     drain(relay)
     assert [one["version"] for one in told(shop)] == [1, 7]
-    assert dict(relay.reasons) == {"wrong-type": 1, "missing-id": 1, "not-json": 1, "wrong-key": 1, "too-large": 1}
-    assert dict(relay.fates) == {"sent": 2, "parked": 5}
+    wrong = ("wrong-type", "missing-id", "not-json", "wrong-key", "too-large", "no-topic")
+    assert dict(relay.reasons) == dict.fromkeys(wrong, 1)
+    assert dict(relay.fates) == {"sent": 2, "parked": 6}
     status = asked(shop, "--status", "--json")
-    assert (status["waiting"], status["parked"]) == (0, 5)
+    assert (status["waiting"], status["parked"]) == (0, 6)
     assert status["rows"][0]["reason"] == "wrong-type: column version is not a bigint: two"
     shop.postgres.ask(f"UPDATE {shop.table} SET payload = jsonb_set(payload, '{{version}}', '2') WHERE id = 'row-1'")
-    assert "5 rows are tried again" in ran(shop, "--unpark")
+    assert "6 rows are tried again" in ran(shop, "--unpark")
     drain(relay)
     assert [one["version"] for one in told(shop)] == [1, 7, 2]
     relay.close()
@@ -206,6 +211,26 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
     assert "canary" not in said.output
 
 
+def test_a_password_in_the_environment_is_taken(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_OUTBOX_FROM", shop.postgres.url)
+    said = CliRunner().invoke(main, ["outbox", "--table", shop.table, "--status"])
+    assert said.output == "0 rows wait; 0 are parked.\n"
+
+
+def test_an_app_that_declares_its_outbox_needs_no_more_words(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = tmp_path / "app.py"
+    columns = f'"{shop.stream.name}", schema="id string, at timestamp", id="id", key="id", time="at"'
+    outbox = f'outbox = hr.Outbox("env:PG_URL", table="{shop.table}")'
+    app.write_text(f"import headrace as hr\nchanges = hr.Stream({columns})\n{outbox}\n")
+    insert(shop, event(1))
+    said = CliRunner().invoke(main, ["outbox", str(app), "--status"])
+    assert said.output.startswith("1 rows wait, the oldest since ")
+    planned = CliRunner().invoke(main, ["plan", str(app), "--state", str(tmp_path)]).output
+    assert f"{shop.table} (outbox)\n  its rows to {shop.stream.name}" in planned
+
+
 def ran(shop: Shop, *flags: str) -> str:
     said = CliRunner().invoke(main, ["outbox", "--from", "env:PG_URL", "--table", shop.table, *flags])
     assert said.exit_code == 0, said.output
@@ -214,3 +239,19 @@ def ran(shop: Shop, *flags: str) -> str:
 
 def asked(shop: Shop, *flags: str) -> Any:
     return json.loads(ran(shop, *flags))
+
+
+def test_the_part_relays_every_outbox_of_an_app(shop: Shop) -> None:
+    app = App("shop", (shop.stream,), (), outboxes=(Outbox("env:PG_URL", shop.table),))
+    stop = threading.Event()
+    part = threading.Thread(target=relay_all, args=(app, shop.broker, stop))
+    part.start()
+    try:
+        insert(shop, event(1))
+        insert(shop, event(2, version="two"))
+        wait_until(lambda: shop.left() == 1, LIMIT_S, "the row that fits to go")
+    finally:
+        stop.set()
+        part.join()
+    assert [one["version"] for one in told(shop)] == [1]
+    assert asked(shop, "--status", "--json")["parked"] == 1

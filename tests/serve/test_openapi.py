@@ -63,6 +63,17 @@ ASKED: list[tuple[str, str, Any]] = [
     ("POST", "/predict/fraud", [event(78), event(79)]),
     ("POST", "/invocations", {"dataframe_records": [event(80)]}),
     ("POST", "/invocations/fraud", {"dataframe_records": [event(80)]}),
+    ("POST", "/sql", {"sql": "select 1 as one"}),
+    (
+        "POST",
+        "/v2/models/fraud/infer",
+        {
+            "inputs": [
+                {"name": name, "datatype": kind, "shape": [1], "data": [event(81)[name]]}
+                for name, kind in (("card", "BYTES"), ("merchant", "BYTES"), ("amount", "FP64"))
+            ]
+        },
+    ),
     ("GET", "/v2", None),
     ("GET", "/v2/models/fraud", None),
     ("GET", "/v2/models/fraud/ready", None),

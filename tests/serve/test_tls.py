@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -93,20 +94,33 @@ def test_a_client_that_trusts_the_certificate_is_answered(server: Guarded, acces
             assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 
 
-def test_the_python_client_asks_with_its_token(
-    server: Guarded, access: Access, monkeypatch: pytest.MonkeyPatch
+def features_by(kind: type, url: str, **how: Any) -> Any:
+    """What a client of either kind is told of one card."""
+    if kind is hr.Client:
+        return hr.Client(url, **how).features(CardSpend, ["c1"])
+
+    async def asked() -> Any:
+        async with hr.AsyncClient(url, **how) as client:
+            return await client.features(CardSpend, ["c1"])
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("kind", [hr.Client, hr.AsyncClient])
+def test_the_python_clients_ask_with_their_token(
+    server: Guarded, access: Access, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
     monkeypatch.delenv("HEADRACE_TOKEN", raising=False)
     url, ca = f"https://localhost:{server.ask.port}", access.tls_cert
     token = server.tokens[Scope.READ]
-    assert hr.Client(url, token=token, ca=ca).features(CardSpend, ["c1"])[0].payments_1h == 10
+    assert features_by(kind, url, token=token, ca=ca)[0].payments_1h == 10
     with pytest.raises(ServerRefused, match="wants a token") as refused:
-        hr.Client(url, ca=ca).features(CardSpend, ["c1"])
+        features_by(kind, url, ca=ca)
     assert refused.value.status == 401
     monkeypatch.setenv("HEADRACE_TOKEN", token)
-    assert hr.Client(url, ca=ca).features(CardSpend, ["c1"])[0].payments_1h == 10
+    assert features_by(kind, url, ca=ca)[0].payments_1h == 10
     with pytest.raises(ServerUnreachable, match="certificate verify failed"):
-        hr.Client(url).features(CardSpend, ["c1"])
+        features_by(kind, url)
 
 
 def test_own_parts_know_the_server_by_this_very_certificate(

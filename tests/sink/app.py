@@ -9,6 +9,7 @@ TARGETS = {
     "postgres": lambda name: hr.Postgres("env:PG_URL", table=name),
     "redis": lambda name: hr.Redis("env:REDIS_URL", prefix=name),
     "delta": lambda name: hr.Delta(os.environ["DELTA"]),
+    "iceberg": lambda name: hr.Iceberg(os.environ["ICEBERG"], table="kills"),
     "kafka": lambda name: hr.Kafka(f"{name}.copied"),
     "webhook": lambda name: hr.Webhook("env:HOOK_URL"),
 }

@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 import redis
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from bench.postgres import OwnPostgres
 from headrace.log.between import records_between
@@ -40,6 +42,21 @@ def in_delta(folder: Path) -> list[Event]:
         return []
     rows: list[Event] = DeltaTable(folder).to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
     return rows
+
+
+def in_iceberg(folder: Path, table: str) -> list[Event]:
+    """By a catalogue and a table of the reader's own."""
+    if not (folder / "catalogue.db").exists():
+        return []
+    catalogue = SqlCatalog("headrace", uri=f"sqlite:///{folder / 'catalogue.db'}", warehouse=folder.as_uri())
+    try:
+        found = catalogue.load_table(table if "." in table else f"default.{table}")
+        rows: list[Event] = found.scan(selected_fields=COLUMNS).to_arrow().to_pylist()
+    except NoSuchTableError:
+        return []
+    finally:
+        catalogue.close()
+    return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
 def records_of(broker: str, topic: str) -> list[Record]:

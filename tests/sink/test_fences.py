@@ -19,7 +19,7 @@ from headrace.sink.run import writer_of
 from headrace.sink.writer import Move, Moved, Rejected, SinkPlace, Writer
 from tests.servers import OwnRedis
 from tests.sink.flowing import SCHEMA, event
-from tests.sink.reading import Event, in_delta, in_postgres, in_redis
+from tests.sink.reading import Event, in_delta, in_iceberg, in_postgres, in_redis
 
 stream = hr.Stream("fenced", schema=SCHEMA, id="id", key="card", time="at")
 AT, OTHER = Partition(stream.clean, 0), Partition(stream.clean, 1)
@@ -27,7 +27,7 @@ Kept = tuple[Target, Callable[[], list[Event]]]
 _numbers = count()
 
 
-@pytest.fixture(params=["postgres", "redis", "delta"])
+@pytest.fixture(params=["postgres", "redis", "delta", "iceberg"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     """A new target that keeps places, and what is in it."""
     name = f"fenced_{next(_numbers)}"
@@ -39,6 +39,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         cache: OwnRedis = request.getfixturevalue("own_redis")
         monkeypatch.setenv("REDIS_URL", cache.url)
         return hr.Redis("env:REDIS_URL", prefix=name), lambda: in_redis(cache.url, name)
+    if request.param == "iceberg":
+        return hr.Iceberg(str(tmp_path), table=name), lambda: in_iceberg(tmp_path, name)
     return hr.Delta(str(tmp_path / name)), lambda: in_delta(tmp_path / name)
 
 

@@ -22,7 +22,7 @@ from headrace.sink.once import Once
 from tests.log.kafka import create_topic
 from tests.servers import OwnRedis
 from tests.sink.flowing import Flow, Gate, new_stream
-from tests.sink.reading import by, in_delta, in_postgres, in_redis, records_of, timed
+from tests.sink.reading import by, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
 from tests.waiting import wait_until
 from tests.watch.listening import Listening, answer, listening, self_signed
 
@@ -158,6 +158,19 @@ def test_twenty_kills_leave_every_hash_of_redis_right(
     gate = killing.endure(20, 21, lambda: in_redis(own_redis.url, killing.name))
     found = by("id", in_redis(own_redis.url, killing.name))
     assert found == {name: timed(one) for name, one in gate.first().items()}
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.shows("Iceberg", delivery="exactly_once", kills=10)
+def test_ten_kills_leave_every_row_of_iceberg_once(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "warehouse"
+    told = {"TARGET": "iceberg", "DELIVERY": "exactly_once", "ICEBERG": str(folder)}
+    gate = Killing(broker.address, tmp_path, monkeypatch, **told).endure(10, 23, lambda: in_iceberg(folder, "kills"))
+    wait_until(lambda: len(in_iceberg(folder, "kills")) >= len(gate.sent), SETTLE_S, "all rows")
+    assert sorted(in_iceberg(folder, "kills"), key=repr) == sorted(map(timed, gate.sent), key=repr)
 
 
 @pytest.mark.faults

@@ -20,7 +20,7 @@ from headrace.sink.writer import SinkPlace
 from tests.log.kafka import create_topic
 from tests.servers import OwnRedis
 from tests.sink.flowing import Gate, event, new_stream, sinking
-from tests.sink.reading import by, in_delta, in_postgres, in_redis, records_of, timed
+from tests.sink.reading import by, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
 from tests.waiting import wait_until
 
 LIMIT_S = 40.0
@@ -75,6 +75,7 @@ def test_by_the_key_of_the_stream_the_last_row_of_each_stays(
         hr.Postgres("env:PG_URL", table="last"): lambda: in_postgres(postgres, "last"),
         hr.Redis("env:REDIS_URL", prefix="last"): lambda: in_redis(own_redis.url, "last"),
         hr.Delta(str(folder)): lambda: in_delta(folder),
+        hr.Iceberg(str(tmp_path), table="last"): lambda: in_iceberg(tmp_path, "last"),
     }
     for target, read in targets.items():
         sink = Sink(f"last {target.kind}", of=gate.stream, to=target, key="card", delivery="exactly_once")
@@ -103,6 +104,16 @@ def test_a_delta_table_has_every_event_the_gate_let_through(broker: Broker, tmp_
     sink = Sink(f"delta {delivery}", of=gate.stream, to=hr.Delta(str(folder)), delivery=delivery)
     settle(sink, broker.address, lambda: in_delta(folder), 440)
     assert sorted(in_delta(folder), key=repr) == sorted(map(timed, gate.sent), key=repr)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Iceberg", delivery=("at_most_once", "at_least_once", "exactly_once"))
+def test_an_iceberg_table_has_every_event_the_gate_let_through(broker: Broker, tmp_path: Path, delivery: Any) -> None:
+    gate, target = filled(broker.address), hr.Iceberg(str(tmp_path), table="shop.payments")
+    sink = Sink(f"iceberg {delivery}", of=gate.stream, to=target, delivery=delivery)
+    settle(sink, broker.address, lambda: in_iceberg(tmp_path, "shop.payments"), 440)
+    found = in_iceberg(tmp_path, "shop.payments")
+    assert sorted(found, key=repr) == sorted(map(timed, gate.sent), key=repr)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)

@@ -4,9 +4,12 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from google.protobuf import message_factory
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -16,8 +19,12 @@ from headrace.declare.encoded import Encoded, schemas_known_by
 from headrace.declare.stream import Stream
 from headrace.log.schemas.avro import subject_of
 from headrace.log.schemas.known import Known
+from headrace.log.schemas.protobuf import compiled, message_at
+from headrace.log.schemas.registry import Registered
 from headrace.log.schemas.wire import framed
 from headrace.stream.gate import gate
+from headrace.stream.lanes import Lane
+from headrace.stream.queries import Place, gate_spec
 from headrace.tiles.events import read_event
 from tests.log.avro import field, known, logical, optional, schema, written
 
@@ -177,6 +184,27 @@ def test_bytes_that_are_no_event_are_dead_letters_as_they_came(spark: SparkSessi
     assert fates(rows) == [("dead", reason) for reason in reasons]
 
 
+def test_whatever_the_bytes_each_record_has_a_fate(spark: SparkSession) -> None:
+    chance, good = Random(7), written(V3, event(), 1)
+    noise = [framed(1, chance.randbytes(chance.randrange(60))) for _ in range(1500)]
+    cut = [good[: chance.randrange(5, len(good))] for _ in range(100)]
+    bent = [_bent(good, chance) for _ in range(1500)]
+    rows = judged(spark, stream(), [*noise, *cut, *bent], known(V3))
+    assert len(rows) == 3100
+    assert {fate for fate, _ in fates(rows)} <= {"clean", "dead", "late"}
+    for row in rows:
+        if row.topic != "taps.dead":
+            read_event(stream().schema, bytes(row.value))
+
+
+def _bent(good: bytes, chance: Random) -> bytes:
+    """With some bytes of the payload changed."""
+    bent = bytearray(good)
+    for _ in range(chance.randrange(1, 4)):
+        bent[chance.randrange(5, len(bent))] = chance.randrange(256)
+    return bytes(bent)
+
+
 def test_an_id_nobody_has_asked_for_fails_the_query_unless_there_are_too_many(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="headrace: schema id 4294967295"):
         judged(spark, stream(), [framed(2**32 - 1, b"x")], known(V1))
@@ -208,3 +236,99 @@ def test_a_stream_without_a_schema_reads_with_the_registered_defaults_and_other_
         (1.5, "web"),
         (2.5, "shop"),
     ]
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Other { string id = 1; }
+message Payment {
+  enum Kind { CARD = 0; CASH = 1; }
+  string id = 1;
+  string card = 2;
+  optional double amount = 3;
+  int64 n = 4;
+  bool ok = 5;
+  google.protobuf.Timestamp at = 6;
+  repeated string tags = 7;
+  Kind kind = 8;
+}
+"""
+PROTO_COLUMNS = "id string, card string, amount double, n bigint, ok boolean, at timestamp, kind string"
+
+
+def message(path: bytes = b"\x02\x02", **values: Any) -> bytes:
+    kind = message_factory.GetMessageClass(message_at(compiled(PROTO), (1,)))
+    at = {"seconds": us(AT) // 1_000_000, "nanos": us(AT) % 1_000_000 * 1000}
+    return framed(1, path + kind(**({"id": "1", "card": "c", "at": at} | values)).SerializeToString())
+
+
+def test_protobuf_is_read_in_micro_batches_and_goes_on_as_json(spark: SparkSession) -> None:
+    # The first message of a file is the stream's, unless a record says another.
+    text = PROTO.replace("message Other { string id = 1; }\n", "")
+    declared = hr.Stream(
+        "taps", schema=PROTO_COLUMNS, id="id", key="card", time="at", late=hr.Late("2m"), format="protobuf",
+        registry=REGISTRY,
+    )  # fmt: skip
+    assert gate_spec(declared, Place("nowhere:1", Path("/nowhere")), 2).lane is Lane.MICRO_BATCH
+    given = Known({1: Registered(1, "PROTOBUF", text)}, are_all=True)
+    values: list[bytes | None] = [
+        message(b"\x00", amount=1.5, n=2**63 - 1, ok=True, kind=1, tags=["a"]),
+        message(b"\x02\x00", amount=float("nan")),
+        message(b"\x02\x04"),
+        message(b"\x00")[:-1],
+        message(b"\x00", id=""),
+        framed(1, b""),
+        framed(1, b"\xff\xff\xff\xff\xff\xff"),
+        b"{}",
+        framed(2, b""),
+    ]
+    rows = judged(spark, declared, values, given)
+    said = [(fate, reason.partition(":")[0]) for fate, reason in fates(rows)]
+    assert said == [
+        ("clean", ""), ("clean", ""), ("dead", "not-protobuf"), ("dead", "not-protobuf"), ("clean", ""),
+        ("dead", "not-protobuf"), ("dead", "not-protobuf"), ("dead", "not-framed"), ("dead", "unknown-schema"),
+    ]  # fmt: skip
+    read = [read_event(declared.schema, bytes(row.value)) for row in rows[:2]]
+    assert read[0] == {
+        "id": "1", "card": "c", "amount": 1.5, "n": 2**63 - 1, "ok": True, "at": us(AT), "kind": "CASH",
+    }  # fmt: skip
+    assert repr(read[1]["amount"]) == "nan"
+    assert (read[1]["n"], read[1]["ok"], read[1]["kind"]) == (0, False, "CARD")
+    assert bytes(rows[3].value) == values[3]
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "card": {"type": "string"},
+        "amount": {"type": ["null", "number"]},
+        "at": {"type": "string", "format": "date-time"},
+    },
+}
+
+
+def test_json_with_a_registry_is_judged_as_json_once_its_head_is_known(spark: SparkSession) -> None:
+    declared = hr.Stream(
+        "taps", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at",
+        late=hr.Late("2m"), registry=REGISTRY,
+    )  # fmt: skip
+    wrong = {**JSON_SCHEMA, "properties": {**JSON_SCHEMA["properties"], "amount": {"type": "string"}}}  # type: ignore[dict-item]
+    given = Known(
+        {
+            1: Registered(1, "JSON", json.dumps(JSON_SCHEMA)),
+            2: Registered(2, "JSON", json.dumps(wrong)),
+            3: Registered(3, "AVRO", V1),
+        },
+        are_all=True,
+    )
+    event_ = json.dumps({"id": "1", "card": "c", "amount": 2.5, "at": AT.isoformat()}).encode()
+    values: list[bytes | None] = [framed(number, event_) for number in (1, 2, 3, 4)]
+    rows = judged(spark, declared, [*values, framed(1, b"{bad"), event_], given)
+    assert [(fate, reason.partition(":")[0]) for fate, reason in fates(rows)] == [
+        ("clean", ""), ("dead", "incompatible-schema"), ("dead", "incompatible-schema"), ("dead", "unknown-schema"),
+        ("dead", "not-json"), ("dead", "not-framed"),
+    ]  # fmt: skip
+    assert bytes(rows[0].value) == event_

@@ -48,3 +48,12 @@ def test_a_function_that_cannot_run_is_a_refusal_of_the_plan(tmp_path: Path) -> 
     (_, planned) = plan_app(App("app", (payments, abroad), ()), tmp_path, {abroad.made_by: refused})
     assert planned.refused == ("app.py:3: abroad: it cannot.",)
     assert "REFUSED: app.py:3: abroad: it cannot." in as_text((planned,))
+
+
+def test_a_stream_that_comes_from_another_log_says_so_and_not_its_address(tmp_path: Path) -> None:
+    from_ = hr.Nats("nats://broker.example:4222", stream="VISITS", subject="visits.*")
+    visits = hr.Stream("visits", schema="id string, at timestamp", id="id", key="id", time="at", from_=from_)
+    plan = plan_app(App("app", (visits, payments), ()), tmp_path)
+    assert "comes from: nats VISITS visits.*, by a bridge" in as_text(plan)
+    assert [stream["comes_from"] for stream in as_json(plan)] == ["nats VISITS visits.*", None]
+    assert "example" not in as_text(plan)

@@ -21,11 +21,13 @@ from headrace.lake.measured import as_json, as_text
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:
     """Measure how late the events of STREAM come, and what each choice of late= would lose."""
     from headrace.lake.lateness import lateness_of
+    from headrace.log.schemas.known import known_of
 
     declared, folder = load_app(app), lake_folder(lake, Path(state))
     if folder is None:
         raise BadSetting("--lake off: lateness is measured in the lake. Give the folder it is in with --lake DIR.")
     measured = declared.stream(stream)
+    known = known_of(measured, Path(state))
     with batch_session(spark) as session:
-        found = lateness_of(session, folder, measured, declared.views_of(measured))
+        found = lateness_of(session, folder, measured, declared.views_of(measured), known)
     click.echo(json.dumps(as_json(found), indent=2) if in_json else as_text(found))

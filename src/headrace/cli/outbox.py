@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from headrace.cli.run import stop_on_signals
+from headrace.cli.run import stop_on_signals, table_of
 from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
-from headrace.declare.app import load_app
+from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_us
 from headrace.outbox.ddl import ddl_of
 
@@ -23,7 +23,13 @@ SCHEMES = ("env:", "postgres://", "postgresql://")
 
 @click.command()
 @click.argument("app", required=False)
-@click.option("--from", "from_", metavar="env:NAME|postgres://…", help="Where the table is; a password in env alone.")
+@click.option(
+    "--from",
+    "from_",
+    envvar="HEADRACE_OUTBOX_FROM",  # other commands have a --from of files
+    metavar="env:NAME|postgres://…",
+    help="Where the table is; a password in the environment alone.",
+)
 @click.option("--table", default="outbox", show_default=True, metavar="NAME", help="The table, as shop.outbox.")
 @click.option(
     "--every", default="100ms", show_default=True, metavar="DURATION", help="How often an idle table is read."
@@ -38,21 +44,29 @@ def outbox(app: str | None, **flags: Any) -> None:
     if flags["print_sql"]:
         click.echo(ddl_of(flags["table"]))
         return
-    table = _table(flags)
+    declared = None if app is None else load_app(app)
+    table = _table(flags) if flags["from_"] or declared is None else _declared(declared)
     if flags["unpark"]:
         click.echo(f"{table.unpark():,} rows are tried again.")
     elif flags["status"]:
         _tell(table, in_json=flags["in_json"])
     else:
-        _relay(app, table, flags)
+        _relay(declared, table, flags)
 
 
-def _relay(app: str | None, table: "Table", flags: dict[str, Any]) -> None:
+def _declared(app: App) -> "Table":
+    """The table of the one outbox that an app declares."""
+    if len(app.outboxes) != 1:
+        raise BadSetting(f"{app.name} declares {len(app.outboxes)} outboxes. Write --from env:PG_URL and --table NAME.")
+    return table_of(app.outboxes[0].url, app.outboxes[0].table)
+
+
+def _relay(app: App | None, table: "Table", flags: dict[str, Any]) -> None:
     from headrace.outbox.relay import Relay
     from headrace.outbox.run import Relaying, relay_until
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    streams = {} if app is None else {stream.name: stream for stream in load_app(app).streams}
+    streams = {} if app is None else {stream.name: stream for stream in app.streams}
     every_s = duration_us(flags["every"], "--every") / 1_000_000
     broker = log_of(flags)
     relay_until(Relaying(Relay(table, broker, streams), table.name, every_s), broker, stop_on_signals())
@@ -60,13 +74,9 @@ def _relay(app: str | None, table: "Table", flags: dict[str, Any]) -> None:
 
 def _table(flags: dict[str, Any]) -> "Table":
     address = _address(flags["from_"])
-    try:
-        from headrace.outbox.table import Table
-    except ModuleNotFoundError as missing:
-        raise BadSetting(f"The outbox needs {missing.name}. Install it: pip install 'headrace[postgres]'.") from missing
     if not flags["table"] or not all(flags["table"].split(".")):
         raise BadSetting(f"--table {flags['table']!r} is no name. Write --table outbox or --table shop.outbox.")
-    return Table(address, flags["table"])
+    return table_of(address, flags["table"])
 
 
 def _address(written: str | None) -> str:

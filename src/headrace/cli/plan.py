@@ -31,8 +31,19 @@ def plan(app: str, state: str, in_json: bool) -> None:
     models = [_planned(model, Path(state)) for model in declared.models]
     queries = _saved(declared)
     sinks = [_sunk(sink) for sink in declared.sinks]
-    text = "\n\n".join([as_text(planned), *map(_text, models), *map(_query_text, queries), *map(_sink_text, sinks)])
-    click.echo(json.dumps([*as_json(planned), *models, *queries, *sinks], indent=2) if in_json else text)
+    outboxes = [
+        {"outbox": outbox.name, "to": [stream.name for stream in declared.streams]} for outbox in declared.outboxes
+    ]
+    text = "\n\n".join(
+        [
+            as_text(planned),
+            *map(_text, models),
+            *map(_query_text, queries),
+            *map(_sink_text, sinks),
+            *map(_outbox_text, outboxes),
+        ]
+    )
+    click.echo(json.dumps([*as_json(planned), *models, *queries, *sinks, *outboxes], indent=2) if in_json else text)
     if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries, *sinks]):
         raise SystemExit(1)
 
@@ -120,6 +131,12 @@ def _sink_text(sink: dict[str, Any]) -> str:
     said = f"  {sink['reads']} to {sink['to']}{by}: {', '.join(sink['columns'])}"
     said += f"\n  REFUSED: {sink['refused']}" if sink["refused"] else ""
     return f"{sink['sink']} (sink)\n{said}\n  {sink['delivery']}: {sink['honoured']}"
+
+
+def _outbox_text(outbox: dict[str, Any]) -> str:
+    return (
+        f"{outbox['outbox']} (outbox)\n  its rows to {', '.join(outbox['to'])}: in order per key, each once by its id"
+    )
 
 
 def outcomes_text(labels: Labels) -> str:

@@ -17,6 +17,7 @@ from headrace.declare.durations import duration_text
 from headrace.log.produce import Producer
 from headrace.log.recordings import Recording, open_recording
 from headrace.log.replay import Clock, Recorded, paced, speed_of
+from headrace.log.schemas.encode import framing
 from headrace.log.topics import ensure_topics
 from headrace.tiles.events import timestamp_us
 from headrace.tiles.finish import moment
@@ -111,12 +112,12 @@ def wanted_of(flags: dict[str, Any]) -> Wanted:
 def send(recording: Recording, wanted: Wanted, stop: Event) -> Tally:
     """Produce the recording until its end or until told to stop."""
     tally, clock = Tally(recording), Clock(time.monotonic, stop.wait)
-    events = recording.events(wanted.from_us, wanted.limit)
+    events, frame = recording.events(wanted.from_us, wanted.limit), framing(recording.stream)
     with Producer(wanted.broker, linger_ms=1) as producer:
         for event in paced(events, wanted.speed, clock, wanted.from_us):
             if stop.is_set():
                 break
-            producer.send(recording.stream.name, event.value, key=event.key)
+            producer.send(recording.stream.name, frame(event.value), key=event.key)
             tally.add(event)
             if not wanted.in_json:
                 tally.tell_now_and_then()

@@ -20,6 +20,7 @@ from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
 if TYPE_CHECKING:
+    from headrace.outbox.table import Table
     from headrace.sink.writer import SinkPlace
     from headrace.stream.queries import Place
     from headrace.stream.run import SparkOptions
@@ -186,6 +187,12 @@ def run_bridge(app: App, settings: Settings, stop: threading.Event) -> None:
     bridge_until(app, broker_of(settings), stop)
 
 
+def run_outbox(app: App, settings: Settings, stop: threading.Event) -> None:
+    from headrace.outbox.run import relay_all
+
+    relay_all(app, broker_of(settings), stop)
+
+
 def sink_place(settings: Settings) -> "SinkPlace":
     """What sinks read, and whom they may reach."""
     from headrace.sink.writer import SinkPlace
@@ -273,6 +280,21 @@ def require_bridgeable(app: App) -> None:
         reader_of(stream)
 
 
+def require_relayable(app: App) -> None:
+    """Refuse an outbox whose driver is missing before anything starts."""
+    if app.outboxes:
+        table_of(app.outboxes[0].url, app.outboxes[0].table)
+
+
+def table_of(url: str, name: str) -> "Table":
+    """The table of an outbox."""
+    try:
+        from headrace.outbox.table import Table
+    except ModuleNotFoundError as missing:
+        raise BadSetting(f"The outbox needs {missing.name}. Install it: pip install 'headrace[postgres]'.") from missing
+    return Table(url, name)
+
+
 def require_tellable(settings: Settings) -> None:
     """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.watch.addresses import networks_of, require_https
@@ -307,6 +329,7 @@ RUNS: Mapping[str, Run] = {
     "operate": run_operate,
     "connect": run_connect,
     "bridge": run_bridge,
+    "outbox": run_outbox,
 }
 # What these start or name has to name the app as it was.
 NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
@@ -318,7 +341,7 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
-    """Run one part of APP alone: queries, lake, server, store, check, scorer, sinks, bridge, Connect, alerts, …"""
+    """Run one part of APP alone; `up` starts those that an app needs."""
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -21,6 +21,7 @@ from headrace.cli.run import (
     require_capturable,
     require_known_reasons,
     require_learners,
+    require_relayable,
     require_sinkable,
     require_tellable,
     stop_on_signals,
@@ -74,6 +75,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     require_known_reasons(app, declared)
     require_learners(declared)
     require_sinkable(declared, settings)
+    require_relayable(declared)
     require_bridgeable(declared)
     require_capturable(declared)
     require_answerable(declared)
@@ -161,19 +163,20 @@ def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, 
     """The processes of a running app: those an answer needs, and the others.
 
     A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, captured tables Connect, sinks who brings events to them, and streams that come from elsewhere who
-    fetches them.
+    operators, captured tables Connect, sinks who brings events to them, outboxes who empties them, and streams that
+    come from elsewhere who fetches them.
     """
     feeding = () if settings.store == "memory" else ("apply",)
     scoring = ("score",) if app.models else ()
     landing = () if settings.lake is None else ("lake",)
     training = ("retrain",) if any(model.retrain for model in app.models) else ()
     sinking = ("sink",) if app.sinks else ()
+    relaying = ("outbox",) if app.outboxes else ()
     bridging = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
     operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
     capturing = ("connect",) if is_captured(app) else ()
     needed = (*feeding, "serve", "stream", *bridging, *operating, *capturing, *scoring)
-    return needed, ("check", "watch", *landing, *training, *sinking)
+    return needed, ("check", "watch", *landing, *training, *sinking, *relaying)
 
 
 def command_of(app: str, part: str, settings: Settings) -> list[str]:

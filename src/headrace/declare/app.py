@@ -1,4 +1,4 @@
-"""An app is a module: its streams and those derived of them, its views, models, alerts, queries and sinks."""
+"""An app is a module: its streams and those derived of them, its views, models, alerts, queries, sinks and outboxes."""
 
 import importlib
 import importlib.util
@@ -13,6 +13,7 @@ from headrace.declare.alert import Alert
 from headrace.declare.changes import Latest
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
+from headrace.declare.outbox import Outbox
 from headrace.declare.query import Query
 from headrace.declare.recounted import recount_of
 from headrace.declare.series import Objective, Series, Share
@@ -36,6 +37,7 @@ class App:
     alerts: tuple[Alert, ...] = ()
     queries: tuple[Query, ...] = ()
     sinks: tuple[Sink, ...] = ()
+    outboxes: tuple[Outbox, ...] = ()
 
     def _repr_html_(self) -> str:
         kinds: dict[str, Sequence[Any]] = {
@@ -45,6 +47,7 @@ class App:
             "alert": self.alerts,
             "query": self.queries,
             "sink": self.sinks,
+            "outbox": self.outboxes,
         }
         rows = [(kind, one.name) for kind, several in kinds.items() for one in several]
         return shown(self.name, "an app", ("declares", "named"), rows)
@@ -122,7 +125,9 @@ def app_of(module: ModuleType) -> App:
     queries = tuple(dict.fromkeys(_among(values, Query)))
     _require_own_names([query.name for query in queries], module.__name__)
     _require_own_names([sink.slug for sink in sinks], module.__name__)
-    app = App(module.__name__, streams, views, models, alerts, queries, sinks)
+    outboxes = tuple(dict.fromkeys(_among(values, Outbox)))
+    _require_own_names([outbox.name for outbox in outboxes], module.__name__)
+    app = App(module.__name__, streams, views, models, alerts, queries, sinks, outboxes)
     for alert in alerts:
         _require_watchable(alert, app)
     return app

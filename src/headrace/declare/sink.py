@@ -1,6 +1,6 @@
 """Sinks: a stream, or what a model says of it, brought elsewhere, row by row, as often as was declared.
 
-payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Kafka, a webhook
+payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Iceberg, Kafka, a webhook
                     ├──▶ SINK.parked     rows the target refuses, with the reason
 SINK.again  ────────┘                    and those of them that are sent again
 """
@@ -136,8 +136,8 @@ def _require_kinds(of: object, to: object, where: str) -> None:
         raise DeclarationError(f"{where}: of={of!r} is neither a stream nor a model. Write of=payments.")
     if not isinstance(to, Target):
         raise DeclarationError(
-            f'{where}: to= is no target. Write to=hr.Postgres("env:PG_URL", table="…"), hr.Redis, hr.Delta, hr.Kafka '
-            "or hr.Webhook."
+            f'{where}: to= is no target. Write to=hr.Postgres("env:PG_URL", table="…"), hr.Redis, hr.Delta, '
+            "hr.Iceberg, hr.Kafka or hr.Webhook."
         )
 
 

@@ -57,7 +57,7 @@ class Postgres(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.table) or not all(self.table.split(".")):
             return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
-        return _url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
+        return url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Redis(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.prefix):
             return f'prefix={self.prefix!r} is no name. Write prefix="payments": keys are then payments:….'
-        return _url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
+        return url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,34 @@ class Delta(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.folder) or "://" in self.folder:
             return f'folder={self.folder!r} is no folder. Write hr.Delta("warehouse/payments").'
+        return None
+
+
+@dataclass(frozen=True)
+class Iceberg(Target):
+    """A table of Apache Iceberg, in a folder with its catalogue, a SQLite file: made where they are missing."""
+
+    kind = "iceberg"
+    honours: ClassVar[Mapping[Delivery, str]] = {
+        "at_most_once": OFFSETS_FIRST,
+        "at_least_once": ROWS_FIRST,
+        "exactly_once": "rows and offsets in one commit of the table",
+    }
+    needs_key = False
+
+    folder: str
+    table: str
+
+    @property
+    def identifier(self) -> str:
+        """Its name in the catalogue."""
+        return self.table if "." in self.table else f"default.{self.table}"
+
+    def _problem(self) -> str | None:
+        if not _is_name(self.folder) or "://" in self.folder:
+            return f'folder={self.folder!r} is no folder. Write hr.Iceberg("warehouse", table="payments").'
+        if not _is_name(self.table) or not all(self.table.split(".")):
+            return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
         return None
 
 
@@ -164,14 +192,14 @@ class Webhook(Target):
         return None
 
 
-TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Kafka, Webhook)
+TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Iceberg, Kafka, Webhook)
 
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
+def url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
     """An address or the variable that has it; a password has no place in code."""
     remedy = f'Write url="{ENV}{variable}" and set that variable.'
     if not isinstance(url, str) or not url.startswith((ENV, *(f"{scheme}://" for scheme in schemes))):

@@ -24,6 +24,7 @@ from headrace.errors import HeadraceError
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION, bronze
 from headrace.lake.measured import MARGIN, SHARES, Delays, Lateness, Lost
 from headrace.lake.tables import table_rows
+from headrace.log.schemas.known import Known
 from headrace.stream.expressions import seen, to_column, widest
 from headrace.stream.gate import judged
 
@@ -38,19 +39,21 @@ class NothingArrived(HeadraceError):
     """No events in the lake to measure."""
 
 
-def lateness_of(spark: SparkSession, lake_dir: Path, stream: Stream, views: Sequence[View]) -> Lateness:
-    """Measure every event of a stream that has landed."""
-    events = arrived(table_rows(spark, lake_dir, bronze(stream)), stream).cache()
+def lateness_of(
+    spark: SparkSession, lake_dir: Path, stream: Stream, views: Sequence[View], known: Known | None = None
+) -> Lateness:
+    """Measure every event of a stream that has landed; `known` are its registered schemas."""
+    events = arrived(table_rows(spark, lake_dir, bronze(stream)), stream, known).cache()
     try:
         return _measured(events, stream, views)
     finally:
         events.unpersist()
 
 
-def arrived(raw: DataFrame, stream: Stream) -> DataFrame:
+def arrived(raw: DataFrame, stream: Stream, known: Known | None = None) -> DataFrame:
     """The events among raw rows of the lake, each id once, as it first arrived: event, lateness and arrival."""
     records = raw.withColumnsRenamed({ARRIVAL: "timestamp", PARTITION: "partition", OFFSET: "offset"})
-    alive = judged(records, stream).where("reason is null")
+    alive = judged(records, stream, known).where("reason is null")
     same = Window.partitionBy(F.col("event").getField(stream.id)).orderBy("timestamp", "partition", "offset")
     first = alive.withColumn("turn", F.row_number().over(same)).where("turn = 1")
     return first.select("event", "lateness", F.timestamp_micros("arrival").alias("arrival"))

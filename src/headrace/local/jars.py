@@ -173,13 +173,14 @@ class _Counter:
 
 
 def main() -> None:
-    """Fetch every set; for `make setup`."""
+    """Fetch the sets that are named, or those every app needs; for `make setup`."""
 
     def say(line: str) -> None:
         sys.stderr.write(f"    {line}\n")
 
     for set_name in get_args(JarSet):
-        jar_paths(set_name, say)
+        if set_name in (sys.argv[1:] or NEEDED):
+            jar_paths(set_name, say)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 HOST = "127.0.0.1"
 _LISTENING = "0A"
 _CHOICE = range(20_000, 32_000)  # below those that Linux, macOS and Windows lend to clients
+_DICE = random.SystemRandom()  # whoever seeds Python's own, in two processes alike, would have both choose one port
 
 
 class PortTaken(HeadraceError):
@@ -50,7 +51,7 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 def free_port(host: str = HOST, *, beside: int | None = None) -> int:
     """A port that is free at this moment, another than `beside`; never one the system lends to a client meanwhile."""
-    for port in random.sample(_CHOICE, len(_CHOICE)):
+    for port in _DICE.sample(_CHOICE, len(_CHOICE)):
         if port != beside and is_free(port, host):
             return port
     raise PortTaken(f"No port of {host} from {_CHOICE[0]} to {_CHOICE[-1]} is free. Stop some of what listens there.")

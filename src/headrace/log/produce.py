@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from headrace.errors import HeadraceError
-from headrace.log.connect import LOGGER, client_settings
+from headrace.log.connect import LOGGER, client_settings, refusal
 
 JSON = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 DELIVERY_SECONDS = 30.0
@@ -112,7 +112,7 @@ class Producer:
             return False
         except KafkaException as failure:
             if not failure.args[0].fatal():
-                raise
+                raise refusal(self.broker, f"take a record for {topic!r}", failure) from failure
             self._failed += 1  # of one that is of no use any more: whoever flushes is told
             self._why = self._why or failure.args[0].str()
         return True

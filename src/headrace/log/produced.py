@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
-from headrace.log.encode import Encoder, Row, encoder_of
+from headrace.log.encode import Encoder, Row, encoder_of, json_of
 from headrace.log.produce import Note, Producer
 from headrace.log.topics import largest_record
 from headrace.tiles.events import Event, Unreadable
@@ -99,7 +99,7 @@ def _readied(stream: Stream, encoder: Encoder, row: Any, known: frozenset[str]) 
     for name in row:
         if name not in known:
             raise Unreadable(f"there is no column {name!r}. The schema's columns are {', '.join(stream.schema.names)}")
-    value, event = encoder.encode(row)
+    value, event = encoder.encode(json_of(stream.schema, row))
     return Ready(key_of(stream, event), value)
 
 

@@ -15,6 +15,7 @@ fraud.clock         times up to which its predictions and labels have been read,
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
@@ -266,25 +267,23 @@ def _make_or_grow(admin: AdminClient, broker: str, wanted: Sequence[Topic], exis
 def _grow(admin: AdminClient, broker: str, small: Sequence[Topic]) -> None:
     new = [NewPartitions(topic.name, topic.partitions) for topic in small]
     answers = admin.create_partitions(new, request_timeout=ANSWER_SECONDS) if new else {}
-    for name, answer in answers.items():
-        try:
-            answer.result()
-        except KafkaException as failure:
-            # Another process of the same app may have been quicker; partitions are checked afterwards.
-            if failure.args[0].name() != "INVALID_PARTITIONS":
-                raise refusal(broker, f"add partitions to topic {name!r}", failure) from failure
+    _require_done(broker, "add partitions to", answers, "INVALID_PARTITIONS")
 
 
 def _create(admin: AdminClient, broker: str, missing: Sequence[Topic]) -> None:
     new = [NewTopic(topic.name, num_partitions=topic.partitions, config=topic.config) for topic in missing]
     answers = admin.create_topics(new, request_timeout=ANSWER_SECONDS) if new else {}
+    _require_done(broker, "create", answers, "TOPIC_ALREADY_EXISTS")
+
+
+def _require_done(broker: str, what: str, answers: Mapping[str, Future[None]], done_already: str) -> None:
+    """Another process of the same app may have been quicker: partitions are checked afterwards."""
     for name, answer in answers.items():
         try:
             answer.result()
         except KafkaException as failure:
-            # Another process of the same app may have been quicker; its partitions are checked afterwards.
-            if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise refusal(broker, f"create topic {name!r}", failure) from failure
+            if failure.args[0].name() != done_already:
+                raise refusal(broker, f"{what} topic {name!r}", failure) from failure
 
 
 def _keep_as_long(admin: AdminClient, broker: str, wanted: Mapping[str, Config]) -> None:

@@ -1,18 +1,18 @@
 """Rows of an outbox as the log takes them, and what is wrong with those it never will."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import orjson
-
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
-from headrace.log.encode import Encoder, encoder_of
+from headrace.log.encode import Encoder, NotWritten, encoder_of
 from headrace.log.produced import ROOM, key_of
 from headrace.outbox.table import Waiting
 from headrace.tiles.events import Unreadable
 
 ID = "headrace.id"
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class Poison(HeadraceError):
@@ -36,10 +36,12 @@ class Letters:
 
     def __init__(self, streams: Mapping[str, Stream]) -> None:
         self._streams = dict(streams)
-        self._encoders: dict[str, Encoder] = {name: encoder_of(stream) for name, stream in streams.items()}
+        self._encoders: dict[str, Encoder] = {}
 
     def letter(self, row: Waiting, largest: int) -> Letter:
         """The letter of a row, which fits its stream and is not larger than its topic takes."""
+        if not TOPIC.fullmatch(row.stream):
+            raise Poison(f"no-topic: {row.stream!r:.80} is no name of a topic")
         value = self._value(row)
         size = len(value) + len(row.key.encode()) + len(row.id.encode()) + ROOM
         if size > largest:
@@ -50,13 +52,19 @@ class Letters:
         stream = self._streams.get(row.stream)
         if stream is None:
             return row.payload.encode()
-        payload = orjson.loads(row.payload)
-        if not isinstance(payload, dict):
-            raise Poison("not-json: the payload is not an object")
         try:
-            value, event = self._encoders[row.stream].encode(payload)
+            value, event = self._encoder(stream).encode(row.payload.encode())
         except Unreadable as why:
             raise Poison(str(why)) from why
         if key_of(stream, event) != row.key:
             raise Poison(f"wrong-key: key is {row.key!r:.80}, and column {stream.key} {key_of(stream, event)!r:.80}")
         return value
+
+    def _encoder(self, stream: Stream) -> Encoder:
+        """Who writes a stream: made when it is first needed, for a registry that is away is waited for."""
+        if stream.name not in self._encoders:
+            try:
+                self._encoders[stream.name] = encoder_of(stream)
+            except NotWritten as why:
+                raise Poison(f"not-written: {why}") from why
+        return self._encoders[stream.name]

@@ -18,7 +18,7 @@ from headrace.log.ledger import code_of
 from headrace.log.offsets import Offsets
 from headrace.log.produce import NotDelivered, Producer
 from headrace.log.topics import largest_record
-from headrace.outbox.letters import Letter, Letters, Poison
+from headrace.outbox.letters import TOPIC, Letter, Letters, Poison
 from headrace.outbox.table import Table, Waiting
 from headrace.sink.writer import Away
 
@@ -116,15 +116,15 @@ class Topics:
         return self.missing
 
     def there(self, rows: Sequence[Waiting]) -> list[Waiting]:
-        """Those whose topic is there: rows of one that is not stay in the table, and hold up nobody else."""
-        asked = {row.stream for row in rows} - self._largest.keys()
+        """Those whose topic is there, or never will be: rows of one that may come stay, and hold up nobody else."""
+        asked = {row.stream for row in rows if TOPIC.fullmatch(row.stream)} - self._largest.keys()
         if asked:
             found = {partition.topic for partition in Offsets(self._broker, ASK_SECONDS).partitions(asked)}
             self._largest |= {name: largest_record(self._broker, name) for name in found}
             if asked - found:
                 self.missing |= asked - found
                 self._look_at = time.monotonic() + LOOK_SECONDS
-        return [row for row in rows if row.stream in self._largest]
+        return [row for row in rows if row.stream not in self.missing]
 
     def largest(self, topic: str) -> int:
-        return self._largest[topic]
+        return self._largest.get(topic, 0)

@@ -6,16 +6,18 @@ import socket
 import threading
 import time
 
+from headrace.declare.app import App
 from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
 from headrace.log.progress import OutboxProgress, ensure_progress_topic, report
 from headrace.outbox.relay import Relay
-from headrace.outbox.table import Standby
+from headrace.outbox.table import Standby, Table
 from headrace.watch.poster import Patience
 
 LOGGER = logging.getLogger("headrace.outbox")
 PATIENCE = Patience(pause_seconds=0.2, longest_pause_seconds=30.0)
 MOST_DOUBLINGS = 20
+EVERY_SECONDS = 0.1
 STANDBY_SECONDS = 1.0
 REPORT_SECONDS = 1.0
 
@@ -26,6 +28,7 @@ class Relaying:
     def __init__(self, relay: Relay, name: str, every_s: float) -> None:
         self.trouble = ""
         self.retries = 0
+        self.failure: BaseException | None = None
         self._relay, self._name, self._every_s = relay, name, every_s
         self._attempt = 0
         self._copy = f"{socket.gethostname()}:{os.getpid()}"
@@ -34,6 +37,9 @@ class Relaying:
         try:
             while not stop.is_set():
                 stop.wait(self._pause())
+        except Exception as failure:
+            self.failure = failure
+            raise
         finally:
             self._relay.close()
 
@@ -64,6 +70,24 @@ class Relaying:
         if trouble and trouble != self.trouble:
             LOGGER.warning("%s", trouble)
         self.trouble = trouble
+
+
+def relay_all(app: App, broker: str, stop: threading.Event, every_s: float = EVERY_SECONDS) -> None:
+    """Relay every outbox of an app, each in a thread of its own, until `stop` is set."""
+    streams = {stream.name: stream for stream in app.streams}
+    relayings = [
+        Relaying(Relay(Table(outbox.url, outbox.table), broker, streams), outbox.name, every_s)
+        for outbox in app.outboxes
+    ]
+    threads = [threading.Thread(target=relay_until, args=(one, broker, stop), daemon=True) for one in relayings]
+    for thread in threads:
+        thread.start()
+    while not stop.wait(REPORT_SECONDS):
+        for one in relayings:
+            if one.failure is not None:
+                raise one.failure
+    for thread in threads:
+        thread.join()
 
 
 def relay_until(relaying: Relaying, broker: str, stop: threading.Event) -> None:

@@ -5,7 +5,8 @@ json      what follows the head is judged as any JSON is
 protobuf  decoded in Python, through Arrow: no Python runs in the real-time lane, so its gate takes micro-batches
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -61,15 +62,14 @@ def _protobuf(headed: DataFrame, stream: Stream, known: Known) -> DataFrame:
     return _judged(opened.withColumn("written", F.col("opened.written")), stream, unread(said, unfit, known))
 
 
-def _opening(readers: Mapping[int, ProtoReader]) -> Callable[[Column], Column]:
+def _opening(readers: Mapping[int, ProtoReader]) -> Any:
     """A function of Arrow: the JSON of each value, or why it has none; of other schemas neither."""
 
     def opened(values: pa.Array) -> pa.Array:
         rows = [_opened(value, readers) for value in values.to_pylist()]
         return pa.array(rows, pa.struct([("written", pa.binary()), ("why", pa.string())]))
 
-    found: Callable[[Column], Column] = arrow_udf(opened, OPENED)
-    return found
+    return arrow_udf(opened, OPENED)  # type: ignore[call-overload]  # it takes its kind from the annotations
 
 
 def _opened(value: bytes | None, readers: Mapping[int, ProtoReader]) -> dict[str, bytes | str | None]:

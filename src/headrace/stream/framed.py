@@ -40,7 +40,7 @@ def unread(of_each: Mapping[int, Column], unfit: Mapping[int, str], known: Known
     for schema_id in known.missing:
         said = said.when(is_of(schema_id), _unknown(F.lit(str(schema_id))))
     number = F.conv(F.hex(F.substring(HEAD, 2, 4)), 16, 10)
-    if known.is_noisy:
+    if known.are_enough:
         return said.otherwise(_unknown(number))
     return said.otherwise(F.raise_error(F.concat(F.lit(f"{UNMET} "), number)).cast("string"))
 

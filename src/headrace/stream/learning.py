@@ -21,7 +21,7 @@ from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
-from headrace.log.schemas.known import Known, as_text, read_known
+from headrace.log.schemas.known import FILE, Known, as_text, read_known
 from headrace.log.schemas.registry import Registered, Registry, RegistryAway, registry_at
 from headrace.log.schemas.wire import schema_id_of
 from headrace.stream.checkpoints import committed_places, write_whole
@@ -41,16 +41,16 @@ class Learning:
     def __init__(self, stream: Stream, broker: str, checkpoint: Path) -> None:
         assert stream.encoded is not None  # noqa: S101  # only such streams have schemas to learn
         self._stream, self._encoded, self._broker = stream, stream.encoded, broker
-        self._checkpoint, self._file = checkpoint, checkpoint.with_name("gate.schemas.json")
+        self._checkpoint, self._file = checkpoint, checkpoint.with_name(FILE)
         self._polled, self._was_away = 0.0, False
         self.known = read_known(self._file)
 
-    def held(self) -> Known:
+    def held(self) -> object:
         """What the plan of a gate holds; asked every second, it looks for new versions every few."""
         if time.monotonic() - self._polled > POLL_SECONDS:
             self._poll()
             self._polled = time.monotonic()
-        return self.known
+        return self.known.schemas
 
     def _poll(self) -> None:
         registry = registry_at(self._encoded.registry, POLL_ANSWER_SECONDS)

@@ -74,6 +74,7 @@ class PlannedStream:
     changes: tuple[str, ...]
     refused: tuple[str, ...]
     schemas: tuple[str, ...] = ()  # of a stream that has a registry: where they come from, and what they mean for it
+    comes_from: str | None = None  # another log, without a word of its address
 
     def _repr_html_(self) -> str:
         line = "; ".join((*self.changes, *(f"REFUSED: {why}" for why in self.refused)))
@@ -135,6 +136,7 @@ def _plan(stream: Stream, views: Views, state: Path, judged: Mapping[Derivation,
             *_refused(stream, judged),
         ),
         schemas=_schemas(stream),
+        comes_from=None if stream.from_ is None else stream.from_.named,
     )
 
 
@@ -292,6 +294,7 @@ def _lines(stream: PlannedStream) -> list[str]:
     return [
         f"{stream.stream}",
         f" topics: {', '.join(stream.topics)}",
+        *([f" comes from: {stream.comes_from}, by a bridge"] if stream.comes_from else []),
         " queries:",
         *queries,
         *([" tiles:", *tiles] if tiles else []),

@@ -60,11 +60,21 @@ class Tracer:
         """The way of each raw record with an id, or of the one at a place such as payments-0@42."""
         for stream in self._app.streams:
             counted: str | None = None
-            for raw in self._since(stream.name, self._since_us):
-                if raw.place == event_id or _is_of(stream, raw, event_id):
-                    way = [*self._way(stream, raw, counted)]
-                    counted = counted or next((raw.place for step in way if step.what == "clean"), None)
-                    yield way
+            for raw in self._raw(stream, event_id):
+                way = [*self._way(stream, raw, counted)]
+                counted = counted or next((raw.place for step in way if step.what == "clean"), None)
+                yield way
+
+    def _raw(self, stream: Stream, event_id: str) -> Iterator[Record]:
+        """The raw records of an event; where they are no JSON, by what the gate has made of them."""
+        read = set[tuple[int, bytes | None]]()
+        if stream.encoded is not None:
+            judged = (one for topic in (stream.clean, stream.late_topic) for one in self._since(topic, self._since_us))
+            read = {(one.partition, one.header(OFFSET)) for one in judged if _is_of(stream, one, event_id)}
+        for raw in self._since(stream.name, self._since_us):
+            is_read = (raw.partition, b"%d" % raw.offset) in read
+            if raw.place == event_id or is_read or (stream.encoded is None and _is_of(stream, raw, event_id)):
+                yield raw
 
     def _way(self, stream: Stream, raw: Record, counted: str | None) -> Iterator[Step]:
         """The steps of a raw record; of an id that was clean before, `counted` is where."""

@@ -99,23 +99,33 @@ def _full_name(schema: Mapping[str, Any], space: str) -> str:
     return name if "." in name or not within else f"{within}.{name}"
 
 
-def _collect(schema: Any, space: str, names: dict[str, Any]) -> None:
-    """Every type that has a name, for where it is only named."""
-    if isinstance(schema, list):
+def _collect(schema: Any, space: str, names: dict[str, Any], within: frozenset[str] = frozenset()) -> None:
+    """Every type that has a name, for where it is only named; one that contains itself could nest without end."""
+    if isinstance(schema, str):
+        if schema in within or f"{space}.{schema}" in within:
+            raise NotAvro(f"Type {schema!r} contains itself, and a few bytes could nest without end. Leave it out.")
+    elif isinstance(schema, list):
         for one in schema:
-            _collect(one, space, names)
+            _collect(one, space, names, within)
     elif isinstance(schema, dict):
         if schema.get("type") in ("record", "enum", "fixed", "error"):
             full = _full_name(schema, space)
-            names[full], space = schema | {"name": full}, full.rpartition(".")[0]
-        for inner in (schema.get("type"), schema.get("items"), schema.get("values")):
-            if isinstance(inner, dict | list):
-                _collect(inner, space, names)
-        for field in schema.get("fields", ()):
-            _collect(field["type"], space, names)
+            _require_names(full, *schema.get("symbols", ()))
+            names[full], space, within = schema | {"name": full}, full.rpartition(".")[0], within | {full}
+        inner = [schema.get("type"), schema.get("items"), schema.get("values")]
+        for one in [*inner, *(field["type"] for field in schema.get("fields", ()))]:
+            _collect(one, space, names, within)
+
+
+def _require_names(full: str, *symbols: str) -> None:
+    """Refuse what Avro's own parser would: a name, or a symbol, that is none."""
+    for name in (*full.split("."), *symbols):
+        if record_name(name) != name or not name:
+            raise NotAvro(f"{name!r} is no name in Avro. Register a valid schema.")
 
 
 def _field(field: Mapping[str, Any], space: str, names: Mapping[str, Any]) -> AvroField:
+    _require_names(field["name"])
     written = field["type"]
     branches = written if isinstance(written, list) else [written]
     others = [_resolved(one, space, names) for one in branches if one != "null"]

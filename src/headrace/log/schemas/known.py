@@ -2,22 +2,25 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from headrace.declare.stream import Stream
-from headrace.log.schemas.registry import Registered
+from headrace.log.schemas.registry import Registered, RegistryAway, registry_at
+
+FILE = "gate.schemas.json"
 
 
 @dataclass(frozen=True)
 class Known:
     """Schemas by id, None where the registry knew none, and the versions of the subject that are among them.
 
-    Where more ids were unknown than `MANY`, nobody asks for further ones: they are somebody's noise.
+    Other ids are asked for, unless these `are_all`, or more than `MANY` were unknown: then they are somebody's noise.
     """
 
     schemas: Mapping[int, Registered | None] = field(default_factory=dict)
     versions: frozenset[int] = frozenset()
+    are_all: bool = False
 
     MANY = 100
 
@@ -35,18 +38,20 @@ class Known:
         return tuple(sorted(schema_id for schema_id, schema in self.schemas.items() if schema is None))
 
     @property
-    def is_noisy(self) -> bool:
-        return len(self.missing) > self.MANY
+    def are_enough(self) -> bool:
+        """Whether an id that is not among them is a dead letter's."""
+        return self.are_all or len(self.missing) > self.MANY
 
     def and_(self, more: Mapping[int, Registered | None], versions: Iterable[int] = ()) -> "Known":
-        """With more of them; what is known stays, for ids are never given twice."""
+        """With more of them; what is known stays, for ids are never given twice. Without news `schemas` is the same."""
         found = {schema_id: schema for schema_id, schema in self.schemas.items() if schema is not None}
-        return Known({**self.schemas, **more, **found}, self.versions.union(versions))
+        schemas = {**self.schemas, **more, **found}
+        return Known(self.schemas if schemas == self.schemas else schemas, self.versions.union(versions), self.are_all)
 
 
 def schemas_file(state: Path, stream: Stream) -> Path:
     """Where the schemas of a stream are kept."""
-    return state.resolve() / "checkpoints" / stream.name / "gate.schemas.json"
+    return state.resolve() / "checkpoints" / stream.name / FILE
 
 
 def read_known(file: Path) -> Known:
@@ -63,3 +68,15 @@ def as_text(known: Known) -> str:
     """As it is kept."""
     schemas = {str(number): None if one is None else asdict(one) for number, one in known.schemas.items()}
     return json.dumps({"schemas": schemas, "versions": sorted(known.versions)})
+
+
+def known_of(stream: Stream, state: Path) -> Known:
+    """What there is to be known of a stream now, by what was kept and by its registry: for who reads raw records."""
+    kept = read_known(schemas_file(state, stream))
+    if stream.encoded is None:
+        return kept
+    try:
+        versions = registry_at(stream.encoded.registry).versions(stream.encoded.subject)
+    except RegistryAway:
+        versions = ()
+    return replace(kept.and_({one.schema.id: one.schema for one in versions}), are_all=True)

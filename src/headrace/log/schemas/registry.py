@@ -145,6 +145,8 @@ class Registry:
         status, answer = self._sent(method, path, None if body is None else json.dumps(body))
         if status >= 500 or status in (408, 429):
             raise RegistryAway(f"The registry at {self.url} answers {status}: {_said(answer)}. Try again later.")
+        if status == 404 and not _is_of_registry(answer):
+            raise self._no_registry(path)
         if status >= 300:
             raise RegistryRefused(
                 f"The registry at {self.url} answers {status} to {method} {path.partition('?')[0]}: {_said(answer)}. "
@@ -221,6 +223,14 @@ def _registered(schema_id: int, found: Mapping[str, Any], url: str) -> Registere
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryRefused(f"The registry at {url} answers for id {schema_id} without a schema.", 200) from error
+
+
+def _is_of_registry(answer: bytes) -> bool:
+    """Whether an answer is in the words of a registry, which numbers its errors."""
+    try:
+        return "error_code" in json.loads(answer)
+    except (ValueError, TypeError):
+        return False
 
 
 def _said(answer: bytes) -> str:

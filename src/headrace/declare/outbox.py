@@ -1,0 +1,26 @@
+"""Outboxes: tables that services write their events to, together with their changes."""
+
+from dataclasses import dataclass, field
+
+from headrace.declare.derivation import written_here
+from headrace.declare.targets import url_problem
+from headrace.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """A table of PostgreSQL whose rows are relayed to the app's streams; `headrace outbox --print-sql` makes it."""
+
+    url: str = field(repr=False)
+    table: str = "outbox"
+
+    def __post_init__(self) -> None:
+        problem = url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
+        if not all(part.strip() for part in str(self.table).split(".")):
+            problem = f'table={self.table!r} is no name. Write table="outbox" or table="shop.outbox".'
+        if problem is not None:
+            raise DeclarationError(f"{written_here(2)}: Outbox: {problem}")
+
+    @property
+    def name(self) -> str:
+        return self.table

@@ -1,0 +1,46 @@
+"""`hr.produce` to a stream in Avro: the declared columns become the first version, a later one is written as it is."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+import headrace as hr
+from headrace.local.broker import Broker
+from headrace.log.between import records_between
+from headrace.log.offsets import Offsets
+from headrace.log.produced import UnfitRow
+from headrace.log.schemas.registry import Registry
+from headrace.log.schemas.wire import schema_id_of
+from headrace.log.topics import ensure_topics
+from tests.log.avro import field, logical, schema
+from tests.sink.test_avro import read
+
+AT = datetime(2026, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+
+
+def test_rows_are_written_with_the_newest_version_and_what_does_not_fit_is_not_sent(
+    broker: Broker, registry: Registry
+) -> None:
+    taps = hr.Stream(
+        f"taps-{uuid4().hex[:8]}", schema="id string, card string, amount double, at timestamp", id="id", key="card",
+        time="at", format="avro", registry=registry.url,
+    )  # fmt: skip
+    ensure_topics(broker.address, [taps])
+    rows = [{"id": "1", "card": "c", "amount": float("inf"), "at": AT}, {"id": "2", "card": "c", "at": AT.isoformat()}]
+    hr.produce(taps, rows, broker=broker.address)
+    newer = [field("id", "string"), field("card", "string"), field("amount", ["null", "double"], default=None)]
+    registry.set_level(f"{taps.name}-value", "NONE")
+    second = registry.register(f"{taps.name}-value", "AVRO", schema(*newer, field("at", logical("timestamp-millis"))))
+    hr.produce(taps, [{"id": "3", "card": "c", "amount": 2.5, "at": AT}], broker=broker.address)
+    with pytest.raises(UnfitRow, match="row 1: wrong-type"):
+        hr.produce(taps, [rows[1], {**rows[0], "amount": "much"}], broker=broker.address)
+    offsets = Offsets(broker.address)
+    found = [*records_between(broker.address, offsets.begin([taps.name]), offsets.end([taps.name]))]
+    assert [read(registry, one.value) for one in found] == [
+        {"id": "1", "card": "c", "amount": float("inf"), "at": AT},
+        {"id": "2", "card": "c", "amount": None, "at": AT},
+        {"id": "3", "card": "c", "amount": 2.5, "at": AT.replace(microsecond=123000)},
+    ]
+    assert schema_id_of(found[2].value) == second
+    assert [one.number for one in registry.versions(f"{taps.name}-value")] == [1, 2]
