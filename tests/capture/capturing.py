@@ -60,6 +60,13 @@ class Capturing:
         wait_until(lambda: self.failure, LIMIT_S, "whoever captures to see that Connect is gone")
         assert isinstance(self.failure, ConnectFailed)
 
+    def count(self) -> int:
+        """How many records are in the raw topic."""
+        try:
+            return sum(Offsets(self.broker).end([self.changes.name]).values())
+        except HeadraceError:  # not made yet
+            return 0
+
     def told(self) -> list[dict[str, Any]]:
         """Every envelope in the raw topic."""
         offsets = Offsets(self.broker)

@@ -12,6 +12,8 @@ from headrace.local.broker import Broker
 from tests.capture.capturing import TABLE, Capturing, changes_of, made_table, rows_left
 from tests.waiting import wait_until
 
+CROWD = 100_000
+
 
 def test_a_snapshot_and_then_each_committed_change_are_told_also_over_a_kill(
     postgres: OwnPostgres, broker: Broker, tmp_path: Path
@@ -48,6 +50,7 @@ def _assert_secret(state: Path) -> None:
     assert (state / "connect").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.faults
 def test_what_a_gap_took_is_taken_back_before_a_new_snapshot(
     postgres: OwnPostgres, broker: Broker, tmp_path: Path
 ) -> None:
@@ -64,6 +67,28 @@ def test_what_a_gap_took_is_taken_back_before_a_new_snapshot(
     assert sorted(rows_left(told)) == [2, 3]
 
 
+@pytest.mark.faults
+def test_a_snapshot_that_is_cut_short_leaves_no_row_that_was_deleted_meanwhile(
+    postgres: OwnPostgres, broker: Broker, tmp_path: Path
+) -> None:
+    made_table(postgres, "crowd")
+    postgres.ask(f"INSERT INTO crowd SELECT n, 'FR', n, now() FROM generate_series(1, {CROWD}) n")
+    changes = changes_of(postgres, "crowd")
+    with Capturing(changes, broker.address, tmp_path) as first:
+        wait_until(lambda: first.count() > 0, 60, "the snapshot to begin")
+        first.kill()
+    cut_short = first.count()
+    assert 0 < cut_short < CROWD
+    postgres.ask("DELETE FROM crowd WHERE id % 2 = 0")
+    with Capturing(changes, broker.address, tmp_path) as second:
+        wait_until(
+            lambda: second.count() >= 2 * cut_short + CROWD // 2, 60, "what was told to be taken back, and the rest"
+        )
+        wait_until(lambda: len(_countries(second)) == CROWD // 2, 60, "every row that is left")
+        assert all(key % 2 for key in _countries(second))
+
+
+@pytest.mark.faults
 def test_a_truncated_table_has_the_rows_that_came_after(postgres: OwnPostgres, broker: Broker, tmp_path: Path) -> None:
     made_table(postgres, "visits")
     postgres.ask("INSERT INTO visits SELECT n, 'FR', n, now() FROM generate_series(1, 3) n")

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.declare.derivation import Derived
+from headrace.declare.recounted import Recount
+from headrace.declare.views import view_of
 from headrace.operators.careful import Raised, Stepped
 from headrace.operators.operator import Arrived, Made
 from headrace.stream.keyed import COARSE_US, FINE_US, Buckets, Keyed, Reader, look_at_us
-from headrace.stream.making import Maker
+from headrace.stream.making import Maker, TileMaker
 from tests.stream.echoes import SECOND, Echo, operation_of, out_of, payments, pure
 from tests.stream.spark_state import Bucket
 
@@ -124,9 +127,15 @@ def rows_of(done: Stepped, **more: Any) -> list[Any]:
     return list(Maker(operation, (out,)).rows(("c1",), done))
 
 
+def raised_in(row: Any) -> str:
+    (header,) = row["headers"]
+    assert header["key"] == "headrace.raised"
+    return str(header["value"].decode())
+
+
 def test_what_is_made_is_the_columns_of_its_stream_with_times_to_the_microsecond() -> None:
     (row,) = rows_of(Stepped([Made("out", "x", 1, 1_700_000_000_123_456, {"amount": math.nan, "other": 5})]))
-    assert (row["topic"], row["key"], row["raised"]) == ("out", "c1", None)
+    assert (row["topic"], row["key"], row["headers"]) == ("out", "c1", None)
     assert orjson.loads(row["value"]) == {
         "id": "x",
         "card": "c1",
@@ -143,12 +152,28 @@ def test_an_output_that_nobody_declared_is_passed_over() -> None:
 @pytest.mark.parametrize("made", [Made("out", "x", 1, 1 << 62, {}), Made("out", "x", 1, 1, {"amount": object()})])
 def test_what_cannot_be_written_is_put_aside_with_what_there_is_of_it(made: Made) -> None:
     (row,) = rows_of(Stepped([made]))
-    assert row["raised"].startswith(("OverflowError: ", "TypeError: "))
+    assert raised_in(row).startswith(("OverflowError: ", "TypeError: "))
     assert b"Made(output='out', id='x'" in row["value"]
 
 
 def test_what_is_raised_says_where_the_event_stands() -> None:
     event = Arrived(0, "e", 3, 5, 1, 42, {"id": "e", "card": "c1", "amount": 2.0, "at": 3, "seen": 5})
     (row,) = rows_of(Stepped(raised=[Raised("ValueError: no", event)]))
-    assert row["raised"] == "ValueError: no (at a-1@42)"
+    assert raised_in(row) == "ValueError: no (at a-1@42)"
     assert orjson.loads(row["value"])["id"] == "e"
+
+
+def test_a_change_that_a_view_of_rows_cannot_take_is_a_dead_letter_of_its_table() -> None:
+    customers = hr.Changes("customers", schema="id bigint, country string", key="id")
+
+    @hr.features(customers, by="country")
+    class Countries:
+        customers = hr.count(windows="forever")
+
+    event = Arrived(1, "7/u/1", 5, 5, 0, 42, {"id": 1, "country": "FR", "op": "u", "before_id": None})
+    maker = TileMaker(Recount(view_of(Countries)), 1)
+    (row,) = maker.rows(("FR",), Stepped(raised=[Raised("ValueError: no", event)]))
+    headers = {header["key"]: header["value"].decode() for header in row["headers"]}
+    assert row["topic"] == "customers.dead"
+    assert headers["headrace.reason"] == "raised: Countries: ValueError: no"
+    assert (headers["headrace.topic"], headers["headrace.offset"]) == ("customers", "42")

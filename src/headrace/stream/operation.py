@@ -191,7 +191,7 @@ class OperationRunner(threading.Thread):
 
     @cached_property
     def _clock(self) -> Clock | RecordedClock:
-        inputs = self.spec.keyed.operation.inputs
+        inputs = tuple(dict.fromkeys(self.spec.keyed.operation.inputs))
         if self.spec.keyed.tells_its_own_time:
             return RecordedClock([stream.clean for stream in inputs], self._offsets)
         derived = [stream.made_by for stream in inputs if isinstance(stream, Derived)]

@@ -47,7 +47,7 @@ class KeptRun:
     def advice(self) -> str:
         """What can be done about what is refused."""
         name = self.operation.name
-        logs = " and ".join(stream.clean for stream in self.operation.inputs)
+        logs = " and ".join(stream.clean for stream in dict.fromkeys(self.operation.inputs))
         return (
             f"Undo the change, give it another name, start with --rebuild {name} to compute it again from {logs}, "
             "or start with --from-savepoint and a savepoint that was made under these terms."

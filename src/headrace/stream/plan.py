@@ -1,6 +1,6 @@
 """What would run: topics, queries and their lanes, tiles and state, and what has changed since the last run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
+from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.declare.durations import duration_text
 from headrace.declare.recounted import recount_of
@@ -123,6 +124,7 @@ def _plan(stream: Stream, views: Views, state: Path, judged: Mapping[Derivation,
         topics=(stream.name, *fates_of(stream), *(view.topic for view in every)),
         queries=(
             *deriving,
+            *_capture(stream),
             _gate(stream, generations.partitions),
             *_tiles(stream, generations),
             *(_recount(stream, view) for view in views.of_rows),
@@ -204,6 +206,20 @@ def _tiles(stream: Stream, generations: Generations) -> list[PlannedQuery]:
         )
         for generation in generations.running
     ]
+
+
+def _capture(stream: Stream) -> Iterator[PlannedQuery]:
+    """How a table is captured, where we do."""
+    if isinstance(stream, Changes) and stream.source is not None:
+        yield PlannedQuery(
+            name=f"{stream.name}.capture",
+            reads=f"the table {stream.source.table}",
+            writes=(stream.name,),
+            lane="no",
+            why="Debezium in Connect reads the database's log",
+            task_slots=0,
+            remembers="its place, in topics of Connect's and in a slot of the database",
+        )
 
 
 def _recount(stream: Stream, view: View) -> PlannedQuery:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headrace.declare.app import App
+from headrace.declare.changes import LSN, Changes
 from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -162,6 +163,8 @@ def _trace_of(record: Record) -> dict[str, str]:
 def _is_of(stream: Stream, record: Record, event_id: str) -> bool:
     """Whether a record is of the event with an id; what cannot be read has none."""
     value = record.value or b""
+    if isinstance(stream, Changes) and record.topic == stream.name:
+        return _change_in(value, stream) == event_id
     if event_id.isascii() and event_id.encode() not in value:
         return False
     try:
@@ -177,6 +180,16 @@ def _id_in(value: bytes, stream: Stream) -> str | None:
     except ValueError:
         return None
     return str(found.get(stream.id)) if isinstance(found, dict) else None
+
+
+def _change_in(value: bytes, stream: Changes) -> str | None:
+    """The id of a captured change, as the gate makes it of its envelope; of PostgreSQL's alone."""
+    try:
+        said = orjson.loads(value)
+        row = said["before" if said["op"] == "d" else "after"]
+        return f"{said['source'][LSN]}/{said['op']}/{row[stream.key]}"
+    except (ValueError, KeyError, TypeError):  # no change
+        return None
 
 
 def _changed(layout: HopLayout, before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[Any]]:

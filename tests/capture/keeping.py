@@ -1,0 +1,45 @@
+"""The queries of a captured table, run beside a test, and what a store has of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.declare.app import App
+from headrace.declare.views import View
+from headrace.store.memory import MemoryStore
+from headrace.stream.operations import begin_run
+from headrace.stream.queries import Place, plan_queries
+from headrace.stream.run import Crew
+from tests.capture.writing import COUNTRIES
+
+LATER_US = 4_000_000_000_000_000  # after every tile
+
+
+@contextmanager
+def running(spark: SparkSession, app: App, place: Place) -> Iterator[None]:
+    """The gate of a captured table, and what keeps the view of its rows, for the length of the block."""
+    planned = plan_queries(app, place)
+    for run in planned.runs:
+        begin_run(app, run, place.state, place.broker)
+    crew = Crew(spark, app, place, planned)
+    runners = [*crew.runners(), *crew.operators()]
+    for runner in runners:
+        runner.start()
+    try:
+        yield
+    finally:
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.join(30)
+    assert [runner.failure for runner in runners] == [None] * len(runners)
+
+
+def countries_in(store: MemoryStore, view: View) -> dict[str, dict[str, Any]]:
+    """The features of every country."""
+    reads = store.read(view.name, [(country,) for country in COUNTRIES], LATER_US)
+    return {
+        country: dict(zip(view.names, read.values, strict=True)) for country, read in zip(COUNTRIES, reads, strict=True)
+    }
