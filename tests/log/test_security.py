@@ -52,6 +52,14 @@ def test_who_has_the_password_comes_in(guarded: Guarded, say: Callable[[Path], N
     assert through(guarded.address) == [b"in"]
 
 
+def test_without_tls_the_password_is_asked_for_all_the_same(guarded: Guarded, say: Callable[[Path], None]) -> None:
+    with pytest.raises(BrokerUnreachable, match=r"takes connections and answers no question.*--broker-security"):
+        Offsets(guarded.openly, timeout=3).ends("payments")
+    words = {"mechanism": "PLAIN", "username": "shop", "password": CANARY}
+    say(guarded.security("openly", guarded.openly, tls=False, **words))
+    assert through(guarded.openly) == [b"in"]
+
+
 def test_who_is_given_a_token_comes_in(guarded: Guarded, say: Callable[[Path], None]) -> None:
     say(guarded.by_token())
     assert through(guarded.address) == [b"in"]
