@@ -80,7 +80,7 @@ def test_who_has_a_certificate_comes_in(guarded: Guarded, say: Callable[[Path], 
     assert through(guarded.mutual)[0] == b"in"
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_said_and_not_shown(guarded: Guarded, say: Callable[[Path], None], mechanism: str) -> None:
     say(guarded.by_password(mechanism, password="canary-of-another"))
     with pytest.raises(NotLetIn, match=rf"does not let shop \({mechanism}\) in: wrong name, secret") as refused:
