@@ -113,7 +113,9 @@ def test_the_fraud_examples_payments_through_nats_give_the_same_numbers_as_strai
         for view in ("Straight", "Bridged"):
             wait_until(lambda: counted(running, view, cards) == fates[Fate.CLEAN], 60, view, running.said)  # noqa: B023
         found = rows(running, "Bridged", cards)
-        assert found == rows(running, "Straight", cards)
+        straight = rows(running, "Straight", cards)
+        for card in cards:  # sums of doubles depend on their order, which batches choose
+            assert found[card] == pytest.approx(straight[card], rel=1e-12)
         assert len(found) == len(cards) > 1000
 
 
