@@ -147,7 +147,7 @@ def hanging_up() -> Iterator[Hangup]:
 
 
 def ask_twice(client: Any, kind: type, question: str) -> None:
-    asking = {"predict": lambda: client.predict("fraud", {}), "hot": client.hot}[question]
+    asking = {"predict": lambda: client.predict("fraud", {}), "openapi": client.openapi}[question]
     if kind is hr.Client:
         with client:
             asking()
@@ -173,8 +173,8 @@ def test_a_prediction_that_may_have_been_made_is_not_asked_for_again(kind: type)
 @pytest.mark.parametrize("kind", [hr.Client, hr.AsyncClient])
 def test_a_question_that_only_looks_is_asked_again(kind: type) -> None:
     with hanging_up() as server:
-        ask_twice(kind(server.url), kind, "hot")
-        assert server.heard == [b"/hot"] * 3
+        ask_twice(kind(server.url), kind, "openapi")
+        assert server.heard == [b"/openapi.json"] * 3
 
 
 @pytest.mark.parametrize("kind", [hr.Client, hr.AsyncClient])

@@ -1,4 +1,4 @@
-"""Every step at which a process of the shop may die, by number: `ORDERS_DIE_AT=17 python examples/orders/shop.py`.
+"""Every step at which a process of the shop may die, by number: `ORDERS_DIE_AT=3 python examples/orders/shop.py`.
 
 taken ──▶ noted ──▶ changed ──▶ told ──▶ committed        of each message a service handles, in one transaction
 owned ──▶ read ──▶ parked ──▶ sent ──▶ landed ──▶ removed  of the relay

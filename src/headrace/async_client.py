@@ -15,7 +15,7 @@ import httptools
 from headrace import questions
 from headrace.declare.model import Model
 from headrace.declare.views import View
-from headrace.questions import Address, FeatureRow, Question, Scored, ServerUnreachable, SqlAnswer
+from headrace.questions import Address, FeatureRow, HotReport, Question, Scored, ServerUnreachable, SqlAnswer
 
 AT_ONCE = 1 << 16
 Told = TypeVar("Told")
@@ -65,7 +65,7 @@ class AsyncClient:
         """The score of an event; with `include` it is folded into its own windows first, as the stream does."""
         return await self._ask(questions.score_of(model, event, include))
 
-    async def hot(self) -> dict[str, Any]:
+    async def hot(self) -> HotReport:
         """The heaviest keys of each stream and view, and how evenly partitions are used, as `GET /hot` tells them."""
         return await self._ask(questions.hot())
 

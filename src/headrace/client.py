@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from headrace import questions
 from headrace.declare.model import Model
 from headrace.declare.views import View
-from headrace.questions import FeatureRow, Question, Scored, ServerUnreachable, SqlAnswer
+from headrace.questions import FeatureRow, HotReport, Question, Scored, ServerUnreachable, SqlAnswer
 
 Told = TypeVar("Told")
 
@@ -59,7 +59,7 @@ class Client:
         """The score of an event; with `include` it is folded into its own windows first, as the stream does."""
         return self._ask(questions.score_of(model, event, include))
 
-    def hot(self) -> dict[str, Any]:
+    def hot(self) -> HotReport:
         """The heaviest keys of each stream and view, and how evenly partitions are used, as `GET /hot` tells them."""
         return self._ask(questions.hot())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import quote, urlsplit
 
 from headrace.declare.model import Model
@@ -82,6 +82,41 @@ class SqlAnswer:
         return shown("answer", line, [column["name"] for column in self.columns], self.rows)
 
 
+class HotKey(TypedDict):
+    """A heavy key of a stream or a view: the bounds of its share, and where it is."""
+
+    streams: list[str]
+    view: str | None
+    rank: int
+    key: str
+    at_least: float
+    at_most: float
+    events_per_second: float
+    partition: int | None
+    partitions: int
+    salt: int
+    is_hot: bool
+
+
+class TopicSpread(TypedDict):
+    """How evenly the partitions of a topic are used; `skew` is the busiest as a multiple of the mean."""
+
+    topic: str
+    partitions: int
+    records: int
+    busiest: int
+    share: float
+    skew: float
+
+
+class HotReport(TypedDict):
+    """The heaviest keys, the spread of topics, and what to do in words, as `GET /hot` tells them."""
+
+    keys: list[HotKey]
+    topics: list[TopicSpread]
+    advice: list[str]
+
+
 @dataclass(frozen=True)
 class Scored:
     """A score as it was answered, what it was made of, and what was lacking: nothing, where `degraded` is empty."""
@@ -142,9 +177,11 @@ def score_of(model: Model | str, event: Mapping[str, Any], include: bool) -> Que
     return Question(path, _body(event), _scored, is_safe=False)
 
 
-def hot() -> Question[dict[str, Any]]:
+def hot() -> Question[HotReport]:
     """The heaviest keys."""
-    return Question("/hot", None, dict)
+    return Question(
+        "/hot", None, lambda said: HotReport(keys=said["keys"], topics=said["topics"], advice=said["advice"])
+    )
 
 
 def openapi() -> Question[dict[str, Any]]:

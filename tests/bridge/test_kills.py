@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 MESSAGES, KILLS = 30_000, 12
-SEED, PAYMENTS, RATE = 20, 6_000, 200.0
+SEED, PAYMENTS, RATE = 20, 6_000, 600.0
 
 
 @pytest.mark.faults
@@ -91,12 +91,11 @@ def test_the_fraud_examples_payments_through_nats_give_the_same_numbers_as_strai
 ) -> None:
     monkeypatch.setenv("NATS_URL", nats_server.url)
     nats_server.add_stream("PAYMENTS", ["payments", "other"])
-    start_us = time.time_ns() // 1000 - int(PAYMENTS / RATE * 1e6)
-    timeline = Timeline(SEED, start_us, RATE)
-    events = [timeline.event(number) for number in range(PAYMENTS)]
-    fates = Counter(event.fate for event in events)
     with Running(HERE / "twice_app.py", tmp_path, "--lake", "off") as running:
         running.wait_until_ready()
+        timeline = Timeline(SEED, time.time_ns() // 1000 - int(PAYMENTS / RATE * 1e6), RATE)
+        events = [timeline.event(number) for number in range(PAYMENTS)]
+        fates = Counter(event.fate for event in events)
         for first in range(0, PAYMENTS, 500):
             nats_server.publish("payments", [event.value for event in events[first : first + 500]])
             nats_server.publish("other", [b"not ours"])
@@ -113,8 +112,18 @@ def test_the_fraud_examples_payments_through_nats_give_the_same_numbers_as_strai
         for view in ("Straight", "Bridged"):
             wait_until(lambda: counted(running, view, cards) == fates[Fate.CLEAN], 60, view, running.said)  # noqa: B023
         found = rows(running, "Bridged", cards)
-        assert found == rows(running, "Straight", cards)
+        straight = rows(running, "Straight", cards)
+        assert rounded(found) == rounded(straight)
         assert len(found) == len(cards) > 1000
+
+
+def rounded(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Sums of doubles depend on their order, which batches choose."""
+    return {card: {name: _rounded(value) for name, value in values.items()} for card, values in found.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def counted(running: Running, view: str, cards: list[str]) -> int:

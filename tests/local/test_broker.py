@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from headrace.local.broker import Broker, BrokerFailed, DiskFull, StateInUse
+from headrace.local.broker import Broker, BrokerFailed, DiskFull
 from headrace.local.child import ProcessId
+from headrace.local.folder import StateInUse
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.ports import PortTaken, answers

@@ -2,6 +2,7 @@
 
 SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens of tests/log/tokens.py
 MUTUAL     TLS with a certificate of the client's
+OPENLY     SASL without TLS: PLAIN
 EXPIRED    TLS with a certificate of the broker's that is out of date
 """
 
@@ -23,6 +24,13 @@ CANARY = 'canary-of-kafka "\\='  # a password with what each of the clients has 
 PLAIN, SCRAM = "org.apache.kafka.common.security.plain.PlainLoginModule", "org.apache.kafka.common.security.scram"
 ADMIN_PASSWORD = "canary-of-the-admin"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
+PROTOCOLS = {
+    "SASL_SSL": "SASL_SSL",
+    "MUTUAL": "SSL",
+    "EXPIRED": "SSL",
+    "OPENLY": "SASL_PLAINTEXT",
+    "CONTROLLER": "PLAINTEXT",
+}
 CLIENT = "listener.name.sasl_ssl"
 
 
@@ -36,12 +44,13 @@ class Guarded:
     folder: Path
     mutual: str
     expired: str
+    openly: str
 
     @property
     def address(self) -> str:
         return self.broker.address
 
-    def security(self, name: str, address: str, **words: str) -> Path:
+    def security(self, name: str, address: str, **words: str | bool) -> Path:
         """A file that says who we are to an address."""
         file = self.folder / f"{name}.toml"
         file.touch(mode=0o600)
@@ -63,7 +72,7 @@ class Guarded:
 @contextmanager
 def guarded_broker(folder: Path) -> Iterator[Guarded]:
     """The broker, with a user `shop` whose password is the canary, and who trusts the tokens of an issuer."""
-    authority, ports = Authority(folder, "trusted"), {"MUTUAL": free_port(), "EXPIRED": free_port()}
+    authority, ports = Authority(folder, "trusted"), {name: free_port() for name in ("MUTUAL", "EXPIRED", "OPENLY")}
     Authority(folder, "stranger")
     with Issuer("shop", CANARY) as issuer:
         settings = _settings(authority) | _tokens(issuer)
@@ -87,7 +96,7 @@ def _settings(authority: Authority) -> dict[str, str]:
     users = f'username="admin" password="{ADMIN_PASSWORD}" user_admin="{ADMIN_PASSWORD}" user_shop={_jaas(CANARY)}'
     scram = f"{SCRAM}.ScramLoginModule required;"
     return {
-        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,MUTUAL:SSL,EXPIRED:SSL,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in PROTOCOLS.items()),
         "inter.broker.listener.name": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         f"{CLIENT}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
@@ -95,6 +104,8 @@ def _settings(authority: Authority) -> dict[str, str]:
         f"{CLIENT}.plain.sasl.jaas.config": _property(f"{PLAIN} required {users};"),
         f"{CLIENT}.scram-sha-256.sasl.jaas.config": scram,
         f"{CLIENT}.scram-sha-512.sasl.jaas.config": scram,
+        "listener.name.openly.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.openly.plain.sasl.jaas.config": _property(f"{PLAIN} required {users};"),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(own),
         "ssl.truststore.type": "PEM",
@@ -122,8 +133,8 @@ def _add_users(address: str, ca: Path) -> None:
             answer.result(30)
 
 
-def _toml(value: str) -> str:
-    return f"'{value}'"
+def _toml(value: str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"'{value}'"
 
 
 def _jaas(text: str) -> str:

@@ -12,6 +12,10 @@ from openapi_spec_validator import validate
 from headrace.cli.asked import asked_of
 from headrace.cli.settings import Settings
 from headrace.declare.app import App
+from headrace.log.spread import Spread
+from headrace.questions import HotKey, HotReport, TopicSpread
+from headrace.serve.hot import HotKey as ServedKey
+from headrace.serve.hot import Report
 from headrace.serve.page import page_of
 from headrace.store.online import MemoryOnline
 from tests.serve.predicting import VIEWS, event, filled, fraud, payments
@@ -115,3 +119,12 @@ def test_every_operation_has_a_name_of_its_own(document: Any) -> None:
 
 def test_it_says_nothing_of_this_machine(document: Any) -> None:
     assert str(Path.home()) not in json.dumps(document)
+
+
+def test_a_report_of_hot_keys_is_what_is_told_and_what_the_client_types(document: Any) -> None:
+    key = ServedKey(("payments",), None, 1, "c1", 0.4, 0.5, 12.0, 0, 2, 1, True)
+    written = json.loads(json.dumps(Report((key,), (Spread("payments", 2, 100, 1, 0.75),)).written()))
+    Draft202012Validator(schema_of(document, "/hot")).validate(written)
+    assert written.keys() == HotReport.__required_keys__
+    assert written["keys"][0].keys() == HotKey.__required_keys__
+    assert written["topics"][0].keys() == TopicSpread.__required_keys__

@@ -23,7 +23,7 @@ from headrace.declare.sources import Nats
 from headrace.log.secrets import secret_in
 
 CONNECT_SECONDS = 5
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 0.3
 ACK_SECONDS = 60.0
 PENDING = 5000
 Answer = TypeVar("Answer")

@@ -1,30 +1,27 @@
 """The embedded broker: a real Apache Kafka, one KRaft node on loopback, as a child process."""
 
 import errno
-import fcntl
 import hashlib
-import json
 import shutil
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child, ProcessId
+from headrace.local.folder import OwnFolder
 from headrace.local.jars import Progress, cache_dir, jar_paths, silent
 from headrace.local.java import Java, find_java
 from headrace.local.kraft import CONFIG, LOGGING, OPEN, Guard, Listeners, prepare
 from headrace.local.ports import HOST, free_port, require_free
 
+SERVER = "broker"
 DEFAULT_PORT = 9092
 _START_LIMIT_S = 120
 _STOP_GRACE_S = 30
 _LOOK_EVERY_S = 0.05
 _LEAST_FREE_BYTES = 64 << 20
-_PID_FILE = "broker.pid"
 _STARTED = "Kafka Server started"
-_TAIL_LINES = 12
 # A heap that grows from little is collected whole each time, which stops the broker for 80 ms and more; docs/adr/0027.
 _JVM = ("-Xms256m", "-Xmn128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _JVM_LOGGING = f"-Dlog4j2.configurationFile={LOGGING}"
@@ -38,10 +35,6 @@ class DiskFull(HeadraceError):
     """There is no room left for the broker's log."""
 
 
-class StateInUse(HeadraceError):
-    """Another Headrace process runs a broker on the same state folder."""
-
-
 class Broker:
     """A Kafka broker on 127.0.0.1 whose data are in STATE/broker; port 0 picks a free one."""
 
@@ -53,13 +46,13 @@ class Broker:
         jvm: tuple[str, ...] | None = None,
         guard: Guard = OPEN,
     ) -> None:
-        self.folder = Path(state_dir).absolute() / "broker"
+        self._own = OwnFolder(state_dir, SERVER)
+        self.folder = self._own.path
         self.port = port
         self._progress = progress
         self._jvm = jvm
         self._guard = guard
         self._child: Child | None = None
-        self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -81,7 +74,7 @@ class Broker:
     @property
     def log(self) -> Path:
         """The broker's own log."""
-        return self.folder / "broker.log"
+        return self._own.log
 
     def alive(self) -> bool:
         """Whether the broker runs."""
@@ -94,17 +87,16 @@ class Broker:
 
     def last_words(self) -> str:
         """The end of what the broker said."""
-        said = _text(self.folder / "broker.out") + _text(self.log)
-        return "\n".join(said.splitlines()[-_TAIL_LINES:])
+        return self._own.last_words()
 
     def start(self) -> None:
         """Start the broker and return once it serves; one left over by a crash is ended first."""
         java, jars = find_java(), jar_paths("broker", self._progress)
         try:
-            self._hold_folder()
+            self._own.hold("runs a broker on")
             self._end_left_over()
             self._require_room()
-            prepare(self.folder, self._choose_ports(), after_crash=self._pid_file.exists())
+            prepare(self.folder, self._choose_ports(), after_crash=self._own.was_left)
             self._launch(java, jars)
             self._wait_until_started()
         except OSError as error:
@@ -118,33 +110,13 @@ class Broker:
         """Stop the broker cleanly; its data stay."""
         if self._child:
             if self._child.stop(_STOP_GRACE_S):
-                self._pid_file.unlink(missing_ok=True)  # what a crash leaves behind tells the next start of it
+                self._own.forget()  # what a crash leaves behind tells the next start of it
             self._child = None
-        if self._lock:
-            self._lock.close()
-            self._lock = None
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.folder / _PID_FILE
-
-    def _hold_folder(self) -> None:
-        """Keep every other Headrace off this folder until we stop or die."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = (self.folder / "owner.lock").open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise StateInUse(
-                f"Another Headrace process runs a broker on {self.folder}. "
-                "Stop that one, or choose another folder with --state."
-            ) from error
-        self._lock = lock
+        self._own.let_go()
 
     def _end_left_over(self) -> None:
         """End the broker of a Headrace that crashed: it holds the data until it is gone."""
-        left_over = recorded_broker(self.folder.parent)
+        left_over = self._own.recorded()
         if left_over and left_over.alive():
             self._progress(f"ending the broker left over by a crash (process {left_over.pid})")
             left_over.stop(_STOP_GRACE_S)
@@ -160,8 +132,7 @@ class Broker:
         return Listeners(HOST, self.port, free_port(beside=self.port), self._guard)
 
     def _launch(self, java: Java, jars: list[Path]) -> None:
-        if self.log.exists():
-            self.log.replace(self.folder / "broker.log.1")
+        self._own.turn_log()
         archive = archive_of(java, jars)
         extra = (
             self._jvm if self._jvm is not None else (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
@@ -169,10 +140,9 @@ class Broker:
         classes = ("-cp", ":".join(map(str, jars)))
         properties = [f"-D{name}={value}" for name, value in self._guard.properties.items()]
         command = [str(java.command), *_JVM, _JVM_LOGGING, *properties, *extra, *classes, "kafka.Kafka", CONFIG]
-        self._child = Child(command, folder=self.folder, output=self.folder / "broker.out")
+        self._child = Child(command, folder=self.folder, output=self._own.output)
         self._child.start()
-        if process := ProcessId.of(self._child.pid):
-            self._pid_file.write_text(json.dumps(asdict(process)))
+        self._own.record(self._child)
 
     def _wait_until_started(self) -> None:
         deadline = time.monotonic() + _START_LIMIT_S
@@ -183,7 +153,7 @@ class Broker:
             time.sleep(_LOOK_EVERY_S)
 
     def _failure(self, what: str) -> HeadraceError:
-        said = _text(self.folder / "broker.out") + _text(self.log)
+        said = self._own.said()
         free = shutil.disk_usage(self.folder).free
         # On a full disk its log may end before it says so.
         if "No space left on device" in said or free < _LEAST_FREE_BYTES:
@@ -210,10 +180,7 @@ def archive_of(java: Java, jars: list[Path]) -> Path:
 
 def recorded_broker(state_dir: Path) -> ProcessId | None:
     """The process last recorded as this folder's broker; it may have ended since."""
-    try:
-        return ProcessId(**json.loads((state_dir / "broker" / _PID_FILE).read_text()))
-    except (OSError, ValueError, TypeError):  # none, or cut short by a crash: then nothing can be taken for ours
-        return None
+    return OwnFolder(state_dir, SERVER).recorded()
 
 
 def _no_room(folder: Path, free: int) -> str:

@@ -5,7 +5,6 @@ Its HTTP is on loopback, and answers who knows the password of this run; passwor
 alone, and its settings name the variables.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -14,12 +13,12 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from headrace.errors import HeadraceError
-from headrace.local.child import Child, ProcessId
+from headrace.local.child import Child
+from headrace.local.folder import OwnFolder
 from headrace.local.jars import Progress, jar_paths, silent
 from headrace.local.java import find_java
 from headrace.local.kraft import LOGGING, logging_to, write_properties
@@ -32,9 +31,8 @@ START_LIMIT_S = 120
 STOP_GRACE_S = 20
 ASK_SECONDS = 10
 LOOK_EVERY_S = 0.1
-TAIL_LINES = 12
 _MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
-_CONFIG, _LOGIN, _USERS, _PID = "connect.properties", "login.conf", "users.properties", "connect.pid"
+_CONFIG, _LOGIN, _USERS = "connect.properties", "login.conf", "users.properties"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1")
 _AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _PROVIDER = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
@@ -82,11 +80,11 @@ class Connect:
         progress: Progress = silent,
     ) -> None:
         """`passwords` has the environment variables, each beginning with SECRETS, that connectors name."""
-        self.folder = Path(state_dir).absolute() / "connect"
+        self._own = OwnFolder(state_dir, "connect")
+        self.folder = self._own.path
         self._app, self._broker, self._passwords, self._progress = app, broker, dict(passwords), progress
         self._port, self._password = 0, ""
         self._child: Child | None = None
-        self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -101,40 +99,29 @@ class Connect:
 
     @property
     def log(self) -> Path:
-        return self.folder / "connect.log"
+        return self._own.log
 
     def hold(self) -> None:
         """Keep every other Headrace off this folder until we stop or die, and end what a crash left running."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._own.hold("captures changes with", mode=0o700)
         self.folder.chmod(0o700)
-        lock = (self.folder / "owner.lock").open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise ConnectFailed(
-                f"Another Headrace process captures changes with {self.folder}. "
-                "Stop that one, or choose another folder with --state."
-            ) from error
-        self._lock = lock
-        left_over = self._recorded()
+        left_over = self._own.recorded()
         if left_over and left_over.alive():
             left_over.stop(STOP_GRACE_S)
 
     def start(self) -> None:
         """Start it and return once it answers."""
         java, jars = find_java(), jar_paths("connect", self._progress)
-        if self._lock is None:
+        if not self._own.is_held:
             self.hold()
         try:
             self._prepare()
             classes = ":".join(map(str, jars))
             jvm = (*_JVM, f"-Dlog4j2.configurationFile={LOGGING}", f"-Djava.security.auth.login.config={_LOGIN}")
             command = [str(java.command), *jvm, "-cp", classes, _MAIN, _CONFIG]
-            self._child = Child(command, folder=self.folder, output=self.folder / "connect.out")
+            self._child = Child(command, folder=self.folder, output=self._own.output)
             self._child.start({**os.environ, **self._passwords})
-            if process := ProcessId.of(self._child.pid):
-                (self.folder / _PID).write_text(json.dumps(asdict(process)))
+            self._own.record(self._child)
             self._wait_until_started()
         except BaseException:
             self.stop()
@@ -145,9 +132,7 @@ class Connect:
         if self._child:
             self._child.stop(STOP_GRACE_S)
             self._child = None
-        if self._lock:
-            self._lock.close()
-            self._lock = None
+        self._own.let_go()
 
     def check(self) -> None:
         """Raise what ended it, if it has ended on its own."""
@@ -175,13 +160,11 @@ class Connect:
             raise ConnectFailed(f"Connect does not answer {method} {path}: {away}. Its log is {self.log}.") from away
 
     def last_words(self) -> str:
-        said = _text(self.folder / "connect.out") + _text(self.log)
-        return "\n".join(said.splitlines()[-TAIL_LINES:])
+        return self._own.last_words()
 
     def _prepare(self) -> None:
         self._port, self._password = free_port(), secrets.token_urlsafe(24)
-        if self.log.exists():
-            self.log.replace(self.folder / "connect.log.1")
+        self._own.turn_log()
         own = _credentials(self._broker) | {
             "bootstrap.servers": self._broker,
             "group.id": f"headrace-connect-{self._app}",
@@ -212,12 +195,6 @@ class Connect:
         except ConnectFailed:
             return False
 
-    def _recorded(self) -> ProcessId | None:
-        try:
-            return ProcessId(**json.loads((self.folder / _PID).read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
-
     def _failure(self, what: str) -> ConnectFailed:
         return ConnectFailed(f"Connect {what}. Its log is {self.log}. It ends with:\n{self.last_words()}")
 
@@ -228,7 +205,3 @@ def _credentials(broker: str) -> dict[str, str]:
     words = {} if security is None else java_words(security)
     lines = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in words.items()}
     return {f"{client}{name}": line for client in _CLIENTS for name, line in lines.items()}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""

@@ -12,6 +12,10 @@ from headrace.errors import HeadraceError
 from headrace.log.security import VARIABLE, Security, every_security, security_of
 
 ANSWER_SECONDS = 1.0
+SILENT = (
+    "takes connections and answers no question. Wait if it is busy; if it asks who comes, or speaks no TLS, "
+    "say so in a file, and name that by --broker-security FILE."
+)
 EXPIRED, NOT_YET, OTHER_NAME, OTHER_ADDRESS = (
     10,
     9,
@@ -48,11 +52,11 @@ def unreachable(broker: str, said: str) -> BrokerUnreachable:
         return BrokerUnreachable(broker)
     security = security_of(broker)
     if security is None:
-        return NotLetIn(broker, _unsaid()) if _speaks_tls(address) else BrokerUnreachable(broker)
+        return NotLetIn(broker, _unsaid()) if _speaks_tls(address) else BrokerUnreachable(broker, SILENT)
     untrusted = _untrusted(address, security) if security.tls else None
     if untrusted is not None:
         return NotTrusted(address, f"is not trusted: {untrusted}")
-    return NotLetIn(broker, _refused(security, said)) if said else BrokerUnreachable(broker)
+    return NotLetIn(broker, _refused(security, said)) if said else BrokerUnreachable(broker, SILENT)
 
 
 def _unsaid() -> str:

@@ -15,13 +15,14 @@ ANY: Schema = {}
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 FLAG: Schema = {"type": "boolean"}
+WHOLE: Schema = {"type": "integer"}
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 # JSON has no word for some doubles: they are text.
 DOUBLE: Schema = {"anyOf": [NUMBER, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 OF_KIND: Mapping[Kind, Schema] = {
     Kind.STRING: TEXT,
     Kind.BOOLEAN: FLAG,
-    Kind.INTEGER: {"type": "integer"},
+    Kind.INTEGER: WHOLE,
     Kind.DOUBLE: DOUBLE,
     Kind.TIMESTAMP: MOMENT,
 }
@@ -88,7 +89,7 @@ def _features(view: View) -> Operation:
     row = _columns(view.entity, OF_KIND) | {
         "values": object_of(_outputs(view)),
         "event_time": or_null(MOMENT),
-        "age_ms": or_null({"type": "integer"}),
+        "age_ms": or_null(WHOLE),
     }
     answer = object_of({"as_of": MOMENT, "rows": list_of(object_of(row))})
     return Operation(f"The features of {view.name}, by {', '.join(view.by)}", answer, asked)
@@ -115,11 +116,11 @@ def _outputs(view: View) -> dict[str, Schema]:
 def _output(feature: Feature) -> Schema:
     aggregate = feature.aggregate
     if aggregate.gives_a_map:
-        return {"type": "object", "additionalProperties": {"type": "integer"}}
+        return {"type": "object", "additionalProperties": WHOLE}
     if aggregate.gives_a_list:
         return or_null(list_of(OF_KIND[aggregate.kind] if aggregate.kind else ANY))
     if aggregate.function in {"count", "distinct"}:
-        return {"type": "integer"}
+        return WHOLE
     is_kept = aggregate.function in {"min", "max", "first", "last"} and aggregate.kind is not None
     return or_null(OF_KIND[aggregate.kind] if is_kept and aggregate.kind else DOUBLE)
 
@@ -133,7 +134,7 @@ def _of_model(model: Model) -> dict[str, Operation]:
             "model": {"const": model.name},
             "version": TEXT,
             "features": {"type": "object"},
-            "age_ms": or_null({"type": "integer"}),
+            "age_ms": or_null(WHOLE),
             "degraded": list_of(TEXT),
         }
     )
@@ -159,7 +160,7 @@ def _invocations(model: Model) -> Operation:
     return Operation(f"The scores of {model.name} by MLflow's protocol", answer, asked)
 
 
-TENSOR = object_of({"name": TEXT, "datatype": TEXT, "shape": list_of({"type": "integer"}), "data": ANY}, ["data"])
+TENSOR = object_of({"name": TEXT, "datatype": TEXT, "shape": list_of(WHOLE), "data": ANY}, ["data"])
 TENSORS = object_of(
     {"inputs": list_of(TENSOR), "outputs": ANY, "id": TEXT, "parameters": ANY}, ["outputs", "id", "parameters"]
 )
@@ -180,6 +181,25 @@ SQL_ANSWER = object_of(
     }
 )
 SQL_ASKED = object_of({"sql": TEXT, "limit": {"type": "integer", "minimum": 1}}, ["limit"])
+HOT_KEY = object_of(
+    {
+        "streams": list_of(TEXT),
+        "view": or_null(TEXT),
+        "rank": WHOLE,
+        "key": TEXT,
+        "at_least": NUMBER,
+        "at_most": NUMBER,
+        "events_per_second": NUMBER,
+        "partition": or_null(WHOLE),
+        "partitions": WHOLE,
+        "salt": WHOLE,
+        "is_hot": FLAG,
+    }
+)
+SPREAD = object_of(
+    {"topic": TEXT, "partitions": WHOLE, "records": WHOLE, "busiest": WHOLE, "share": NUMBER, "skew": NUMBER}
+)
+HOT = object_of({"keys": list_of(HOT_KEY), "topics": list_of(SPREAD), "advice": list_of(TEXT)})
 PANEL = object_of({"name": TEXT, "sql": TEXT, "at": NUMBER, "error": or_null(TEXT), "answer": or_null(SQL_ANSWER)})
 SNAPSHOT = object_of({"at": NUMBER, "samples": list_of({"type": "array"})})
 FIXED: Mapping[str, Operation] = {
@@ -188,10 +208,10 @@ FIXED: Mapping[str, Operation] = {
     "/panels": Operation("The latest answers of saved queries", object_of({"panels": list_of(PANEL)})),
     "/live": Operation("Every number once a second, as server-sent events", kind=STREAMED),
     "/history": Operation(
-        "What /live told in the last minutes", list_of(SNAPSHOT), None, (Parameter("minutes", {"type": "integer"}),)
+        "What /live told in the last minutes", list_of(SNAPSHOT), None, (Parameter("minutes", WHOLE),)
     ),
     "/metrics": Operation("Numbers for Prometheus", TEXT, kind=METRICS),
-    "/hot": Operation("The heaviest keys, and how evenly partitions are used", {"type": "object"}),
+    "/hot": Operation("The heaviest keys, and how evenly partitions are used", HOT),
     "/v2": Operation("Who answers", object_of({"name": TEXT, "version": TEXT, "extensions": list_of(TEXT)})),
     "/v2/health/live": Operation("Whether the server answers", object_of({"live": FLAG})),
     "/v2/health/ready": Operation(

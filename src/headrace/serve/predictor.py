@@ -199,7 +199,7 @@ class Predictor:
         if instead is not None:
             again, still = self._scores(instead, [vectors[place] for place in fallen], left_s)
         if instead is None or still is not None:
-            raise Unavailable(f"{why}. Promote another version, or ask with other values.")
+            raise Unavailable(f"{why.rstrip(".")}. Promote another version, or ask with other values.")
         for place, score in zip(fallen, again, strict=True):
             scores[place], by[place] = score, instead
         return _Answered(by, scores, fallen)
