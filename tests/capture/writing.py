@@ -16,8 +16,11 @@ TABLES = (
     "CREATE TABLE customers (id bigint PRIMARY KEY, country text, credit double precision, since timestamptz)",
     "ALTER TABLE customers REPLICA IDENTITY FULL",
     "CREATE TABLE history (id bigint, op text)",
+    # A row whose key changes is another one: the old is deleted, the new created.
     """CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO history VALUES (coalesce(NEW.id, OLD.id), lower(left(TG_OP, 1))); RETURN NULL; END $$""",
+        IF TG_OP = 'UPDATE' AND OLD.id <> NEW.id THEN INSERT INTO history VALUES (OLD.id, 'd'), (NEW.id, 'i');
+        ELSE INSERT INTO history VALUES (coalesce(NEW.id, OLD.id), lower(left(TG_OP, 1))); END IF;
+        RETURN NULL; END $$""",
     "CREATE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON customers FOR EACH ROW EXECUTE FUNCTION noted()",
 )
 OPS = {"i": "created", "u": "updated", "d": "deleted"}
