@@ -162,6 +162,7 @@ def test_twenty_kills_leave_every_hash_of_redis_right(
 
 @pytest.mark.faults
 @pytest.mark.timeout(600)
+@pytest.mark.shows("Iceberg", delivery="exactly_once", kills=10)
 def test_ten_kills_leave_every_row_of_iceberg_once(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

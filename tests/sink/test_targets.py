@@ -107,6 +107,7 @@ def test_a_delta_table_has_every_event_the_gate_let_through(broker: Broker, tmp_
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.shows("Iceberg", delivery=("at_most_once", "at_least_once", "exactly_once"))
 def test_an_iceberg_table_has_every_event_the_gate_let_through(broker: Broker, tmp_path: Path, delivery: Any) -> None:
     gate, target = filled(broker.address), hr.Iceberg(str(tmp_path), table="shop.payments")
     sink = Sink(f"iceberg {delivery}", of=gate.stream, to=target, delivery=delivery)
