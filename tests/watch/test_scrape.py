@@ -15,9 +15,12 @@ from headrace.local.ports import HOST, free_port
 from headrace.log.lag import Behind, Lag
 from headrace.log.ledger import Account
 from headrace.log.progress import (
+    BridgeProgress,
+    CaptureProgress,
     CheckProgress,
     DriftProgress,
     LandingProgress,
+    OutboxProgress,
     OutcomesProgress,
     ProgressBoard,
     QualityProgress,
@@ -80,6 +83,9 @@ class Server:
         )
         self.board.checks["CardSpend"] = CheckProgress("CardSpend", 0, 1, {"exact": 1})
         self.board.sinks["warehouse", "c"] = SinkProgress("warehouse", "c", 0, {"written": 1}, {"wrong": 1}, 1, "")
+        self.board.outboxes["shop", "c"] = OutboxProgress("shop", "c", 0, {"sent": 1}, {"wrong": 1}, 1, 0.5, "")
+        self.board.bridges["payments"] = BridgeProgress("payments", 0, 1, 2, "")
+        self.board.captures["customers"] = CaptureProgress("customers", 0, 9, "")
         self.board.landings["t"] = LandingProgress("t", 0, 1, 1, 1.0)
         self.board.scorers["fraud", "s"] = ScorerProgress(
             "fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0

@@ -99,6 +99,9 @@ class EmbeddedRegistry:
         return (
             f"-Dquarkus.http.host={HOST}",
             f"-Dquarkus.http.port={self.port}",
+            # What it tells of itself; left alone, on port 9000 of every address.
+            f"-Dquarkus.management.host={HOST}",
+            f"-Dquarkus.management.port={free_port(beside=self.port)}",
             "-Dquarkus.profile=prod",
             "-Dapicurio.storage.kind=sql",
             "-Dapicurio.storage.sql.kind=h2",
