@@ -53,6 +53,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             child.stop(grace_s=20)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_cluster_a_broker_and_redis_of_the_users_own_give_the_same_numbers(
     cluster: str, broker: Broker, redis_url: str, tmp_path: Path

@@ -99,6 +99,7 @@ class Adding(threading.Thread):
         return self._rows
 
 
+@pytest.mark.faults
 def test_a_kill_while_landing_loses_and_doubles_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     endure_landing(spark, broker.address, tmp_path, kills=1)
 

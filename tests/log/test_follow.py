@@ -159,7 +159,7 @@ def test_a_follower_outlives_its_broker(own_broker: Broker) -> None:
     with Follower(own_broker.address, [stream.name], seen) as follower:
         assert follower.wait_until_caught_up(20)
         own_broker.stop()
-        wait_until(lambda: follower.state is State.BROKER_LOST, 30, "the follower to notice")
+        wait_until(lambda: follower.state is State.BROKER_LOST, 90, "the follower to notice")
         assert own_broker.address in follower.trouble
         own_broker.start()
         wait_until(lambda: follower.state is State.FOLLOWING, 30, "the follower to come back")

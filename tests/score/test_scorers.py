@@ -104,6 +104,7 @@ def check(played: Played, sent: int) -> None:
     )
 
 
+@pytest.mark.faults
 def test_three_kills_leave_every_event_one_prediction_that_counts(broker: Broker, tmp_path: Path) -> None:
     endure(broker, tmp_path, kills=3)
 

@@ -107,6 +107,7 @@ def to_postgres(
     return gate, Counter(postgres.ask(f"SELECT hr_partition, hr_offset FROM {table}_tried"))
 
 
+@pytest.mark.faults
 def test_three_kills_leave_every_row_of_postgres_once(
     broker: Broker, postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
