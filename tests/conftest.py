@@ -12,7 +12,6 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
-from bench.errors import Skipped
 from bench.postgres import OwnPostgres
 from headrace.local.broker import Broker
 from headrace.local.child import Child
@@ -23,7 +22,7 @@ from headrace.local.registry import EmbeddedRegistry
 from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
-from tests.servers import OwnCluster
+from tests.servers import OwnCluster, own_postgres
 from tests.waiting import wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -105,13 +104,8 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
     """One PostgreSQL for the whole run, which a test may stop and start; give each test tables of its own."""
-    try:
-        server = OwnPostgres()
-    except Skipped as why:
-        pytest.skip(str(why))
-    server.start()
-    yield server
-    server.remove()
+    with own_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

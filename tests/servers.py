@@ -1,13 +1,17 @@
-"""A Redis that a test may stop, kill and start again, and a cluster of three."""
+"""Servers that a test may stop, kill and start again: a Redis, a cluster of three, a PostgreSQL."""
 
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import redis
 from redis.crc import key_slot
 
+from bench.errors import Skipped
+from bench.postgres import OwnPostgres
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 from tests.waiting import wait_until
@@ -102,3 +106,17 @@ class OwnCluster:
     def stands(client: redis.Redis) -> bool:
         info = client.cluster("INFO")
         return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3"
+
+
+@contextmanager
+def own_postgres(*, is_captured: bool = False) -> Iterator[OwnPostgres]:
+    """A PostgreSQL that is gone at the end; where none can be had, its tests say that they skip."""
+    try:
+        server = OwnPostgres(is_captured=is_captured)
+    except Skipped as why:
+        pytest.skip(str(why))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.remove()

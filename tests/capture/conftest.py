@@ -4,17 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.errors import Skipped
 from bench.postgres import OwnPostgres
+from tests.servers import own_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
     """One PostgreSQL with wal_level=logical for the whole run; give each test tables of its own."""
-    try:
-        server = OwnPostgres(is_captured=True)
-    except Skipped as why:
-        pytest.skip(str(why))
-    server.start()
-    yield server
-    server.remove()
+    with own_postgres(is_captured=True) as server:
+        yield server

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from bench.errors import Skipped
 from bench.postgres import OwnPostgres
 from headrace.capture.run import capture_until
 from headrace.declare.app import App
@@ -26,6 +25,7 @@ from headrace.stream.queries import Place
 from headrace.tiles.tables import current
 from tests.capture.keeping import countries_in, running
 from tests.capture.writing import Shop, countries_of, made_shop, table_of
+from tests.servers import own_postgres
 from tests.waiting import wait_until
 
 CHANGES, KILLS, PAUSE_S = 3000, 3, 0.03
@@ -58,15 +58,10 @@ class Visitor:
 
 @pytest.fixture
 def killed_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnPostgres]:
-    try:
-        server = OwnPostgres(is_captured=True)
-    except Skipped as why:
-        pytest.skip(str(why))
-    server.start()
-    monkeypatch.setenv("KILLED_DB", server.url)
-    made_shop(server)
-    yield server
-    server.remove()
+    with own_postgres(is_captured=True) as server:
+        monkeypatch.setenv("KILLED_DB", server.url)
+        made_shop(server)
+        yield server
 
 
 class Supervised:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bench.errors import Skipped
 from bench.postgres import OwnPostgres
 from tests.capture.writing import (
     COUNTRIES,
@@ -19,6 +18,7 @@ from tests.capture.writing import (
     table_of,
 )
 from tests.running import Running
+from tests.servers import own_postgres
 from tests.waiting import wait_until
 
 APP = Path(__file__).parent / "shop_app.py"
@@ -28,15 +28,10 @@ PAUSE_S = 0.02  # so that kills come while something is under way
 
 @pytest.fixture
 def shop_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnPostgres]:
-    try:
-        server = OwnPostgres(is_captured=True)
-    except Skipped as why:
-        pytest.skip(str(why))
-    server.start()
-    monkeypatch.setenv("SHOP_DB", server.url)
-    made_shop(server)
-    yield server
-    server.remove()
+    with own_postgres(is_captured=True) as server:
+        monkeypatch.setenv("SHOP_DB", server.url)
+        made_shop(server)
+        yield server
 
 
 @pytest.mark.faults

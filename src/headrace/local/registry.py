@@ -13,6 +13,7 @@ from typing import Self
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child
+from headrace.local.folder import OwnFolder
 from headrace.local.jars import Progress, cache_dir, jar_paths, silent
 from headrace.local.java import find_newer_java
 from headrace.local.ports import HOST, free_port, require_free
@@ -22,7 +23,6 @@ INTERFACE = "/apis/ccompat/v7"
 _START_LIMIT_S = 180
 _STOP_GRACE_S = 20
 _LOOK_EVERY_S = 0.2
-_TAIL_LINES = 12
 _ANSWER_LIMIT_S = 10
 _DATA = "data"
 _JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -36,7 +36,8 @@ class EmbeddedRegistry:
     """A schema registry on 127.0.0.1; port 0 picks a free one."""
 
     def __init__(self, state_dir: Path | str, port: int = DEFAULT_PORT, progress: Progress = silent) -> None:
-        self.folder = Path(state_dir).absolute() / "registry"
+        self._own = OwnFolder(state_dir, "registry")
+        self.folder = self._own.path
         self.port = port
         self._progress = progress
         self._child: Child | None = None
@@ -59,9 +60,7 @@ class EmbeddedRegistry:
 
     def last_words(self) -> str:
         """The end of what it said."""
-        log = self.folder / "registry.log"
-        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        return "\n".join(lines[-_TAIL_LINES:])
+        return self._own.last_words()
 
     def start(self) -> None:
         """Start it and return once it answers."""
@@ -73,7 +72,7 @@ class EmbeddedRegistry:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [str(java.command), *_JVM, *self._settings(), "-jar", str(program)]
         is_new = not (self.folder / f"{_DATA}.mv.db").exists()
-        self._child = Child(command, folder=self.folder, output=self.folder / "registry.log")
+        self._child = Child(command, folder=self.folder, output=self._own.log)
         self._child.start()
         try:
             self._wait_until_answering()
@@ -127,8 +126,7 @@ class EmbeddedRegistry:
 
     def _failure(self, what: str) -> RegistryFailed:
         return RegistryFailed(
-            f"The schema registry at {self.url} {what}. Its log is {self.folder / 'registry.log'}. "
-            f"It ends with:\n{self.last_words()}"
+            f"The schema registry at {self.url} {what}. Its log is {self._own.log}. It ends with:\n{self.last_words()}"
         )
 
 

@@ -20,11 +20,11 @@ from headrace.log.schemas.formats import readable_of
 from headrace.log.schemas.known import Known
 from headrace.log.schemas.readings import Reading
 from headrace.log.schemas.registry import Registered
-from headrace.stream.events import timestamp
+from headrace.stream.events import AS_WRITTEN, timestamp
 from headrace.stream.framed import is_of, payload, unread
 from headrace.tiles.finish import FIRST_US, LAST_US
 
-AS_JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+AS_JSON = {"timestampFormat": AS_WRITTEN}
 _US = {"millis": 1000, "micros": 1}
 
 

@@ -21,13 +21,12 @@ from headrace.declare.stream import Stream
 from headrace.errors import DeclarationError
 from headrace.log.records import Partition
 from headrace.stream.enriched import function_of
-from headrace.stream.events import event_of, parsed
+from headrace.stream.events import AS_WRITTEN, event_of, parsed
 from headrace.stream.examined import SOURCE, WHY_REAL_TIME, Examined, examine, require_streamable
 from headrace.stream.lanes import Lane
 from headrace.stream.watermark import watermark_delay_us
 
 ANSI = "spark.sql.ansi.enabled"
-ISO_8601 = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 RECORDS = (
     "cast(null as binary) key",
     "cast(null as binary) value",
@@ -208,14 +207,14 @@ def records(result: DataFrame, stream: Derived) -> DataFrame:
     return result.select(
         F.lit(stream.name).alias("topic"),
         _key(stream).alias("key"),
-        F.to_json(event, {"timestampFormat": ISO_8601}).alias("value"),
+        F.to_json(event, {"timestampFormat": AS_WRITTEN}).alias("value"),
     )
 
 
 def _key(stream: Derived) -> Column:
     key = F.col(f"`{stream.key}`")
     is_time = stream.schema.column(stream.key, stream.name).kind is Kind.TIMESTAMP
-    return F.date_format(key, ISO_8601) if is_time else key.cast("string")
+    return F.date_format(key, AS_WRITTEN) if is_time else key.cast("string")
 
 
 def _without(clean: DataFrame, parent: Stream, out: Places) -> DataFrame:

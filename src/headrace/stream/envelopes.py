@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from headrace.declare.changes import BEFORE, CHANGE, CHANGED_AT, DELETED, LSN, OP, Changes
 from headrace.declare.schema import Column as Declared
 from headrace.declare.schema import Kind
-from headrace.stream.events import BODY, CORRUPT, json_type, read, typed
+from headrace.stream.events import AS_WRITTEN, BODY, CORRUPT, json_type, read, typed
 
 AFTER, OLD, SOURCE = "after", "before", "source"
 PLACE = "lsn bigint, ts_us bigint, ts_ms bigint, file string, pos bigint, `row` int, change_lsn string, "
 PLACE += "event_serial_no bigint"
 UNAVAILABLE = "__debezium_unavailable_value"
 EPOCH_MICROS = r"^\d{15,17}\z"  # 2001 and later; as milliseconds these would be dates far ahead
-WRITTEN = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC", "ignoreNullFields": "false"}
+WRITTEN = {"timestampFormat": AS_WRITTEN, "timeZone": "UTC", "ignoreNullFields": "false"}
 
 
 def unwrapped(raw: DataFrame, stream: Changes) -> DataFrame:

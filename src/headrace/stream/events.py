@@ -9,6 +9,7 @@ from headrace.declare.stream import Stream
 
 BODY, CORRUPT = "body", "corrupt"
 ISO_8601 = r"^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
+AS_WRITTEN = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # what we write ourselves: no microsecond is lost
 EPOCH_MILLIS = r"^-?\d{1,14}\z"
 _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 
