@@ -1,7 +1,7 @@
 """How long it takes until nothing waits any more, from how fast records come and how fast they are done with.
 
 came   ─────────────────────────────────────▶   the last 30 seconds: what comes does not depend on who reads it
-done   ──────╮ stands still ╭───────────────▶   since it moved again, of the last 15 seconds
+done   ──────╮ stands still ╭───────────────▶   since it moved again, of the last 25 seconds
              └ does not catch up └ two moves later: what waits / (done a second − came a second)
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 LEAST_WAIT_SECONDS = 2.0  # what is on its way is no lag: looks are a second apart
 CAME_SECONDS = 30.0
-DONE_SECONDS = 15.0
+DONE_SECONDS = 25.0
 STILL_SECONDS = 5.0  # the longest that a micro-batch may take and still move
 APART_SECONDS = 0.5
 LEAST_GAIN = 0.02  # of what comes: who is hardly faster than that does not catch up
