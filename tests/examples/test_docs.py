@@ -10,8 +10,8 @@ from examples.fraud.app import payments
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.sketch_sizes import sketch_lg_k
 from headrace.declare.windows import hop_for
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
+from headrace.lake.table import LakeTable, Position
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
