@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from headrace.errors import HeadraceError
 from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of
-from headrace.lake.iceberg_care import compacted, expired, grouped, unneeded
+from headrace.lake.iceberg_care import compacted, first_snapshot, grouped, unneeded
 from headrace.lake.iceberg_files import data_file, day_in, path_of
 from headrace.lake.landing import DAY
 from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
@@ -91,21 +91,21 @@ class IcebergLog(TableLog):
     def add(self, files: Sequence[Path], places: Mapping[str, int]) -> None:
         before = {name: self.place(name) for name in places}
 
-        def change(begun: Transaction) -> None:
+        def change(known: TableMetadata, begun: Transaction) -> None:
             for name, place in before.items():
-                if (found := _place(begun.table_metadata, name)) != place:
+                if (found := _place(known, name)) != place:
                     raise MovedMeanwhile(self.folder, name, found)
             begun.set_properties({name: str(place) for name, place in places.items()})
             with begun.update_snapshot().merge_append() as append:
                 for file in files:
-                    append.append_data_file(data_file(file, begun.table_metadata))
+                    append.append_data_file(data_file(file, known))
 
         self._commit(change)
 
     def append(self, rows: pa.Table) -> None:
         if self._found() is None:
             self._create(widened(rows.schema), by_day=False)
-        self._commit(lambda begun: begun.append(rows.cast(widened(rows.schema))))
+        self._commit(lambda _, begun: begun.append(rows.cast(widened(rows.schema))))
 
     def files(self) -> list[LakeFile]:
         return [LakeFile(path_of(file), day_in(file), file.file_size_in_bytes) for file in self._data_files()]
@@ -160,28 +160,29 @@ class IcebergLog(TableLog):
         for file in old:
             path_of(file).touch()  # deleted by its age: it counts from now, for whoever reads it still
 
-        def change(begun: Transaction) -> None:
+        def change(known: TableMetadata, begun: Transaction) -> None:
             with begun.update_snapshot().overwrite() as overwrite:
                 for file in old:
                     overwrite.delete_data_file(file)
                 for path in new:
-                    overwrite.append_data_file(data_file(path, begun.table_metadata))
+                    overwrite.append_data_file(data_file(path, known))
 
         self._commit(change)
 
     def vacuum(self, kept_hours: int) -> None:
-        old = expired(self._table, kept_hours)
-        if old:
-            self._table.maintenance.expire_snapshots().by_ids(old).commit()
+        first_kept = first_snapshot(self._table, kept_hours)
+        if first_kept is not None:
+            self._table.maintenance.expire_snapshots().older_than(first_kept).commit()
             self.refresh()
         for file in unneeded(self._table, self.folder, kept_hours):
             file.unlink(missing_ok=True)
 
-    def _commit(self, change: Callable[[Transaction], None]) -> None:
+    def _commit(self, change: Callable[[TableMetadata, Transaction], None]) -> None:
         """Make a change of the newest table, again if another commit came first."""
         for tries_left in reversed(range(TRIES)):
-            begun = self._catalogue.load_table(self._name).transaction()
-            change(begun)
+            newest = self._catalogue.load_table(self._name)
+            begun = newest.transaction()
+            change(newest.metadata, begun)  # which a transaction would copy whenever it is asked for it
             try:
                 self._own = begun.commit_transaction()
             except CommitFailedException:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -53,16 +54,14 @@ def _tables(source: ds.Dataset) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def expired(table: Table, kept_hours: int) -> list[int]:
-    """The snapshots that are too old or too many, but for the newest."""
-    first_kept_ms = (time.time() - kept_hours * 3600) * 1000
-    newest_first = sorted(table.snapshots(), key=lambda snapshot: -(snapshot.sequence_number or 0))
-    kept = {ref.snapshot_id for ref in table.refs().values()}
-    return [
-        snapshot.snapshot_id
-        for place, snapshot in enumerate(newest_first)
-        if snapshot.snapshot_id not in kept and (place >= SNAPSHOTS_AT_MOST or snapshot.timestamp_ms < first_kept_ms)
-    ]
+def first_snapshot(table: Table, kept_hours: int) -> datetime | None:
+    """When the first snapshot was made that is neither too old nor one too many; None where all are kept."""
+    oldest_ms = int((time.time() - kept_hours * 3600) * 1000)
+    times_ms = sorted(snapshot.timestamp_ms for snapshot in table.snapshots())
+    first_ms = max([oldest_ms, *times_ms[-SNAPSHOTS_AT_MOST:][:1]])
+    branches = {ref.snapshot_id for ref in table.refs().values()}
+    old = [one for one in table.snapshots() if one.timestamp_ms < first_ms and one.snapshot_id not in branches]
+    return datetime.fromtimestamp(first_ms / 1000, UTC) if old else None
 
 
 def unneeded(table: Table, folder: Path, kept_hours: int) -> Iterator[Path]:
