@@ -15,7 +15,7 @@ from headrace.lake.backfill import backfill_view
 from headrace.lake.care import Care, care_for
 from headrace.lake.catalogue import catalogue_of
 from headrace.lake.cutting import HistoryPlace
-from headrace.lake.formats import FORMATS, FormatName, begin, format_of
+from headrace.lake.formats import CATALOGUE, FORMATS, FormatName, begin, format_of
 from headrace.lake.lake import Lake, OtherFormat, prepare, require_fitting
 from headrace.lake.landing import bronze, silver
 from headrace.lake.table import LakeTable, UnfitForTheLake
@@ -66,7 +66,7 @@ def test_what_is_landed_in_both_formats_is_the_same(spark: SparkSession, broker:
 
 
 def read_by_pyiceberg(lake: Path, table: str) -> pa.Table:
-    return catalogue_of(lake).load_table(table.replace("/", ".")).scan().to_arrow()
+    return catalogue_of(lake / CATALOGUE).load_table(table.replace("/", ".")).scan().to_arrow()
 
 
 def test_training_sets_and_history_are_the_same_of_both_formats(
@@ -131,5 +131,8 @@ def test_a_lake_goes_on_in_the_format_it_has(broker: Broker, tmp_path: Path) -> 
         for wanted in (kind, None, None):
             prepare(Lake(lake, broker.address, (bronze(stream),), format=wanted))
             assert format_of(lake) == kind
+        (lake / "catalogue.db").touch()  # of a sink to Iceberg, and a table of one to Delta
+        (lake / "gold" / "copied" / "_delta_log").mkdir(parents=True)
+        assert format_of(lake) == kind
         with pytest.raises(OtherFormat, match=f"is in {kind.title()}.*Write --lake-format {kind}"):
             require_fitting(Lake(lake, broker.address, (bronze(stream),), format=other))

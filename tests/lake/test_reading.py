@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from headrace.lake.care import Care, care_for
 from headrace.lake.catalogue import catalogue_of
 from headrace.lake.files import statistics
-from headrace.lake.formats import FORMATS, FormatName, begin, format_of
+from headrace.lake.formats import CATALOGUE, FORMATS, FormatName, begin, format_of
 from headrace.lake.iceberg import MovedMeanwhile
 from headrace.lake.landing import DAY, LakeColumn, Landing, as_appended
 from headrace.lake.table import LakeTable, Position
@@ -83,7 +83,9 @@ def in_iceberg(tmp_path: Path) -> LakeTable:
 
 def iceberg_table(table: LakeTable) -> Table:
     """As another program finds it: by the catalogue."""
-    return catalogue_of(table.folder.parents[1]).load_table(f"{table.folder.parent.name}.{table.folder.name}")
+    return catalogue_of(table.folder.parents[1] / CATALOGUE).load_table(
+        f"{table.folder.parent.name}.{table.folder.name}"
+    )
 
 
 def offsets(table: LakeTable) -> list[int]:

@@ -5,8 +5,6 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from headrace.lake.formats import CATALOGUE
-
 # A commit that is made again by itself on a newer table would not see that offsets have moved there.
 MADE_ONCE = {"commit.retry.num-retries": "0"}
 SHORT_HISTORY = {
@@ -15,7 +13,7 @@ SHORT_HISTORY = {
 }
 
 
-def catalogue_of(folder: Path) -> Catalog:
-    """The catalogue of a folder, made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog("headrace", uri=f"sqlite:///{folder / CATALOGUE}", warehouse=folder.as_uri())
+def catalogue_of(file: Path) -> Catalog:
+    """The catalogue in a file, made where it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=file.parent.as_uri())

@@ -8,7 +8,7 @@ from headrace.errors import HeadraceError
 
 FormatName = Literal["delta", "iceberg"]
 FORMATS: tuple[FormatName, ...] = ("delta", "iceberg")
-CATALOGUE = "catalogue.db"
+CATALOGUE = "lake.db"  # no other has this name: a sink that writes beside the lake does not change what it is
 
 
 class FormatMissing(HeadraceError):
@@ -25,7 +25,7 @@ def format_of(lake: Path) -> FormatName | None:
 def begin(lake: Path, wanted: FormatName | None) -> None:
     """Have a new lake in a format; one that is there stays as it is."""
     if wanted == "iceberg" and format_of(lake) is None:
-        room_of(wanted).catalogue_of(lake).close()
+        room_of(wanted).catalogue_of(lake / CATALOGUE).close()
 
 
 def room_of(kind: FormatName) -> Any:

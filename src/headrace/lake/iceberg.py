@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from headrace.errors import HeadraceError
 from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of
+from headrace.lake.formats import CATALOGUE
 from headrace.lake.iceberg_care import compacted, first_snapshot, grouped, unneeded
 from headrace.lake.iceberg_files import data_file, day_in, path_of
 from headrace.lake.landing import DAY
@@ -197,7 +198,7 @@ class IcebergLog(TableLog):
 
     @cached_property
     def _catalogue(self) -> Catalog:
-        return catalogue_of(self.folder.parents[1])
+        return catalogue_of(self.folder.parents[1] / CATALOGUE)
 
     @property
     def _table(self) -> Table:

@@ -3,7 +3,7 @@
 lake/silver/payments/hr_day=…/*.parquet   the rows, whatever the format
                     /_delta_log           Delta: which of the files count, and the offsets
                     /metadata             Iceberg: the same, once
-lake/catalogue.db                         names the newest of it
+lake/lake.db                              names the newest of it
 """
 
 from abc import ABC, abstractmethod

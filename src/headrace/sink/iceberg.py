@@ -22,6 +22,7 @@ from headrace.log.records import Partition
 from headrace.sink.rows import Row
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
 
+CATALOGUE = "catalogue.db"
 GONE = (OSError, SQLAlchemyError, ValueError)
 # Its own types speak of what these are made into.
 Expressing = Callable[..., BooleanExpression]
@@ -106,7 +107,7 @@ class IcebergWriter(Writer):
 
     @cached_property
     def _catalogue(self) -> Catalog:
-        return catalogue_of(self._folder)
+        return catalogue_of(self._folder / CATALOGUE)
 
     def _table(self) -> Table:
         """The table, made where it is missing; one with other columns is not taken."""
