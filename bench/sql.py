@@ -24,8 +24,8 @@ from bench.results import Goal, Result, Table
 from bench.section import Run
 from headrace.declare.app import App
 from headrace.declare.views import view_of
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import DAY, silver
+from headrace.lake.table import LakeTable, Position
 from headrace.serve.sql import LIVE_AT_MOST, LiveTables, Queries
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline, apply_politely

@@ -53,6 +53,8 @@ def test_parts_are_told_of_the_lake() -> None:
     command = command_of(APP, "stream", told)
     flags = {flag: command[command.index(flag) + 1] for flag in ("--lake", "--lake-every", "--lake-retention")}
     assert flags == {"--lake": "l", "--lake-every": "500ms", "--lake-retention": "90d"}
+    in_iceberg = command_of(APP, "lake", replace(told, lake_format="iceberg"))
+    assert in_iceberg[in_iceberg.index("--lake-format") + 1] == "iceberg"
     assert command_of(APP, "stream", settings())[-5:] == ["off", "--lake-every", "1m", "--lake-retention", "forever"]
 
 

@@ -12,8 +12,8 @@ from headrace.evaluate.by_lake import LakeJoin
 from headrace.evaluate.by_stream import StreamJoin
 from headrace.evaluate.join import Pace, Place
 from headrace.evaluate.told import Feed
-from headrace.lake.delta import LakeTable
 from headrace.lake.land import Lander, writing_session
+from headrace.lake.table import LakeTable
 from headrace.local.jars import jar_paths
 from headrace.stream.session import SparkPlace, start_session
 from tests.evaluate.joining import lake_of, new_learning_model, new_model

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.declare.stream import Stream
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
+from headrace.lake.table import LakeTable, Position
 from tests.evaluate.app import chargebacks, payments
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

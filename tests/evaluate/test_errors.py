@@ -1,16 +1,20 @@
 """Outcomes as they are added to their table are told to the detectors, each once, whatever is compacted meanwhile."""
 
+from datetime import date
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.evaluate.book import outcomes_table
 from headrace.evaluate.errors import Errors, is_followed
-from headrace.lake.delta import LakeTable, Position
+from headrace.lake.care import SMALL_BYTES
+from headrace.lake.formats import FORMATS, begin
 from headrace.lake.landing import DAY
+from headrace.lake.table import LakeTable, Position
 from tests.evaluate.quality.histories import model
 
 FRAUD = model()
@@ -32,6 +36,11 @@ def add(table: LakeTable, rows: list[dict[str, object]], batch: int) -> None:
     file.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table(columns), file)
     table.commit([file], {0: Position(read=batch)})
+
+
+@pytest.fixture(params=FORMATS, autouse=True)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    begin(tmp_path, request.param)
 
 
 def told(folder: Path, *shares: float) -> tuple[Errors, LakeTable]:
@@ -59,7 +68,7 @@ def test_errors_of_one_share_are_no_alarm(tmp_path: Path) -> None:
 
 def test_what_is_compacted_is_no_news_and_a_start_knows_what_was_known(tmp_path: Path) -> None:
     errors, table = told(tmp_path, *[0.1] * 4)
-    table.table.optimize.compact()
+    table.log.compact(date(2026, 1, 1), SMALL_BYTES)
     share = errors.share("1")
     assert not errors.look()
     assert errors.share("1") == share

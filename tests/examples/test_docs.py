@@ -10,8 +10,10 @@ from examples.fraud.app import payments
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.sketch_sizes import sketch_lg_k
 from headrace.declare.windows import hop_for
-from headrace.lake.delta import LakeTable, Position
-from headrace.lake.landing import silver
+from headrace.lake.formats import FormatName, begin
+from headrace.lake.landing import DAY, silver
+from headrace.lake.shapes import schema_of
+from headrace.lake.table import LakeTable, Position
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -36,8 +38,9 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def make_lake(lake: Path) -> None:
+def make_lake(lake: Path, kind: FormatName) -> None:
     """Two payments, one of them sent twice, as Spark would have landed them."""
+    begin(lake, kind)
     table = LakeTable(lake, silver(payments))
     table.prepare()
     at = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,7 +58,8 @@ def make_lake(lake: Path) -> None:
     ]
     file = table.folder / "hr_day=2026-01-01" / "landed.parquet"
     file.parent.mkdir()
-    pq.write_table(pa.Table.from_pylist(rows), file)
+    columns = pa.schema([field for field in schema_of(table.landing) if field.name != DAY])
+    pq.write_table(pa.Table.from_pylist(rows, columns), file)
     table.commit([file], {0: Position(2, 2)})
 
 
@@ -63,7 +67,8 @@ def make_lake(lake: Path) -> None:
 def test_the_examples_of_a_page_run(request, page, tmp_path, monkeypatch):
     if page.name == "lake.md":
         monkeypatch.chdir(tmp_path)
-        make_lake(tmp_path / ".headrace" / "lake")
+        make_lake(tmp_path / ".headrace" / "lake", "delta")
+        make_lake(tmp_path / "iceberg", "iceberg")
     if "SparkSession" in page.read_text():
         request.getfixturevalue("spark")  # the session of the whole run is the one a page gets
     namespace: dict[str, object] = {}

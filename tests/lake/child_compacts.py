@@ -5,6 +5,7 @@ from datetime import date
 from pathlib import Path
 
 from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 
 from headrace.lake.care import Care, care_for
 
@@ -14,7 +15,7 @@ def main(folder: Path) -> None:
         try:
             care_for(folder, Care(many_files=2), date(2026, 1, 10))
             sys.stdout.write("compacted\n")
-        except CommitFailedError as conflict:
+        except (CommitFailedError, CommitFailedException) as conflict:
             sys.stdout.write(f"{conflict}\n")
         sys.stdout.flush()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import headrace as hr
 from headrace.lake.care import Care, care_for
-from headrace.lake.delta import LakeTable
 from headrace.lake.land import Lander, writing_session
 from headrace.lake.landing import bronze, silver
+from headrace.lake.table import LakeTable
 from headrace.local.jars import jar_paths
 from headrace.stream.session import SparkPlace, start_session
 from tests.lake.gated import SCHEMA, YEARS

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from headrace.lake.delta import LakeTable
 from headrace.lake.land import Lander, writing_session
 from headrace.lake.landing import Landing
 from headrace.lake.rows import records
+from headrace.lake.table import LakeTable
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.records import Record

@@ -18,9 +18,9 @@ import headrace as hr
 from headrace.declare.views import Feature, View
 from headrace.lake.backfill import backfill_view, write_history
 from headrace.lake.cutting import CannotBackfill, HistoryPlace, begun
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
-from headrace.lake.tables import LakeTableMissing
+from headrace.lake.logs import LakeTableMissing
+from headrace.lake.table import LakeTable, Position
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.log.produce import Producer

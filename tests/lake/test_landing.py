@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
-from headrace.lake.delta import LakeTable, Position, UnfitForTheLake
 from headrace.lake.land import Lander, writing_session
 from headrace.lake.landing import bronze, dead, late, predictions, silver, tiles
 from headrace.lake.lateness import lateness_of
+from headrace.lake.logs import LakeTableMissing
 from headrace.lake.spans import LogStartedAnew
-from headrace.lake.tables import LakeTableMissing, log_events, silver_events, table_rows
+from headrace.lake.table import LakeTable, Position, UnfitForTheLake
+from headrace.lake.tables import log_events, silver_events, table_rows
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from headrace.log.topics import ensure_topics
@@ -113,10 +114,10 @@ def test_only_replays_move_the_position_and_add_no_file(spark: SparkSession, bro
     send(broker.address, stream, [written(id=str(number)) for number in range(6)])
     pass_gate(spark, broker.address, stream)
     table = land(spark, broker.address, tmp_path, silver(stream))
-    files, before = table.table.file_uris(), table.positions([0, 1])
+    files, before = table.log.files(), table.positions([0, 1])
     pass_gate(spark, broker.address, stream)
     after = land(spark, broker.address, tmp_path, silver(stream))
-    assert after.table.file_uris() == files
+    assert after.log.files() == files
     assert {number: (at.read, at.landed) for number, at in before.items()} == {0: (2, 2), 1: (2, 2)}
     assert {number: (at.read, at.landed) for number, at in after.positions([0, 1]).items()} == {0: (5, 2), 1: (5, 2)}
 
@@ -193,10 +194,10 @@ def test_a_column_that_is_added_is_null_in_older_files(spark: SparkSession, brok
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        (SCHEMA.replace("n bigint", "n string"), "column 'n' was long, is string"),
+        (SCHEMA.replace("n bigint", "n string"), "column 'n' was bigint, is string"),
         (SCHEMA.replace("n bigint, ", ""), "column 'n' is gone"),
         (SCHEMA + ", hr_day string", "two columns named 'hr_day'"),
-        (SCHEMA + ", `a=b` string", "character that Delta tables do not allow"),
+        (SCHEMA + ", `a=b` string", "character that tables do not allow"),
     ],
 )
 def test_what_older_files_contradict_is_refused(broker: Broker, tmp_path: Path, schema: str, said: str) -> None:

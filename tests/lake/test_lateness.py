@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 import headrace as hr
 from headrace.cli import main
 from headrace.declare.durations import duration_us
-from headrace.lake.delta import LakeTable
 from headrace.lake.landing import bronze
 from headrace.lake.lateness import HUMAN, NothingArrived, _measured, arrived, lateness_of, recommended
 from headrace.lake.measured import as_json, as_text
+from headrace.lake.table import LakeTable
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 taps = hr.Stream(

@@ -14,11 +14,15 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.table import Table
 
 from headrace.lake.care import Care, care_for
-from headrace.lake.delta import LakeTable, Position
+from headrace.lake.catalogue import catalogue_of
 from headrace.lake.files import statistics
+from headrace.lake.formats import CATALOGUE, FORMATS, FormatName, begin, format_of
+from headrace.lake.iceberg import MovedMeanwhile
 from headrace.lake.landing import DAY, LakeColumn, Landing, as_appended
+from headrace.lake.table import LakeTable, Position
 
 LANDING = Landing(
     "taps", "gold/taps", (LakeColumn("id", "string", ""), LakeColumn("amount", "double", ""), *as_appended()), "taps"
@@ -52,17 +56,81 @@ def add_file(table: LakeTable, day: str, offsets: range) -> None:
     table.commit([file], {0: Position(offsets.stop - 1, offsets.stop - 1)})
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> LakeTable:
+def three_days(lake: Path, kind: FormatName) -> LakeTable:
     """Three days of five files of ten rows."""
-    made = LakeTable(tmp_path, LANDING)
+    begin(lake, kind)
+    made = LakeTable(lake, LANDING)
     made.prepare()
     for number in range(15):
         add_file(made, f"2026-01-{8 + number // 5:02d}", range(number * 10, number * 10 + 10))
     return made
 
 
-def test_deltalake_polars_and_duckdb_read_the_same(table: LakeTable) -> None:
+@pytest.fixture(params=FORMATS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> LakeTable:
+    return three_days(tmp_path, request.param)
+
+
+@pytest.fixture
+def in_delta(tmp_path: Path) -> LakeTable:
+    return three_days(tmp_path, "delta")
+
+
+@pytest.fixture
+def in_iceberg(tmp_path: Path) -> LakeTable:
+    return three_days(tmp_path / "a lake of 100 %", "iceberg")
+
+
+def iceberg_table(table: LakeTable) -> Table:
+    """As another program finds it: by the catalogue."""
+    return catalogue_of(table.folder.parents[1] / CATALOGUE).load_table(
+        f"{table.folder.parent.name}.{table.folder.name}"
+    )
+
+
+def offsets(table: LakeTable) -> list[int]:
+    """Every offset, read by the format's own library."""
+    if format_of(table.folder.parents[1]) == "iceberg":
+        rows = iceberg_table(table).scan(selected_fields=("hr_offset",)).to_arrow()
+    else:
+        rows = DeltaTable(table.folder).to_pyarrow_table(columns=["hr_offset"])
+    return sorted(rows["hr_offset"].to_pylist())
+
+
+def test_pyiceberg_polars_and_duckdb_read_the_same(in_iceberg: LakeTable) -> None:
+    found = iceberg_table(in_iceberg)
+    assert offsets(in_iceberg) == list(range(150))
+    polars = pl.scan_iceberg(found).filter(pl.col("hr_offset") >= 145).select("id", "hr_day").collect()
+    assert sorted(polars["id"]) == [f"e{offset}" for offset in range(145, 150)]
+    assert {str(day) for day in polars["hr_day"]} == {"2026-01-10"}
+    by_its_file = pl.scan_iceberg(found.metadata_location).filter(pl.col("hr_day") == TODAY).collect()
+    assert by_its_file.height == 50
+    taps = found.scan().to_arrow()  # noqa: F841  # DuckDB finds it by its name
+    days = duckdb.sql("select hr_day, count(*), max(hr_offset) from taps group by 1 order by 1").fetchall()
+    assert [(str(day), rows, last) for day, rows, last in days] == [
+        ("2026-01-08", 50, 49),
+        ("2026-01-09", 50, 99),
+        ("2026-01-10", 50, 149),
+    ]
+
+
+def test_a_reader_of_iceberg_skips_files_and_misses_nothing(in_iceberg: LakeTable) -> None:
+    found = iceberg_table(in_iceberg)
+    for condition, files, rows in [
+        ("hr_day = '2026-01-09'", 5, 50),
+        ("hr_offset = 149", 1, 1),
+        ("hr_offset > 9 and hr_offset < 15", 1, 5),
+        ("hr_arrival = '2026-01-09T00:00:00.000099+00:00'", 1, 1),
+        ("id = 'e77'", 15, 1),
+        ("amount is nan", 15, 30),
+        ("amount > 148", 15, 1),
+    ]:
+        scan = found.scan(condition)
+        assert (condition, len(list(scan.plan_files())), scan.to_arrow().num_rows) == (condition, files, rows)
+
+
+def test_deltalake_polars_and_duckdb_read_the_same(in_delta: LakeTable) -> None:
+    table = in_delta
     arrow = DeltaTable(table.folder).to_pyarrow_table()
     assert sorted(arrow["hr_offset"].to_pylist()) == list(range(150))
     polars = pl.scan_delta(str(table.folder)).filter(pl.col("hr_offset") >= 145).select("id").collect()
@@ -76,7 +144,8 @@ def test_deltalake_polars_and_duckdb_read_the_same(table: LakeTable) -> None:
     ]
 
 
-def test_a_reader_that_skips_files_by_statistics_misses_nothing(table: LakeTable) -> None:
+def test_a_reader_that_skips_files_by_statistics_misses_nothing(in_delta: LakeTable) -> None:
+    table = in_delta
     last = datetime(2026, 1, 9, tzinfo=UTC) + timedelta(microseconds=99)
     dataset = DeltaTable(table.folder).to_pyarrow_dataset()
     for wanted, condition in [
@@ -135,15 +204,15 @@ def test_small_files_become_one_and_every_row_stays(table: LakeTable) -> None:
     assert files_a_day(table) == {"2026-01-08": 1, "2026-01-09": 1, "2026-01-10": 5}
     care_for(table.folder, Care(many_files=5), TODAY)
     assert files_a_day(table) == {"2026-01-08": 1, "2026-01-09": 1, "2026-01-10": 1}
-    assert sorted(DeltaTable(table.folder).to_pyarrow_table()["hr_offset"].to_pylist()) == list(range(150))
+    assert offsets(table) == list(range(150))
     assert table.positions([0]) == {0: Position(149, 149)}
 
 
 def test_care_without_reason_changes_nothing(table: LakeTable) -> None:
     care_for(table.folder, Care(many_files=5, retention=timedelta(days=30)), TODAY)
-    version = DeltaTable(table.folder).version()
+    commits = table.log.commits(0)
     care_for(table.folder, Care(many_files=5, retention=timedelta(days=30)), TODAY)
-    assert DeltaTable(table.folder).version() == version
+    assert table.log.commits(0) == commits
 
 
 def test_days_before_the_retention_are_let_go(table: LakeTable) -> None:
@@ -160,12 +229,51 @@ def test_files_of_a_crash_are_deleted_a_day_later(table: LakeTable) -> None:
     os.utime(old, (two_days_ago, two_days_ago))
     care_for(table.folder, Care(), TODAY)
     assert (old.exists(), new.exists()) == (False, True)
-    assert sorted(DeltaTable(table.folder).to_pyarrow_table()["hr_offset"].to_pylist()) == list(range(150))
+    assert offsets(table) == list(range(150))
+
+
+def test_what_iceberg_has_replaced_is_deleted_once_no_snapshot_names_it(in_iceberg: LakeTable) -> None:
+    replaced = {file.path for file in in_iceberg.log.files()}
+    care_for(in_iceberg.folder, Care(many_files=5), TODAY)
+    assert all(file.exists() for file in replaced)
+    in_iceberg.log.refresh()
+    in_iceberg.log.vacuum(kept_hours=0)
+    assert not any(file.exists() for file in replaced)
+    assert len(in_iceberg.log.commits(0)) == 1
+    assert offsets(in_iceberg) == list(range(150))
+    assert in_iceberg.positions([0]) == {0: Position(149, 149)}
+
+
+def test_of_iceberg_only_the_newest_snapshots_are_kept(in_iceberg: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.lake.iceberg_care.SNAPSHOTS_AT_MOST", 4)
+    before = in_iceberg.log.commits(0)
+    care_for(in_iceberg.folder, Care(many_files=50), TODAY - timedelta(days=2))
+    assert in_iceberg.log.commits(0) == before[-4:]
+    assert offsets(in_iceberg) == list(range(150))
+
+
+def test_of_two_writers_of_iceberg_the_second_is_refused(in_iceberg: LakeTable) -> None:
+    other = LakeTable(in_iceberg.folder.parents[1], LANDING)
+    other.positions([0])
+    add_file(in_iceberg, "2026-01-10", range(150, 160))
+    with pytest.raises(MovedMeanwhile, match="taps/0 is at 159 there"):
+        add_file(other, "2026-01-10", range(151, 170))
+    with pytest.raises(MovedMeanwhile):
+        other.commit([], {0: Position(169, 169)})
+    assert offsets(in_iceberg) == list(range(160))
+
+
+def test_a_commit_to_iceberg_that_meets_a_compaction_is_made_after_it(in_iceberg: LakeTable) -> None:
+    in_iceberg.positions([0])
+    care_for(in_iceberg.folder, Care(many_files=5), TODAY)
+    add_file(in_iceberg, "2026-01-10", range(150, 160))
+    assert offsets(in_iceberg) == list(range(160))
+    assert files_a_day(in_iceberg) == {"2026-01-08": 1, "2026-01-09": 1, "2026-01-10": 2}
 
 
 def files_a_day(table: LakeTable) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for file in DeltaTable(table.folder).file_uris():
-        day = Path(file).parent.name.removeprefix(f"{DAY}=")
-        counts[day] = counts.get(day, 0) + 1
+    table.log.refresh()
+    for file in table.log.files():
+        counts[str(file.day)] = counts.get(str(file.day), 0) + 1
     return counts

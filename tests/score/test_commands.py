@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from headrace.cli import main
 from headrace.declare.app import load_app
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import silver
+from headrace.lake.table import LakeTable, Position
 from headrace.score.champions import load_champion
 from headrace.score.registry import HABITS
 from tests.score.app import payments

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -44,7 +45,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return hr.Delta(str(tmp_path / name)), lambda: in_delta(tmp_path / name)
 
 
-def copies(target: Target, key: str = "id") -> tuple[Writer, Writer]:
+def copies(target: Target, key: str | None = "id") -> tuple[Writer, Writer]:
     """Two that write for one sink, and do not know of each other."""
     sink = Sink(f"fenced {next(_numbers)}", of=stream, to=target, key=key, delivery="exactly_once")
     return writer_of(sink, SinkPlace("nowhere")), writer_of(sink, SinkPlace("nowhere"))
@@ -79,6 +80,27 @@ def test_a_copy_that_comes_late_writes_nothing_and_goes_on_from_where_the_other_
     with pytest.raises(Moved):
         first.write(rows[3:], {AT: Move(rows[2].after, rows[3].after)})
     assert ids(read()) == ["e0", "e1", "e2", "e3"]
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+@pytest.mark.parametrize("late_rows", [4, 0])
+def test_of_two_copies_that_commit_to_iceberg_at_once_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Any, late_rows: int
+) -> None:
+    first, second = copies(hr.Iceberg(str(tmp_path), table="raced"), key=key)
+    first.places([AT])
+    second.places([AT])
+    rows, commit = rows_of(first, *map(event, range(4))), second._commit
+
+    def commit_late(*what: Any) -> None:
+        first.write(rows[:3], {AT: Move(Place(), rows[2].after)})
+        commit(*what)
+
+    monkeypatch.setattr(second, "_commit", commit_late)
+    with pytest.raises(Moved, match="another copy of the sink"):
+        second.write(rows[:late_rows], {AT: Move(Place(), Place(1, 0))})
+    assert ids(in_iceberg(tmp_path, "raced")) == ["e0", "e1", "e2"]
+    assert second.places([AT]) == {AT: Place(3, 2)}
 
 
 def test_copies_of_other_partitions_are_not_in_each_others_way(kept: Kept) -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headrace as hr
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.landing import DAY, silver
+from headrace.lake.shapes import schema_of
+from headrace.lake.table import LakeTable, Position
 
 _files = count()
 
@@ -40,14 +41,14 @@ def land(lake: Path, stream: hr.Stream, events: Iterable[Mapping[str, Any]], *, 
     """Add events to silver, a file a day; what a stream did not have then is not in its files."""
     table = LakeTable(lake, silver(stream))
     table.prepare()
+    written = pa.schema([field for field in schema_of(table.landing) if field.name not in {DAY, *without}])
     ordered = sorted(events, key=lambda event: event[stream.time])
     for day, of_day in groupby(ordered, key=lambda event: event[stream.time].date()):
         rows = [
-            {name: value for name, value in event.items() if name not in without}
-            | {"hr_arrival": event[stream.time], "hr_partition": 0, "hr_offset": number}
+            dict(event) | {"hr_arrival": event[stream.time], "hr_partition": 0, "hr_offset": number}
             for number, event in enumerate(of_day)
         ]
         file = table.folder / f"{DAY}={day}" / f"{next(_files)}.parquet"
         file.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows), file)
+        pq.write_table(pa.Table.from_pylist(rows, written), file)
         table.commit([file], {0: Position(len(rows), len(rows))})

@@ -64,13 +64,12 @@ def _looked(model: Model, state: Path, lake: Path, sought: Any) -> tuple["Look",
     from headrace.evaluate.drift.layout import layout_of
     from headrace.evaluate.drift.look import look_at, policy_of
     from headrace.evaluate.drift.ranking import importance_of
-    from headrace.evaluate.vectors import Cards, drift_table, read_window
+    from headrace.evaluate.vectors import Cards, read_window
     from headrace.score.versions import Versions
 
     card = Versions(state, model.name).card(sought.version)
     layout = layout_of(card)  # says what is wrong with a card that cannot be compared with
-    folder = lake / drift_table(model).table
-    rows = read_window(folder, model, Cards(model, state), sought, time.time_ns() // 1000)
+    rows = read_window(lake, model, Cards(model, state), sought, time.time_ns() // 1000)
     return look_at(layout, rows, policy_of(model.drift), importance_of(card)), rows
 
 

@@ -27,7 +27,14 @@ def lake_of(app: App, settings: Settings) -> Lake | None:
     """The lake of an app, unless it is switched off."""
     if settings.lake is None:
         return None
-    return Lake(settings.lake, broker_of(settings), landings_of(app), settings.lake_every_s, settings.lake_retention)
+    return Lake(
+        settings.lake,
+        broker_of(settings),
+        landings_of(app),
+        settings.lake_every_s,
+        settings.lake_retention,
+        settings.lake_format,
+    )
 
 
 def missing_outcomes(app: App, settings: Settings) -> list[str]:

@@ -12,6 +12,7 @@ import click
 
 from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
+from headrace.lake.formats import FORMATS, FormatName
 from headrace.log.security import VARIABLE as SECURITY_VARIABLE
 from headrace.log.security import read_security, readable_by_others
 from headrace.serve.access import UNTOLD, USUAL_RATE, Access
@@ -47,6 +48,7 @@ class Settings:
     lake: Path | None = None
     lake_every_s: float = 60.0
     lake_retention: timedelta | None = None
+    lake_format: FormatName | None = None
     workers: int = 1
     worker: int | None = None
     alerts_every_s: float = 5.0
@@ -98,6 +100,7 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         lake=lake_folder(flags["lake"], Path(flags["state"])),
         lake_every_s=duration_us(flags["lake_every"], "--lake-every") / 1_000_000,
         lake_retention=_lake_retention(flags["lake_retention"]),
+        lake_format=flags["lake_format"],
         workers=flags["workers"],
         worker=flags.get("worker"),
         alerts_every_s=duration_us(flags["alerts_every"], "--alerts-every") / 1_000_000,
@@ -165,7 +168,7 @@ def _lake_retention(text: str) -> timedelta | None:
     return kept
 
 
-LAKE = click.option("--lake", metavar="DIR|off", help="Where the Delta tables are; STATE/lake without it.")
+LAKE = click.option("--lake", metavar="DIR|off", help="Where the tables of the lake are; STATE/lake without it.")
 
 OPTIONS = (
     click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where to serve."),
@@ -210,6 +213,7 @@ OPTIONS = (
         metavar="DURATION",
         help="How many days the lake keeps, such as 90d.",
     ),
+    click.option("--lake-format", type=click.Choice(FORMATS), help="What a new lake is written in; without it, delta."),
     click.option(
         "--alerts-every", default="5s", show_default=True, metavar="DURATION", help="How often alerts are looked at."
     ),

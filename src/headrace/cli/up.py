@@ -193,6 +193,7 @@ def command_of(app: str, part: str, settings: Settings) -> list[str]:
         "--lake": str(settings.lake or "off"),
         "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
         "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
+        **({"--lake-format": settings.lake_format} if settings.lake_format else {}),
         **({"--spark": settings.spark} if settings.spark else {}),
         **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
     }

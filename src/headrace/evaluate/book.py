@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,10 +21,10 @@ from pyspark.sql import functions as F
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
 from headrace.evaluate.teach import Teacher
-from headrace.lake.delta import LakeTable, Position
 from headrace.lake.files import day_of
 from headrace.lake.land import written
 from headrace.lake.landing import DAY, GOLD, SECONDS_A_DAY, LakeColumn, Landing
+from headrace.lake.table import LakeTable, Position
 from headrace.log.produce import Producer
 
 STANDING = "standing"  # the one key that is no tile of quality: told in progress, not in the topic
@@ -39,6 +40,7 @@ class Tile(NamedTuple):
     value: str
 
 
+TILE_COLUMNS = ("key", *Tile._fields)
 Tiles = Mapping[str, Tile]
 Fold = Callable[[pa.Table, Tiles], Tiles]  # changes, and the tiles there are → those that are different now
 
@@ -99,11 +101,12 @@ class Book:
             if _last_batch(table) >= 0 and not any((checkpoint / "offsets").glob("[0-9]*")):
                 raise OtherState(self._model.name, table.folder, checkpoint)
         self.tiles, self._days = {}, set()
-        for newest in sorted(part[DAY] for part in self._quality.table.partitions())[-1:]:
-            self._take_up(newest)
+        days = {file.day for file in self._quality.log.files() if file.day is not None}
+        if days:
+            self._take_up(max(days).isoformat())
         self._publish(self.tiles)
         if self._teacher is not None:
-            self._teacher.open(str(self._outcomes.table.metadata().id))
+            self._teacher.open(self._outcomes.log.identity)
 
     def enter(self, batch: DataFrame, number: int) -> None:
         """Write a batch down, unless it is known already; it is computed all the same, for Spark's state needs it."""
@@ -128,7 +131,8 @@ class Book:
             self._take_up(day)
 
     def _take_up(self, day: str) -> None:
-        take_newest(self._quality.table.to_pyarrow_table(filters=[(DAY, "=", date.fromisoformat(day))]), self.tiles)
+        for batch in self._quality.rows(TILE_COLUMNS, pc.field(DAY) == date.fromisoformat(day)):
+            take_newest(batch, self.tiles)
         self._days.add(day)
 
     def _let_go(self, day: str) -> None:
@@ -147,9 +151,9 @@ class Book:
         self._producer.flush()
 
 
-def take_newest(rows: pa.Table, tiles: dict[str, Tile]) -> None:
+def take_newest(rows: pa.RecordBatch, tiles: dict[str, Tile]) -> None:
     """Of every key the tile with the greatest n."""
-    for row in rows.select(["key", "n", "minute_us", "value"]).to_pylist():
+    for row in rows.to_pylist():
         key, tile = row["key"], Tile(row["n"], row["minute_us"], row["value"])
         if key not in tiles or tile.n > tiles[key].n:
             tiles[key] = tile

@@ -19,9 +19,9 @@ from headrace.evaluate.reach import reach_us
 from headrace.evaluate.recall import Clocks, changes, clock_for, newest_arrivals, rows_between
 from headrace.evaluate.rounds import Reach, Round, RoundLog
 from headrace.evaluate.told import Feed, labels, scored
-from headrace.lake.delta import LakeTable
 from headrace.lake.files import day_of
 from headrace.lake.landing import DAY
+from headrace.lake.table import LakeTable
 from headrace.lake.tables import table_rows
 from headrace.stream.clock import Ends
 from headrace.stream.watermark import DRAINING_MARGIN_US

@@ -1,16 +1,13 @@
 """Whether a model was right, outcome by outcome: what is added to gold/MODEL_outcomes, handed to River's detectors.
 
-_delta_log   … 41.json  42.json (compacted: no news)  43.json       the log of the table is followed, commit by commit;
-                                                       └─▶ errors   a start goes through what it still has: a day
+log of the table   … 41   42 (compacted: no news)   43       it is followed, commit by commit;
+                                                     └─▶ errors   a start goes through what it still has
 """
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +15,7 @@ import pyarrow.parquet as pq
 
 from headrace.declare.model import Model
 from headrace.evaluate.drift.sequential import Change, ErrorWatch
+from headrace.lake.logs import log_of
 from headrace.store.recent import Recent
 
 LOGGER = logging.getLogger("headrace.evaluate")
@@ -38,18 +36,17 @@ class Errors:
 
     def __init__(self, outcomes: Path, model: Model) -> None:
         self.told: Counter[str] = Counter()
-        self._log = outcomes / "_delta_log"
-        self._folder, self._model, self._next = outcomes, model, 0
+        self._log, self._model, self._next = log_of(outcomes.resolve()), model, 0
         self._least = min((least for _, least in model.thresholds), default=EVEN)
         self._watches: Recent[str, ErrorWatch] = Recent(VERSIONS_AT_MOST)
 
     def look(self) -> bool:
         """Take what was committed since, some of it where that is much; whether there is more."""
-        commits = sorted(file for file in self._log.glob("*.json") if _number(file) >= self._next)
+        commits = self._log.commits(self._next)
         for commit in commits[:COMMITS_AT_ONCE]:
-            for file in _news(commit):
-                self._take(self._folder / file)
-            self._next = _number(commit) + 1
+            for file in self._log.added(commit):
+                self._take(file)
+            self._next = commit + 1
         return len(commits) > COMMITS_AT_ONCE
 
     def share(self, version: str | None) -> float | None:
@@ -84,15 +81,3 @@ def _outcomes(changes: pa.Table, least: float) -> Iterator[tuple[str, float]]:
         score, label = row["score"], row["label_after"]
         if score is not None and score == score and label in {0.0, 1.0}:  # noqa: PLR0124  # NaN is no decision
             yield row["version"], float((score >= least) != (label == 1.0))
-
-
-def _news(commit: Path) -> Iterator[str]:
-    """The files a commit has added rows with."""
-    for line in commit.read_text().splitlines():
-        action: dict[str, Any] = json.loads(line)
-        if "add" in action and action["add"]["dataChange"]:
-            yield unquote(action["add"]["path"])
-
-
-def _number(commit: Path) -> int:
-    return int(commit.stem) if commit.stem.isdigit() else -1

@@ -18,8 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
@@ -29,10 +27,10 @@ from headrace.evaluate.drift.served import Vector, columns_of, read_vector
 from headrace.evaluate.drift.tile import BrokenTile, Tile, TileKey, decode, decode_key, encode, encode_key
 from headrace.evaluate.drift.window import Rows, Window, hop_of
 from headrace.evaluate.repeats import Repeats
-from headrace.lake.delta import LakeTable, Position
-from headrace.lake.files import FIRST_US, day_of
+from headrace.lake.files import FIRST_US, day_of, exact_bounds
 from headrace.lake.landing import DAY, GOLD, LakeColumn, Landing
 from headrace.lake.spans import Span, cut, waiting
+from headrace.lake.table import LakeTable, Position
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.records import Partition, Record
@@ -113,9 +111,9 @@ class VectorBook:
         """Make the table ready, and take up what it has of the window."""
         self._table.prepare()
         self._repeats, self.windows = Repeats(), Recent(VERSIONS_AT_MOST)
-        self.newest_us = newest_minute(self._table.table)
+        self.newest_us = newest_minute(self._table)
         now_us = self.now_us(clock_us)
-        for part in parts_of(self._table.table, self._after_us(now_us), now_us):
+        for part in parts_of(self._table, self._after_us(now_us), now_us):
             self._take(part)
 
     def now_us(self, clock_us: int) -> int:
@@ -231,11 +229,11 @@ def written(parts: Sequence[Part], folder: Path, arrived_us: int) -> Path:
     return file
 
 
-def parts_of(table: DeltaTable, after_us: int, to_us: int) -> Iterator[Part]:
+def parts_of(table: LakeTable, after_us: int, to_us: int) -> Iterator[Part]:
     """The parts of all minutes that begin after one time and no later than another."""
     is_inside = (pc.field("minute_us") > after_us) & (pc.field("minute_us") <= to_us)
     is_inside &= pc.field(DAY) >= day_of(max(after_us, FIRST_US))  # nothing was counted before it was
-    for batch in table.to_pyarrow_dataset().to_batches(columns=list(Part._fields), filter=is_inside):
+    for batch in table.rows(Part._fields, is_inside):
         yield from (Part(**row) for row in batch.to_pylist())
 
 
@@ -246,9 +244,9 @@ class Sought(NamedTuple):
     window_us: int
 
 
-def read_window(folder: Path, model: Model, cards: Cards, sought: Sought, clock_us: int) -> Rows:
-    """What a table has of a version's window now; nothing where it has no card."""
-    layout, table = cards.layout(sought.version), _opened(folder)
+def read_window(lake: Path, model: Model, cards: Cards, sought: Sought, clock_us: int) -> Rows:
+    """What a lake has of a version's window now; nothing where it has no card."""
+    layout, table = cards.layout(sought.version), _opened(lake, model)
     if layout is None:
         return {}
     window = Window(layout, sought.window_us)
@@ -269,14 +267,14 @@ def _before_window(now_us: int, window_us: int) -> int:
     return now_us - window_us - hop_of(window_us)
 
 
-def _opened(folder: Path) -> DeltaTable:
-    try:
-        return DeltaTable(folder)
-    except TableNotFoundError:
+def _opened(lake: Path, model: Model) -> LakeTable:
+    table = LakeTable(lake, drift_table(model))
+    if table.log.columns() is None:
         raise NothingCounted(
-            f"There is no table at {str(folder)!r}: no vector was counted yet. Run `headrace up APP`, "
+            f"There is no table at {str(table.folder)!r}: no vector was counted yet. Run `headrace up APP`, "
             "or give the folder it writes to with --lake DIR."
-        ) from None
+        )
+    return table
 
 
 def tile_of(part: Part, cards: Cards) -> tuple[Layout, TileKey, Tile] | None:
@@ -290,9 +288,7 @@ def tile_of(part: Part, cards: Cards) -> tuple[Layout, TileKey, Tile] | None:
         return None
 
 
-def newest_minute(table: DeltaTable) -> int:
+def newest_minute(table: LakeTable) -> int:
     """The newest minute that was counted, 0 where none was."""
-    files = pa.table(table.get_add_actions(flatten=True))
-    if "max.minute_us" not in files.column_names:
-        return 0
-    return max((newest for newest in files["max.minute_us"].to_pylist() if newest is not None), default=0)
+    bounds = [exact_bounds(pq.read_metadata(file.path)) for file in table.log.files()]
+    return max((of_file["minute_us"][1] for of_file in bounds if "minute_us" in of_file), default=0)

@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
-from headrace.lake.landing import DAY
+from headrace.lake.logs import LakeFile, log_of
 
 LOGGER = logging.getLogger("headrace.lake")
 SMALL_BYTES = 64 << 20
@@ -39,41 +36,20 @@ class Care:
 
 def care_for(folder: Path, care: Care, today: date) -> None:
     """Compact, let go of old days and delete what is not needed, each if there is reason to."""
-    table = DeltaTable(folder)
+    log = log_of(folder)
     if care.retention is not None:
-        forget_before(table, today - care.retention)
-    for day in crowded_days(table, care, today):
-        # One task: the real-time queries need the other cores more.
-        table.optimize.compact(
-            partition_filters=[(DAY, "=", day.isoformat())], target_size=2 * care.small_bytes, max_concurrent_tasks=1
-        )
-    table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, full=True)
+        first_kept = today - care.retention
+        if any(file.day is not None and file.day < first_kept for file in log.files()):
+            log.forget_before(first_kept)
+    for day in crowded_days(log.files(), care, today):
+        log.compact(day, care.small_bytes)
+    log.vacuum(KEPT_HOURS)
 
 
-def forget_before(table: DeltaTable, first_kept: date) -> None:
-    """Remove every day before one; a commit only where there is such a day."""
-    if any(day < first_kept for day in _days(table)):
-        table.delete(f"{DAY} < '{first_kept.isoformat()}'")
-
-
-def crowded_days(table: DeltaTable, care: Care, today: date) -> list[date]:
+def crowded_days(files: Sequence[LakeFile], care: Care, today: date) -> list[date]:
     """The days whose small files are to be made one: many of them, or a few of a day that is over."""
-    small = Counter(day for day, size in zip(_days(table), _sizes(table), strict=True) if size < care.small_bytes)
-    return sorted(day for day, files in small.items() if files >= (2 if day < today else care.many_files))
-
-
-def _days(table: DeltaTable) -> list[date]:
-    days: list[date] = _files(table)[f"partition.{DAY}"].to_pylist()
-    return days
-
-
-def _sizes(table: DeltaTable) -> list[int]:
-    sizes: list[int] = _files(table)["size_bytes"].to_pylist()
-    return sizes
-
-
-def _files(table: DeltaTable) -> pa.Table:
-    return pa.table(table.get_add_actions(flatten=True))
+    small = Counter(file.day for file in files if file.day is not None and file.size < care.small_bytes)
+    return sorted(day for day, count in small.items() if count >= (2 if day < today else care.many_files))
 
 
 class Caretaker(threading.Thread):

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.declare.operands import REQUEST
 from headrace.declare.views import View
 from headrace.lake.checking import Compared, Findings, check
-from headrace.lake.landing import Landing, served
+from headrace.lake.landing import GOLD, Landing, served
+from headrace.lake.logs import log_of
 from headrace.lake.lookback import known_name, places_of
 from headrace.lake.past import require_of_the_past
 from headrace.lake.rows import records, rows
@@ -110,4 +110,4 @@ def keep_findings(findings: Findings, view: View, lake: str) -> None:
         for name, compared in findings.by_arrival.items()
     ]
     if rows:
-        write_deltalake(str(Path(lake) / "gold" / f"{view.name}_checks"), pa.Table.from_pylist(rows), mode="append")
+        log_of(Path(lake).resolve() / f"{GOLD}{view.name}_checks").append(pa.Table.from_pylist(rows))

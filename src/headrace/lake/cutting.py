@@ -8,9 +8,8 @@ from headrace.declare.durations import UNITS_US
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
-from headrace.lake.delta import LakeTable
 from headrace.lake.landing import silver
-from headrace.lake.tables import files_of
+from headrace.lake.table import LakeTable
 from headrace.log.offsets import Offsets
 from headrace.log.topics import ensure_topics
 from headrace.stream.backfills import Backfill, Cut, forget, keep, load, versions_of
@@ -76,7 +75,6 @@ def _require_new(view: View, state: Path) -> None:
 
 def _cut(view: View, stream: Stream, lake: Path, offsets: Offsets, partitions: int) -> Cut:
     table = LakeTable(lake, silver(stream))
-    files_of(table.folder)  # says what to do where there is none
     positions = table.positions(range(partitions)).values()
     cut = Cut(tuple(at.landed + 1 for at in positions), tuple(at.read + 1 for at in positions))
     cut.require_in(view.name, stream.clean, offsets.begins(stream.clean))

@@ -1,67 +1,49 @@
-"""One Delta table of the lake: made, widened, read and committed to.
+"""A table in Delta: its log is a folder of numbered commits beside the files.
 
-How far a topic has landed is part of the table: each commit carries, for every partition, the last offset in it as an
-application transaction. Files and positions become true in one step, so there is no checkpoint that could disagree.
+Positions are application transactions of a commit: Delta refuses one that has moved since the table was looked at.
 """
 
 import json
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction
 
-from headrace.errors import HeadraceError
-from headrace.lake.files import added
-from headrace.lake.landing import DAY, HEADERS, Landing
+from headrace.lake.files import statistics
+from headrace.lake.landing import DAY
+from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
 
-PRIMITIVES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-UNFINISHED = "_unfinished"  # where executors write; what begins with an underscore is no part of a table
-FORBIDDEN = set(' ,;{}()\n\t="')
+NEWEST_READER = 1  # a table that asks more of its readers may hide rows in ways that are not looked for here
 # A commit every few seconds: older log files than this go whenever a checkpoint of the log is written.
 CONFIGURATION: Mapping[str, str | None] = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
-_HEADERS_TYPE = {
-    "type": "array",
-    "containsNull": True,
-    "elementType": {
-        "type": "struct",
-        "fields": [
-            {"name": "key", "type": "string", "nullable": True, "metadata": {}},
-            {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
-        ],
-    },
-}
 
 
-class UnfitForTheLake(HeadraceError):
-    """A declaration whose events cannot be added to the table that is there."""
+class DeltaLog(TableLog):
+    """The Delta log of a table."""
 
+    marker: ClassVar[str] = "_delta_log"
+    _own: DeltaTable | None = None
 
-@dataclass(frozen=True)
-class Position:
-    """How far a partition has landed: the last offset read of the topic, and the last hr_offset in the table."""
+    def columns(self) -> pa.Schema | None:
+        found = self._found()
+        return None if found is None else pa.schema(found.schema())
 
-    read: int = -1
-    landed: int = -1
+    def fitted(self, columns: pa.Schema) -> pa.Schema:
+        return columns
 
-
-class LakeTable:
-    """The table of a landing, as it was when last looked at."""
-
-    def __init__(self, lake: Path, landing: Landing) -> None:
-        self.landing = landing
-        self.folder = (lake / landing.table).resolve()
-        self._table: DeltaTable | None = None
-
-    def prepare(self) -> None:
-        """Make the table, or add the columns it lacks; refuse what older files contradict. Removes a crash's scraps."""
-        self.require_fitting()
-        schema = schema_of(self.landing)
+    def make(self, columns: pa.Schema) -> None:
+        schema = Schema.from_arrow(columns)
         table = DeltaTable.create(
             self.folder, schema, mode="ignore", partition_by=[DAY], configuration=dict(CONFIGURATION)
         )
@@ -70,93 +52,95 @@ class LakeTable:
         if new:
             table.alter.add_columns(new)
             table.update_incremental()
-        shutil.rmtree(self.folder / UNFINISHED, ignore_errors=True)
-        self._table = table
+        self._own = table
 
-    def require_fitting(self) -> None:
-        """Refuse a landing whose columns a table cannot have, or not beside those it has."""
-        _require_names(self.landing)
-        try:
-            found = DeltaTable(self.folder).schema()
-        except TableNotFoundError:
-            return
-        _require_compatible(self.landing, found, self.folder)
+    def refresh(self) -> None:
+        self._table.update_incremental()
 
-    def positions(self, partitions: Sequence[int]) -> dict[int, Position]:
-        """How far each partition has landed now."""
-        self.table.update_incremental()
-        topic, counts = self.landing.topic, self.landing.counts
-        return {number: Position(self._last(topic, number), self._last(counts, number)) for number in partitions}
-
-    def _last(self, topic: str, partition: int) -> int:
-        last = self.table.transaction_version(_position_name(topic, partition))
+    def place(self, name: str) -> int:
+        last = self._table.transaction_version(name)
         return -1 if last is None else last
 
-    def commit(self, files: Sequence[Path], positions: Mapping[int, Position]) -> None:
-        """Add files and move the positions, both or neither; fails where somebody else has moved them since."""
-        landing = self.landing
-        moved = {_position_name(landing.topic, number): position.read for number, position in positions.items()}
-        if landing.may_replay:
-            moved |= {_position_name(landing.counts, number): place.landed for number, place in positions.items()}
-        self.table.create_write_transaction(
-            [added(file, self.folder) for file in files],
+    def add(self, files: Sequence[Path], places: Mapping[str, int]) -> None:
+        self._table.create_write_transaction(
+            [_entry(file, self.folder) for file in files],
             "append",
-            self.table.schema(),
+            self._table.schema(),
             [DAY],
-            commit_properties=CommitProperties(app_transactions=[Transaction(*place) for place in moved.items()]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(*place) for place in places.items()]),
         )
-        self.table.update_incremental()
+        self._table.update_incremental()
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self.folder, rows, mode="append")
+
+    def files(self) -> list[LakeFile]:
+        asked = self._table.protocol().min_reader_version
+        if asked > NEWEST_READER:
+            raise UnreadableTable(f"it asks for readers of version {asked}, and this one is of {NEWEST_READER}")
+        entries = pa.table(self._table.get_add_actions(flatten=True))
+        days = f"partition.{DAY}"
+        of_days = entries[days].to_pylist() if days in entries.column_names else [None] * entries.num_rows
+        listed = zip(entries["path"].to_pylist(), of_days, entries["size_bytes"].to_pylist(), strict=True)
+        return [LakeFile(self.folder / path, day, size) for path, day, size in listed]
 
     @property
-    def table(self) -> DeltaTable:
-        if self._table is None:
-            self._table = DeltaTable(self.folder)
-        return self._table
+    def partitioned_by(self) -> list[str]:
+        return list(self._table.metadata().partition_columns)
 
+    @property
+    def identity(self) -> str:
+        return str(self._table.metadata().id)
 
-def _position_name(topic: str, partition: int) -> str:
-    return f"headrace:{topic}/{partition}"
+    def commits(self, since: int) -> list[int]:
+        numbers = [int(file.stem) for file in (self.folder / self.marker).glob("*.json") if file.stem.isdigit()]
+        return sorted(number for number in numbers if number >= since)
 
+    def added(self, commit: int) -> list[Path]:
+        return [self.folder / path for path in _news(self.folder / self.marker / f"{commit:020d}.json")]
 
-def schema_of(landing: Landing) -> Schema:
-    """The columns of a landing as Delta writes them down."""
-    fields = [
-        {"name": column.name, "type": _delta_type(column.type), "nullable": True, "metadata": {}}
-        for column in landing.columns
-    ]
-    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+    def forget_before(self, first_kept: date) -> None:
+        self._table.delete(f"{DAY} < '{first_kept.isoformat()}'")
 
-
-def _delta_type(spark_type: str) -> object:
-    return _HEADERS_TYPE if spark_type == HEADERS else PRIMITIVES.get(spark_type, spark_type)
-
-
-def _require_names(landing: Landing) -> None:
-    names = [column.name.lower() for column in landing.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise UnfitForTheLake(
-                f"{landing.topic}: the table {landing.table} would have two columns named {name!r}: one is the lake's "
-                "own, or they differ in case alone. Rename the stream's column, or start with --lake off."
-            )
-        if FORBIDDEN & set(name):
-            raise UnfitForTheLake(
-                f"{landing.topic}: column {name!r} has a character that Delta tables do not allow in names. "
-                "Rename it to letters, digits and underscores, or start with --lake off."
-            )
-
-
-def _require_compatible(landing: Landing, found: Schema, folder: Path) -> None:
-    wanted = {field.name: field.type for field in schema_of(landing).fields}
-    for field in found.fields:
-        if wanted.get(field.name) == field.type:
-            continue
-        change = "is gone" if field.name not in wanted else f"was {_words(field.type)}, is {_words(wanted[field.name])}"
-        raise UnfitForTheLake(
-            f"{landing.topic}: column {field.name!r} {change}, but the table at {str(folder)!r} has it as it was. "
-            "Undo the change (a new column may take another name), move that folder away, or give another --lake DIR."
+    def compact(self, day: date, small_bytes: int) -> None:
+        # One task: the real-time queries need the other cores more.
+        self._table.optimize.compact(
+            partition_filters=[(DAY, "=", day.isoformat())], target_size=2 * small_bytes, max_concurrent_tasks=1
         )
 
+    def vacuum(self, kept_hours: int) -> None:
+        self._table.vacuum(retention_hours=kept_hours, dry_run=False, full=True)
 
-def _words(delta_type: object) -> str:
-    return str(json.loads(delta_type.to_json())) if hasattr(delta_type, "to_json") else str(delta_type)
+    @property
+    def _table(self) -> DeltaTable:
+        found = self._found()
+        if found is None:
+            raise LakeTableMissing(self.folder)
+        return found
+
+    def _found(self) -> DeltaTable | None:
+        if self._own is None:
+            with suppress(TableNotFoundError):
+                self._own = DeltaTable(self.folder)
+        return self._own
+
+
+def _entry(file: Path, folder: Path) -> AddAction:
+    """The entry that adds a file to a table."""
+    stat = file.stat()
+    return AddAction(
+        path=file.relative_to(folder).as_posix(),
+        size=stat.st_size,
+        partition_values={DAY: file.parent.name.removeprefix(f"{DAY}=")},
+        modification_time=stat.st_mtime_ns // 1_000_000,
+        data_change=True,
+        stats=json.dumps(statistics(pq.read_metadata(file))),
+    )
+
+
+def _news(commit: Path) -> Iterator[str]:
+    """The files a commit has added rows with."""
+    for line in commit.read_text().splitlines():
+        action: dict[str, Any] = json.loads(line)
+        if "add" in action and action["add"]["dataChange"]:
+            yield unquote(action["add"]["path"])

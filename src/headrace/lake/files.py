@@ -1,16 +1,11 @@
-"""The Parquet files of a table: how Spark names them, and what Delta's log says of each."""
+"""The Parquet files of a table: how Spark names them, and what a log says of each."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.transaction import AddAction
-
-from headrace.lake.landing import DAY
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_BOUND = 32
@@ -34,42 +29,39 @@ def spark_path(path: Path) -> str:
     return f"file://{path}"
 
 
-def paths_of(table: DeltaTable, folder: Path) -> list[Path]:
-    """The files of a table's newest version."""
-    return [folder / path for path in table.get_add_actions()["path"].to_pylist()]
-
-
-def added(file: Path, folder: Path) -> AddAction:
-    """The entry that adds a file to a table."""
-    stat = file.stat()
-    return AddAction(
-        path=file.relative_to(folder).as_posix(),
-        size=stat.st_size,
-        partition_values={DAY: file.parent.name.removeprefix(f"{DAY}=")},
-        modification_time=stat.st_mtime_ns // 1_000_000,
-        data_change=True,
-        stats=json.dumps(statistics(pq.read_metadata(file))),
-    )
-
-
 def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
-    """Rows, nulls, and the bounds of the columns whose bounds are exact."""
-    bounds, texts, nulls = _Bounds(), _TextBounds(), dict[str, int]()
+    """Rows, nulls, and the bounds of the columns whose bounds are exact, as Delta writes them down."""
+    bounds, texts = _Bounds(), _TextBounds()
     for column in _columns(footer):
-        name = column.path_in_schema
-        if "." in name or column.statistics is None:  # a list's or a struct's, or nothing is known
-            continue
-        nulls[name] = nulls.get(name, 0) + column.statistics.null_count
-        bounds.widen(name, column)
-        texts.widen(name, column)
+        bounds.widen(column.path_in_schema, column)
+        texts.widen(column.path_in_schema, column)
     both = {side: of_numbers | texts.written()[side] for side, of_numbers in bounds.written().items()}
-    return {"numRecords": footer.num_rows, **both, "nullCount": nulls}
+    return {"numRecords": footer.num_rows, **both, "nullCount": nulls_of(footer)}
+
+
+def nulls_of(footer: pq.FileMetaData) -> dict[str, int]:
+    """How many nulls each column has."""
+    nulls: dict[str, int] = {}
+    for column in _columns(footer):
+        nulls[column.path_in_schema] = nulls.get(column.path_in_schema, 0) + column.statistics.null_count
+    return nulls
+
+
+def exact_bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:
+    """The least and the greatest value of each column of whole numbers, days or moments, as a file has them."""
+    bounds = _Bounds()
+    for column in _columns(footer):
+        bounds.widen(column.path_in_schema, column)
+    return bounds.exact()
 
 
 def _columns(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    """Those of which something is known, and not a list's or a struct's."""
     for group in range(footer.num_row_groups):
         for number in range(footer.num_columns):
-            yield footer.row_group(group).column(number)
+            column = footer.row_group(group).column(number)
+            if "." not in column.path_in_schema and column.statistics is not None:
+                yield column
 
 
 class _Bounds:
@@ -88,6 +80,9 @@ class _Bounds:
         self._greatest[name] = max(known.max_raw, self._greatest.get(name, known.max_raw))
         if known.logical_type.type == "TIMESTAMP":
             self._times.add(name)
+
+    def exact(self) -> dict[str, tuple[int, int]]:
+        return {name: (least, self._greatest[name]) for name, least in self._least.items()}
 
     def written(self) -> dict[str, dict[str, Any]]:
         sayable = [name for name in self._least if self._sayable(name)]

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.lake.delta import UNFINISHED, LakeTable, Position
 from headrace.lake.files import spark_path
 from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.rows import records, rows
 from headrace.lake.spans import Span, cut, waiting
+from headrace.lake.table import UNFINISHED, LakeTable, Position
 from headrace.log.offsets import Offsets
 
 FEW = 20_000  # records that one task writes as quickly as several would: fewer files

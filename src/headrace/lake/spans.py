@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError
-from headrace.lake.delta import LakeTable, Position
+from headrace.lake.table import LakeTable, Position
 from headrace.log.offsets import Offsets
 
 LOGGER = logging.getLogger("headrace.lake")

@@ -2,25 +2,13 @@
 
 from pathlib import Path
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.declare.stream import Stream
-from headrace.errors import HeadraceError
-from headrace.lake.files import paths_of, spark_path
+from headrace.lake.files import spark_path
 from headrace.lake.landing import Landing, silver
+from headrace.lake.logs import log_of
 from headrace.lake.rows import records, rows
-
-
-class LakeTableMissing(HeadraceError):
-    """A table that should be in the lake and is not."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"There is no table at {str(folder)!r}. Run `headrace up APP` until its first events have landed, "
-            "or give the folder it wrote to with --lake DIR."
-        )
 
 
 def silver_events(spark: SparkSession, lake_dir: Path, stream: Stream) -> DataFrame:
@@ -37,17 +25,8 @@ def log_events(spark: SparkSession, broker: str, stream: Stream) -> DataFrame:
 def table_rows(spark: SparkSession, lake_dir: Path, landing: Landing) -> DataFrame:
     """The rows of a table as it is now; a column that older files do not have is null there."""
     folder = (lake_dir / landing.table).resolve()
-    files = files_of(folder)
+    files = [spark_path(file.path) for file in log_of(folder).files()]
     if not files:
         return spark.createDataFrame([], landing.ddl)
     read = spark.read.schema(landing.ddl).option("basePath", spark_path(folder)).parquet(*files)
     return read.select(*(f"`{column.name}`" for column in landing.columns))
-
-
-def files_of(folder: Path) -> list[str]:
-    """The files of a table's newest version."""
-    try:
-        table = DeltaTable(folder)
-    except TableNotFoundError:
-        raise LakeTableMissing(folder) from None
-    return [spark_path(path) for path in paths_of(table, folder)]

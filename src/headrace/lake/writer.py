@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from headrace.errors import HeadraceError
 from headrace.lake.care import Care, Caretaker
-from headrace.lake.delta import LakeTable
 from headrace.lake.lake import Lake
 from headrace.lake.land import Lander, Step, writing_session
+from headrace.lake.table import LakeTable
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import LandingProgress, report

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
 from pyiceberg.table import Table, Transaction
@@ -16,14 +15,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from headrace.declare.sink import OFFSET, PARTITION, Sink
 from headrace.declare.table_files import ARROW_TYPES
 from headrace.declare.targets import Iceberg
+from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of
+from headrace.lake.shapes import plain, widened
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition
 from headrace.sink.rows import Row
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
 
 CATALOGUE = "catalogue.db"
-# What Iceberg has no type for is kept in the next larger one.
-WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 GONE = (OSError, SQLAlchemyError, ValueError)
 # Its own types speak of what these are made into.
 Expressing = Callable[..., BooleanExpression]
@@ -31,10 +30,6 @@ IS_IN: Expressing = In
 EQUALS: Expressing = EqualTo
 BOTH: Expressing = And
 EITHER: Expressing = Or
-KEEP = {
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-}
 
 
 class IcebergWriter(Writer):
@@ -82,13 +77,15 @@ class IcebergWriter(Writer):
             self._catalogue.close()
 
     def _commit(self, frame: pa.Table, moves: Moves) -> None:
-        """All of it in one transaction: who comes second finds another version than the one it began with."""
+        """All of it in one transaction with a snapshot: who comes second finds another than the one it began with."""
         with self._table().transaction() as begun:
             if moves:
                 begun.set_properties({self._property(at): _written(move.after) for at, move in moves.items()})
             news = self._winners(begun, frame) if self.sink.key and frame.num_rows else frame
             if news.num_rows:
                 begun.append(news)
+            elif moves:
+                begun.update_snapshot().fast_append().commit()
 
     def _winners(self, begun: Transaction, frame: pa.Table) -> pa.Table:
         """The rows that win over those of their keys that are there, which are removed."""
@@ -110,21 +107,21 @@ class IcebergWriter(Writer):
 
     @cached_property
     def _catalogue(self) -> Catalog:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        place = {"uri": f"sqlite:///{self._folder / CATALOGUE}", "warehouse": self._folder.as_uri()}
-        return SqlCatalog("headrace", **place)
+        return catalogue_of(self._folder / CATALOGUE)
 
     def _table(self) -> Table:
         """The table, made where it is missing; one with other columns is not taken."""
         if self._own_table is None:
             table = self._found() or self._made()
-            found = {field.name: field.type for field in table.schema().as_arrow()}
+            found = {field.name: field.type for field in plain(table.schema().as_arrow())}
             for field in self._schema():
-                if not _is_same(found.get(field.name), field.type):
+                if found.get(field.name) != field.type:
                     raise Away(
                         f"{self.sink.name}: the table {self._name} in {str(self._folder)!r} has {field.name!r} as "
                         f"{found.get(field.name)}, and it is {field.type}. Drop it, or name another table."
                     )
+            if not MADE_ONCE.items() <= table.properties.items():
+                table.transaction().set_properties(MADE_ONCE).commit_transaction()
             self._own_table = table
         return self._own_table
 
@@ -137,13 +134,13 @@ class IcebergWriter(Writer):
     def _made(self) -> Table:
         self._catalogue.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
-            return self._catalogue.create_table(self._name, self._schema(), properties=KEEP)
+            return self._catalogue.create_table(self._name, self._schema(), properties={**MADE_ONCE, **SHORT_HISTORY})
         except TableAlreadyExistsError:  # another copy was quicker
             return self._catalogue.load_table(self._name)
 
     def _schema(self) -> pa.Schema:
-        own = [(column.name, _iceberg_type(ARROW_TYPES[column.type])) for column in self.sink.schema]
-        return pa.schema([*own, (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+        own = [(column.name, ARROW_TYPES[column.type]) for column in self.sink.schema]
+        return widened(pa.schema([*own, (PARTITION, pa.int32()), (OFFSET, pa.int64())]))
 
     def _frame(self, rows: Sequence[Row]) -> pa.Table:
         written = [row.values | {PARTITION: row.partition, OFFSET: row.offset} for row in rows]
@@ -175,12 +172,3 @@ def _any_of(key: Sequence[str], frame: pa.Table) -> BooleanExpression:
         return IS_IN(key[0], set(frame[key[0]].to_pylist()))
     each = [reduce(BOTH, (EQUALS(name, row[name]) for name in key)) for row in frame.select(list(key)).to_pylist()]
     return reduce(EITHER, each)
-
-
-def _iceberg_type(arrow: pa.DataType) -> pa.DataType:
-    return WIDER.get(arrow, arrow)
-
-
-def _is_same(found: pa.DataType | None, wanted: pa.DataType) -> bool:
-    """Iceberg gives texts back as large ones."""
-    return bool(found == wanted or (found == pa.large_string() and wanted == pa.string()))

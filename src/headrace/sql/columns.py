@@ -1,7 +1,8 @@
-"""The columns of tables as SQL names them: those a view declares, and those Delta has written down."""
+"""The columns of tables as SQL names them: those a view declares, and those a table has."""
 
 from collections.abc import Mapping
-from typing import Any
+
+import pyarrow as pa
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
@@ -17,19 +18,21 @@ SQL_TYPES = {
     Kind.TIMESTAMP: "TIMESTAMPTZ",
 }
 LARGE_SUM = "DECIMAL(38,0)"
-OF_DELTA = {
-    "string": "VARCHAR",
-    "boolean": "BOOLEAN",
-    "byte": "TINYINT",
-    "short": "SMALLINT",
-    "integer": "INTEGER",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-    "binary": "BLOB",
+OF_ARROW = {
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.date32(): "DATE",
+    pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
+    pa.timestamp("us"): "TIMESTAMP",
+    pa.binary(): "BLOB",
+    pa.large_binary(): "BLOB",
 }
 
 
@@ -59,26 +62,26 @@ def _type_of(feature: Feature, view: View) -> str:
     return SQL_TYPES[Kind.DOUBLE]
 
 
-def columns_of(delta_schema: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a Delta schema, which is told in JSON."""
-    return {field["name"]: sql_type(field["type"]) for field in delta_schema["fields"]}
+def columns_of(schema: pa.Schema) -> dict[str, str]:
+    """The columns of a table."""
+    return {field.name: sql_type(field.type) for field in schema}
 
 
-def sql_type(delta_type: Any) -> str:
-    """What SQL calls a type of Delta.
+def sql_type(arrow_type: pa.DataType) -> str:
+    """What SQL calls a type.
 
-    >>> sql_type({"type": "array", "elementType": "long", "containsNull": True})
+    >>> sql_type(pa.list_(pa.int64()))
     'BIGINT[]'
     """
-    if isinstance(delta_type, str):
-        return OF_DELTA.get(delta_type, delta_type.upper())
-    match delta_type["type"]:
-        case "array":
-            return f"{sql_type(delta_type['elementType'])}[]"
-        case "map":
-            return f"MAP({sql_type(delta_type['keyType'])}, {sql_type(delta_type['valueType'])})"
-    fields = (f"{quoted(field['name'])} {sql_type(field['type'])}" for field in delta_type["fields"])
-    return f"STRUCT({', '.join(fields)})"
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return f"{sql_type(arrow_type.value_type)}[]"
+    if pa.types.is_map(arrow_type):
+        return f"MAP({sql_type(arrow_type.key_type)}, {sql_type(arrow_type.item_type)})"
+    if pa.types.is_struct(arrow_type):
+        return f"STRUCT({', '.join(f'{quoted(field.name)} {sql_type(field.type)}' for field in arrow_type)})"
+    if pa.types.is_decimal(arrow_type):
+        return f"DECIMAL({arrow_type.precision}, {arrow_type.scale})"
+    return OF_ARROW[arrow_type]
 
 
 def quoted(name: str) -> str:

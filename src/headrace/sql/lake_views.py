@@ -1,32 +1,22 @@
 """The lake's tables as views over their Parquet files, each made anew once its log has grown.
 
-lake/silver/payments/_delta_log     ──▶ the files of its newest version, and its columns
-                    /hr_day=…/*     ──▶ silver.payments
+lake/silver/payments/_delta_log or /metadata   ──▶ the files of its newest version, and its columns
+                    /hr_day=…/*                ──▶ silver.payments
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from headrace.errors import HeadraceError
-from headrace.lake.files import paths_of
+from headrace.lake.logs import TableLog, UnreadableTable, log_of
 from headrace.sql.columns import Columns, columns_of, quoted, refusing, text
 from headrace.sql.database import LAYERS, name_of
 
-LOG = "_delta_log"
-NEWEST_READER = 1  # a table that asks more of its readers may hide rows in ways that are not looked for here
 SETTLED_NS = 1_000_000_000  # a clock of files ticks slowly: two commits may bear one time
 GLOBS = frozenset("*?[")
-
-
-class UnreadableTable(HeadraceError):
-    """A table of the lake that cannot be read by SQL."""
 
 
 class LakeViews:
@@ -38,56 +28,52 @@ class LakeViews:
 
     def refresh(self) -> None:
         """Make the views of tables that are new or have changed, and drop those of tables that are gone."""
-        found = dict(tables_in(self._lake))
+        found = {name_of(*log.folder.parts[-2:]): log for log in logs_in(self._lake)}
         alike = Counter(map(str.lower, found))
         for name in self._seen.keys() - found.keys():
             self._connection.execute(f"DROP VIEW IF EXISTS {name}")
             self._seen = {}  # one whose name differs in case alone went with it
-        for name, folder in found.items():
-            changed_ns = (folder / LOG).stat().st_mtime_ns
+        for name, log in found.items():
+            changed_ns = (log.folder / log.marker).stat().st_mtime_ns
             if self._seen.get(name) != changed_ns:
                 is_settled = time.time_ns() - changed_ns > SETTLED_NS
-                query = self._query(folder, is_alone=alike[name.lower()] == 1)
+                query = self._query(log, is_alone=alike[name.lower()] == 1)
                 self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
                 self._seen[name] = changed_ns if is_settled else None
 
-    def _query(self, folder: Path, *, is_alone: bool) -> str:
+    def _query(self, log: TableLog, *, is_alone: bool) -> str:
         try:
-            table = DeltaTable(folder)
-            _require_readable(table, folder, is_alone=is_alone)
-            return self._over_files(table, paths_of(table, folder))
-        except (DeltaError, duckdb.Error, HeadraceError, OSError) as problem:  # one bad table is not the others' matter
-            return refusing({"problem": "VARCHAR"}, f"The table at {str(folder)!r} cannot be read: {problem}")
+            _require_readable(log.folder, is_alone=is_alone)
+            return self._over_files(log)
+        except Exception as problem:  # noqa: BLE001  # whatever a format says: one bad table is not the others' matter
+            return refusing({"problem": "VARCHAR"}, f"The table at {str(log.folder)!r} cannot be read: {problem}")
 
-    def _over_files(self, table: DeltaTable, files: Sequence[Path]) -> str:
-        columns = columns_of(json.loads(table.schema().to_json()))
+    def _over_files(self, log: TableLog) -> str:
+        files, columns = log.files(), columns_of(log.columns())
         if not files:
             return f"SELECT {_selected(columns, ())} WHERE false"
-        parts = {name: columns[name] for name in table.metadata().partition_columns}
-        source = _parquet(files, parts)
+        parts = {name: columns[name] for name in log.partitioned_by}
+        source = _parquet([file.path for file in files], parts)
         there = self._connection.execute(f"SELECT * FROM {source} LIMIT 0").description or []  # noqa: S608  # quoted
         return f"SELECT {_selected(columns, [name for name, *_ in there])} FROM {source}"  # noqa: S608  # all quoted
 
 
-def tables_in(lake: Path) -> Iterator[tuple[str, Path]]:
-    """The name in SQL and the folder of every table of a lake."""
+def logs_in(lake: Path) -> Iterator[TableLog]:
+    """The logs of every table of a lake."""
     for layer in LAYERS:
-        for log in sorted((lake / layer).glob(f"*/{LOG}")):
-            yield name_of(layer, log.parent.name), log.parent
+        logs = (log_of(folder) for folder in sorted((lake / layer).glob("*")))
+        yield from (log for log in logs if (log.folder / log.marker).is_dir())
 
 
-def _require_readable(table: DeltaTable, folder: Path, *, is_alone: bool) -> None:
+def _require_readable(folder: Path, *, is_alone: bool) -> None:
     if not is_alone:
         raise UnreadableTable("another differs from it in case alone, and SQL knows no case")
-    asked = table.protocol().min_reader_version
-    if asked > NEWEST_READER:
-        raise UnreadableTable(f"it asks for readers of version {asked}, and this one is of {NEWEST_READER}")
     if GLOBS & set(str(folder)):
         raise UnreadableTable("its path has one of *?[ in it, which DuckDB takes for a pattern")
 
 
 def _selected(columns: Columns, there: Sequence[str]) -> str:
-    """Every column as Delta has it; one that no file has yet is null."""
+    """Every column as the table has it; one that no file has yet is null."""
     known = {name.lower() for name in there}
     return ", ".join(
         f"{quoted(name) if name.lower() in known else 'NULL'}::{kind} AS {quoted(name)}"

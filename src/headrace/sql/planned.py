@@ -1,6 +1,5 @@
 """Saved queries tried before anything runs: against the tables an app will have, none of which has rows yet."""
 
-import json
 from collections.abc import Sequence
 
 import duckdb
@@ -8,8 +7,8 @@ import duckdb
 from headrace.declare.app import App
 from headrace.declare.query import Query
 from headrace.errors import DeclarationError
-from headrace.lake.delta import schema_of
 from headrace.lake.landing import Landing
+from headrace.lake.shapes import schema_of
 from headrace.sql.columns import columns_of, live_columns
 from headrace.sql.database import LIVE, lock, name_of, opened, stand_in
 from headrace.sql.errors import SqlRefused
@@ -37,7 +36,7 @@ def _declared(app: App, landings: Sequence[Landing]) -> duckdb.DuckDBPyConnectio
     connection = opened()
     for landing in landings:
         layer, _, table = landing.table.partition("/")
-        stand_in(connection, name_of(layer, table), columns_of(json.loads(schema_of(landing).to_json())), UNREAD)
+        stand_in(connection, name_of(layer, table), columns_of(schema_of(landing)), UNREAD)
     for view in app.views:
         stand_in(connection, name_of(LIVE, view.name), live_columns(view), UNREAD)
     lock(connection, None)

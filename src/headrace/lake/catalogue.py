@@ -1,0 +1,19 @@
+"""The catalogue of Iceberg tables: a SQLite file in their folder."""
+
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+# A commit that is made again by itself on a newer table would not see that offsets have moved there.
+MADE_ONCE = {"commit.retry.num-retries": "0"}
+SHORT_HISTORY = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+def catalogue_of(file: Path) -> Catalog:
+    """The catalogue in a file, made where it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=file.parent.as_uri())

@@ -1,0 +1,138 @@
+"""One stream landed in every format of a lake: the same rows, the same training set, the same history."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import headrace as hr
+from headrace.lake.backfill import backfill_view
+from headrace.lake.care import Care, care_for
+from headrace.lake.catalogue import catalogue_of
+from headrace.lake.cutting import HistoryPlace
+from headrace.lake.formats import CATALOGUE, FORMATS, FormatName, begin, format_of
+from headrace.lake.lake import Lake, OtherFormat, prepare, require_fitting
+from headrace.lake.landing import bronze, silver
+from headrace.lake.table import LakeTable, UnfitForTheLake
+from headrace.lake.tables import silver_events, table_rows
+from headrace.lake.training import training_set
+from headrace.local.broker import Broker
+from tests.e2e.hostile_load import sent_now
+from tests.lake.backfill_app import few_aggregates
+from tests.lake.gated import SCHEMA, land, new_stream, pass_gate, read_topic, send
+from tests.lake.test_backfill import Story
+from tests.lake.test_landing import exact
+from tests.oracle.streams import DAY_US
+from tests.sql.lakes import land as fill
+from tests.sql.lakes import payment, payments
+from tests.stream.test_gate import HOSTILE, written
+
+
+def lakes(folder: Path) -> dict[FormatName, Path]:
+    """A new lake in each format."""
+    for kind in FORMATS:
+        begin(folder / kind, kind)
+    return {kind: folder / kind for kind in FORMATS}
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Rows in the order of their places, each value equal to itself alone; moments are numbers, for any year."""
+    moments = {name: F.unix_micros(name) for name, kind in frame.dtypes if kind == "timestamp"}
+    rows = frame.withColumns(moments).orderBy("hr_partition", "hr_offset").collect()
+    return [tuple(map(exact, row)) for row in rows]
+
+
+def test_what_is_landed_in_both_formats_is_the_same(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    stream, each = new_stream(broker.address), lakes(tmp_path / "a lake of 100 %")
+    send(broker.address, stream, [*HOSTILE, *(written(id=f"d{number % 7}", n=number) for number in range(40))])
+    pass_gate(spark, broker.address, stream)
+    for lake in each.values():
+        land(spark, broker.address, lake, silver(stream), most=200)
+    pass_gate(spark, broker.address, stream, start=11)  # a crash: most of it comes again
+    for landing in (bronze(stream), silver(stream)):
+        for lake in each.values():
+            table = land(spark, broker.address, lake, landing, most=230)
+            care_for(table.folder, Care(many_files=2), date(2030, 1, 1))
+        in_delta, in_iceberg = (rows_of(table_rows(spark, lake, landing)) for lake in each.values())
+        assert in_delta
+        assert in_delta == in_iceberg
+        assert read_by_pyiceberg(each["iceberg"], landing.table).num_rows == len(in_delta)
+    assert {format_of(lake) for lake in each.values()} == set(FORMATS)
+
+
+def read_by_pyiceberg(lake: Path, table: str) -> pa.Table:
+    return catalogue_of(lake / CATALOGUE).load_table(table.replace("/", ".")).scan().to_arrow()
+
+
+def test_training_sets_and_history_are_the_same_of_both_formats(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    story, found, folded = Story.told(spark, broker.address, tmp_path), [], []
+    story.happen(sent_now(4, 300, 7 * DAY_US))
+    for kind, lake in lakes(tmp_path).items():
+        land(spark, broker.address, lake, silver(story.stream))
+        spine = silver_events(spark, lake, story.stream).select("card", "id", "hr_arrival", "hr_offset", "hr_partition")
+        view = few_aggregates(f"Of{kind}{story.stream.name}", story.stream, "card")
+        found.append(rows_of(training_set(spark, spine, [view], source=lake, time="hr_arrival")))
+        place = HistoryPlace(lake, broker.address, tmp_path / f"{kind} state")
+        assert backfill_view(lambda: spark, view, place, lambda _: None).is_done
+        folded.append(
+            sorted((record.partition, record.key, record.value) for record in read_topic(broker.address, view.topic))
+        )
+    assert found[0]
+    assert found[0] == found[1]
+    assert folded[0]
+    assert folded[0] == folded[1]
+
+
+def test_a_column_that_is_added_is_null_in_older_files_of_iceberg(tmp_path: Path) -> None:
+    begin(tmp_path, "iceberg")
+    fields = "id string, card string, amount double, at timestamp"
+    narrow = hr.Stream("payments", schema=fields, id="id", key="card", time="at")
+    fill(tmp_path, narrow, [payment(number) for number in range(8)], without=("country",))
+    fill(tmp_path, payments, [payment(number) for number in range(8, 16)])
+    wanted = {f"p{number}": payment(number)["country"] if number >= 8 else None for number in range(16)}
+    for files in (8, 4):
+        table = LakeTable(tmp_path, silver(payments))
+        assert len(table.log.files()) == files
+        found = read_by_pyiceberg(tmp_path, silver(payments).table).to_pylist()
+        assert {row["id"]: row["country"] for row in found} == wanted
+        read = pa.Table.from_batches(table.rows(["id", "country"], pc.scalar(True))).to_pylist()
+        assert {row["id"]: row["country"] for row in read} == wanted
+        care_for(table.folder, Care(), date(2030, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (SCHEMA.replace("n bigint", "n string"), "column 'n' was bigint, is string"),
+        (SCHEMA.replace("n bigint, ", ""), "column 'n' is gone"),
+    ],
+)
+def test_what_older_files_of_iceberg_contradict_is_refused(tmp_path: Path, schema: str, said: str) -> None:
+    begin(tmp_path, "iceberg")
+    before, after = (hr.Stream("taps", schema=text, id="id", key="card", time="at") for text in (SCHEMA, schema))
+    for _ in range(2):
+        LakeTable(tmp_path, silver(before)).prepare()
+        LakeTable(tmp_path, bronze(before)).prepare()
+    with pytest.raises(UnfitForTheLake, match=said):
+        LakeTable(tmp_path, silver(after)).prepare()
+
+
+def test_a_lake_goes_on_in_the_format_it_has(broker: Broker, tmp_path: Path) -> None:
+    stream = new_stream(broker.address)
+    for kind, lake in lakes(tmp_path).items():
+        (other,) = set(FORMATS) - {kind}
+        for wanted in (kind, None, None):
+            prepare(Lake(lake, broker.address, (bronze(stream),), format=wanted))
+            assert format_of(lake) == kind
+        (lake / "catalogue.db").touch()  # of a sink to Iceberg, and a table of one to Delta
+        (lake / "gold" / "copied" / "_delta_log").mkdir(parents=True)
+        assert format_of(lake) == kind
+        with pytest.raises(OtherFormat, match=f"is in {kind.title()}.*Write --lake-format {kind}"):
+            require_fitting(Lake(lake, broker.address, (bronze(stream),), format=other))
