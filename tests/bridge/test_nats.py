@@ -22,7 +22,7 @@ from headrace.log.between import records_between
 from headrace.log.follow import Follower
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
-from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard
+from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard, waits
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from headrace.serve.metrics import bridges
@@ -177,7 +177,7 @@ def test_a_bridge_tells_what_it_has_done(broker: Broker, nats_server: OwnNats) -
             told = {sample.name: sample.value for metric in bridges([said]) for sample in metric.samples}
             wanted = {"headrace_bridge_copied_total": 5, "headrace_bridge_left": 0, "headrace_bridge_waits": 0}
             assert told == wanted
-            assert said.waits(said.at_us + SILENT_AFTER_US + 1), "one that says nothing does not go on"
+            assert waits(said, said.at_us + SILENT_AFTER_US + 1), "one that says nothing does not go on"
     finally:
         stop.set()
         running.join()

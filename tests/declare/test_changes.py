@@ -97,3 +97,17 @@ def test_an_app_has_the_tables_its_views_look_up_and_who_keeps_views_of_rows() -
 def test_what_rows_were_before_nobody_can_tell(view: Any) -> None:
     with pytest.raises(OnlyNow, match="reads the rows that 'customers' has now"):
         require_of_the_past(view)
+
+
+def test_beside_other_streams_a_captured_table_goes_by_their_time_and_alone_by_its_own() -> None:
+    recorded = hr.Stream("flown", schema="id bigint, at timestamp", id="id", key="id", time="at", arrival="at")
+    kept = hr.derive(CUSTOMERS)(kept_ones)
+    how: Any = {"tolerance": "1d", "prefix": "row_"}
+    assert not hr.join_asof("billed", PAYMENTS, CUSTOMERS, on=("customer", "id"), **how).out.is_recorded
+    assert not hr.join_asof("kept_billed", PAYMENTS, kept, on=("customer", "id"), **how).out.is_recorded
+    assert hr.join_asof("flown_by", recorded, CUSTOMERS, on="id", **how).out.is_recorded
+    assert kept.is_recorded
+
+
+def kept_ones(customers: Any) -> Any:
+    return customers.where("op <> 'd'")

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from datetime import UTC, datetime
 from itertools import count
 
 import orjson
@@ -16,18 +17,19 @@ from headrace.outbox.letters import ID
 from tests.sink.reading import records_of
 
 KEYS = 40
+SCHEMA = "id string, account string, version bigint, at timestamp"
 _numbers = count()
 
 
 class Shop:
     """Accounts that have a version, an outbox that tells of each, and the stream it is told to."""
 
-    def __init__(self, postgres: OwnPostgres, broker: str) -> None:
+    def __init__(self, postgres: OwnPostgres, broker: str, name: str = "") -> None:
         self.postgres, self.broker = postgres, broker
-        self.name = f"shop{next(_numbers)}_{random.getrandbits(40)}"
+        self.name = name or f"shop{next(_numbers)}_{random.getrandbits(40)}"
         self.stream = hr.Stream(
             f"{self.name}.changes",
-            schema="id string, account string, version bigint, at timestamp",
+            schema=SCHEMA,
             id="id",
             key="account",
             time="at",
@@ -55,7 +57,8 @@ class Shop:
             pass
 
     def tell(self, connection: psycopg.Connection, account: str, version: int) -> None:
-        event = {"id": f"{account}-{version}", "account": account, "version": version, "at": "2026-01-01T00:00:00Z"}
+        at = datetime.now(UTC).isoformat()
+        event = {"id": f"{account}-{version}", "account": account, "version": version, "at": at}
         connection.execute(
             f"INSERT INTO {self.table} (stream, key, payload) VALUES (%s, %s, %s)",
             [self.stream.name, account, orjson.dumps(event).decode()],

@@ -44,6 +44,7 @@ async def echo(request: Request) -> Answer:
 
 def access_of(folder: Path) -> Access:
     """A certificate and its key, as one file each."""
+    folder.mkdir(exist_ok=True)
     both = self_signed(folder)
     pem = both.read_text()
     beginning = pem.index("-----BEGIN PRIVATE KEY")
@@ -197,23 +198,60 @@ def test_a_renewed_certificate_is_taken_without_a_restart_and_half_of_a_pair_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "LOOK_SECONDS", 0.02)
-    (tmp_path / "new").mkdir()
     access, new = access_of(tmp_path), access_of(tmp_path / "new")
     context = server_tls(access)
     assert context is not None
     before = presented(context)
-    over = threading.Event()
-    following = threading.Thread(target=asyncio.run, args=(followed(context, access, over),))
-    following.start()
-    try:
+    with following(context, access):
         shutil.copy(str(new.tls_cert), str(access.tls_cert))
         wait_until(lambda: "the certificate in use is kept" in caplog.text, 10, "half of a pair to be refused")
         assert presented(context) == before
         shutil.copy(str(new.tls_key), str(access.tls_key))
         wait_until(lambda: presented(context) != before, 10, "the new certificate")
+    with answering([post("/echo", echo)], tls=context) as port, connected(port, trusting(new)) as client:
+        assert client.getpeercert(binary_form=True) == _certificate(new)
+
+
+def test_every_handshake_finds_a_whole_pair_while_files_are_renewed_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.001)
+    pairs = [access_of(tmp_path / name) for name in ("one", "other")]
+    access = Access(tmp_path / "cert.pem", tmp_path / "key.pem")
+    _copy(pairs[0], access)
+    context = server_tls(access)
+    assert context is not None
+    both = {_certificate(pair) for pair in pairs}
+    with following(context, access):
+        for number in range(40):
+            renewing = threading.Thread(target=_copy, args=(pairs[number % 2], access))
+            renewing.start()
+            assert {presented(context) for _ in range(5)} <= both
+            renewing.join()
+        wait_until(lambda: presented(context) == _certificate(pairs[1]), 10, "the last certificate")
+
+
+def _certificate(pair: Access) -> bytes:
+    assert pair.tls_cert is not None
+    return ssl.PEM_cert_to_DER_cert(pair.tls_cert.read_text())
+
+
+def _copy(pair: Access, into: Access) -> None:
+    shutil.copy(str(pair.tls_cert), str(into.tls_cert))
+    shutil.copy(str(pair.tls_key), str(into.tls_key))
+
+
+@contextmanager
+def following(context: ssl.SSLContext, access: Access) -> Iterator[None]:
+    """Files that are looked at beside the test."""
+    over = threading.Event()
+    thread = threading.Thread(target=asyncio.run, args=(followed(context, access, over),))
+    thread.start()
+    try:
+        yield
     finally:
         over.set()
-        following.join()
+        thread.join()
 
 
 async def followed(context: ssl.SSLContext, access: Access, over: threading.Event) -> None:

@@ -1,16 +1,20 @@
 """A topic in Avro: every row with the schema it was registered under, readable by who has never heard of us."""
 
 import json
+from contextlib import ExitStack
 from datetime import datetime
 from io import BytesIO
 from typing import Any
 
+import orjson
 import pytest
 from fastavro import parse_schema, schemaless_reader
 
 import headrace as hr
-from headrace.declare.sink import Sink
+from headrace.declare.schema import Kind
+from headrace.declare.sink import Sink, schema_of
 from headrace.local.broker import Broker
+from headrace.log.produce import Producer
 from headrace.log.schemas.compatible import Incompatible
 from headrace.log.schemas.registry import Registry
 from headrace.log.schemas.wire import HEADER, schema_id_of
@@ -21,6 +25,7 @@ from headrace.sink.writer import Away, SinkPlace
 from tests.log.kafka import create_topic
 from tests.sink.flowing import Gate, event, new_stream, sinking
 from tests.sink.reading import records_of, timed
+from tests.sink.test_predictions import prediction
 from tests.waiting import wait_until
 
 
@@ -47,6 +52,72 @@ def test_rows_are_written_in_avro_with_their_schema_registered(broker: Broker, r
     assert sorted(found, key=repr) == sorted(map(timed, gate.sent), key=repr)
     assert all(isinstance(row["at"], datetime) for row in found)
     assert [one.number for one in registry.versions(f"{topic}-value")] == [1]
+
+
+def both(broker: str, registry: Registry, of: hr.Stream | hr.Model, rows: int) -> tuple[list[Any], list[Any]]:
+    """What is brought to one topic in Avro, and to another in JSON, read by who has never heard of us."""
+    name = f"of-{of.name}"
+    targets = {
+        f"{name}.avro": hr.Kafka(f"{name}.avro", format="avro", registry=registry.url),
+        f"{name}.json": hr.Kafka(f"{name}.json"),
+    }
+    with ExitStack() as stack:
+        for topic, target in targets.items():
+            create_topic(broker, Topic(topic, topic, 2, {}))
+            stack.enter_context(sinking(Sink(topic, of=of, to=target), SinkPlace(broker)))
+        for topic in targets:
+            wait_until(lambda: len(records_of(broker, topic)) >= rows, 40, f"{rows} rows in {topic}")  # noqa: B023
+    in_avro, in_json = (records_of(broker, topic) for topic in targets)
+    moments = {column.name for column in schema_of(of) if column.kind is Kind.TIMESTAMP}
+    doubles = {column.name for column in schema_of(of) if column.kind is Kind.DOUBLE}
+    told = [plain(orjson.loads(record.value or b""), moments, doubles) for record in in_json]
+    return sorted((read(registry, one.value) for one in in_avro), key=repr), sorted(told, key=repr)
+
+
+def plain(row: dict[str, Any], moments: set[str], doubles: set[str]) -> dict[str, Any]:
+    """A row of JSON with its times as moments and its doubles as such: JSON has no word for what is not a number."""
+    read_as = dict.fromkeys(moments, datetime.fromisoformat) | dict.fromkeys(doubles, float)
+    return {name: read_as.get(name, _same)(value) if value is not None else None for name, value in row.items()}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def test_a_derived_stream_is_the_same_in_avro_as_in_json(broker: Broker, registry: Registry) -> None:
+    taps = new_stream(broker.address)
+    over: Any = {"by": "card", "over": hr.Tumbling("1m"), "total": hr.sum("amount"), "big": hr.last("big")}
+    spend = hr.windowed(f"spend-{taps.name}", taps, n=hr.count(), newest=hr.max("at"), **over).out
+    create_topic(broker.address, Topic(spend.clean, spend.clean, 2, {}))
+    gate = Gate(broker.address, spend)
+    at = "2026-01-01T00:00:00.000001Z"
+    times = dict.fromkeys((column.name for column in spend.schema if column.kind is Kind.TIMESTAMP), at)
+    totals = (0.1, 1e300, -0.0, "NaN", "Infinity", None)
+    for number, total in enumerate(totals):
+        values = {"card": f"c{number}", "n": 2**62 + number, "total": total, "big": number == 1}
+        gate.send(dict.fromkeys(spend.schema.names) | times | values | {spend.id: f"é{number}"})
+    in_avro, in_json = both(broker.address, registry, spend, len(totals))
+    assert repr(in_avro) == repr(in_json)  # NaN is NaN
+    assert [row[spend.id] for row in in_avro].count("é3") == 1
+    assert {row["newest"] for row in in_avro} == {datetime.fromisoformat(at)}
+
+
+def test_predictions_are_the_same_in_avro_as_in_json(broker: Broker, registry: Registry) -> None:
+    taps = new_stream(broker.address)
+
+    @hr.features(taps, by="card")
+    class Taps:
+        taps = hr.count(windows="10m")
+
+    model = hr.Model(f"avro-{taps.name}", on=taps, features=[Taps], file="fraud.onnx")
+    create_topic(broker.address, Topic(model.predictions, model.predictions, 2, {}))
+    with Producer(broker.address) as producer:
+        for number in range(5):
+            producer.send(model.predictions, prediction(f"e{number}", number / 7, "v1"), key=f"e{number}")
+    in_avro, in_json = both(broker.address, registry, model, 5)
+    assert in_avro == in_json
+    assert {row["score"] for row in in_avro} == {number / 7 for number in range(5)}
+    assert {row["features"] for row in in_avro} == {'{"payments_10m":3,"mean_7d":null}'}
 
 
 def test_a_schema_the_subject_does_not_take_is_refused_before_anything_runs(broker: Broker, registry: Registry) -> None:

@@ -52,7 +52,7 @@ def test_changes_become_plain_events_with_the_row_as_it_is_and_was(spark: SparkS
         )
     )
     assert [one["change"] for one in (created, updated, deleted, found)] == [
-        f"24023128/{op}/7" for op in ("c", "u", "d", "r")
+        f"{24023128:019}/{op}/7" for op in ("c", "u", "d", "r")
     ]
     assert updated["country"] == "DE"
     assert updated["before_country"] == "FR"
@@ -115,5 +115,11 @@ def test_changes_of_other_databases_are_known_by_their_own_places(spark: SparkSe
     mysql = {"lsn": None, "file": "binlog.000003", "pos": 154, "row": 0}
     server = {"lsn": None, "change_lsn": "00000025:00000448:0003", "event_serial_no": 1}
     first, second = events(judged(spark, envelope("c", None, NEW, **mysql), envelope("c", None, NEW, **server)))
-    assert first["change"] == "binlog.000003:154:0:/c/7"
-    assert second["change"] == "00000025:00000448:0003:1:/c/7"
+    assert first["change"] == f"binlog.000003:{154:019}:{0:019}:/c/7"
+    assert second["change"] == f"00000025:00000448:0003:{1:019}:/c/7"
+
+
+def test_the_order_of_the_changes_of_one_transaction_is_that_of_their_ids(spark: SparkSession) -> None:
+    first, second = events(judged(spark, *(envelope("u", OLD, NEW, lsn=lsn) for lsn in (99_999_999, 100_000_000))))
+    assert first["changed_at"] == second["changed_at"]
+    assert first["change"] < second["change"]

@@ -78,6 +78,10 @@ class Changes(Stream):
         object.__setattr__(self, "source", _source(from_, table, partitions, where))
 
     @property
+    def is_captured(self) -> bool:
+        return True
+
+    @property
     def latest(self) -> "Latest":
         """The rows the table has now."""
         return Latest(self)

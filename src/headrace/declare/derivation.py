@@ -10,7 +10,7 @@ dead letters, its duplicates. So whatever reads a stream can read a derived one.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -98,4 +98,15 @@ class Derived(Stream):
     @property
     def is_recorded(self) -> bool:
         """Whether what it is derived from is."""
-        return any(stream.is_recorded for stream in self.made_by.inputs)
+        return tell_their_own_time(self.made_by.inputs)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether all it is derived from is."""
+        return all(stream.is_captured for stream in self.made_by.inputs)
+
+
+def tell_their_own_time(inputs: Sequence[Stream]) -> bool:
+    """Whether time passes for streams as it did in recorded history; beside others, a captured table goes by theirs."""
+    others = [stream for stream in inputs if not stream.is_captured]
+    return any(stream.is_recorded for stream in others or inputs)

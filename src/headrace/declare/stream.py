@@ -152,6 +152,11 @@ class Stream:
         return self.arrival is not None
 
     @property
+    def is_captured(self) -> bool:
+        """Whether its arrivals are commits of a database, which are told moments after them."""
+        return False
+
+    @property
     def clean(self) -> str:
         return f"{self.name}.clean"
 

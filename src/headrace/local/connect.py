@@ -1,8 +1,8 @@
 """The embedded Connect: a real Kafka Connect with Debezium's connector for PostgreSQL, as a child process.
 
 What it knows is in the log: which connectors there are, and how far each has read. So it may be killed at any time.
-Its HTTP is on loopback, and answers who knows the password of this run; passwords of databases are in its environment
-alone, and its settings name the variables.
+Its HTTP is on loopback, and answers who knows the password of this run; passwords of databases, and who we are to a
+broker that asks, are in its environment alone, and its settings name the variables.
 """
 
 import json
@@ -23,10 +23,10 @@ from headrace.local.jars import Progress, jar_paths, silent
 from headrace.local.java import find_java
 from headrace.local.kraft import LOGGING, logging_to, write_properties
 from headrace.local.ports import HOST, free_port
-from headrace.log.dialects import java_words
+from headrace.log.dialects import SECRET_WORDS, java_words, jvm_words
 from headrace.log.security import security_of
 
-SECRETS = "HEADRACE_CAPTURE_"  # what variables with the passwords of databases begin with
+SECRETS = "HEADRACE_CAPTURE_"  # what variables with secrets begin with
 START_LIMIT_S = 120
 STOP_GRACE_S = 20
 ASK_SECONDS = 10
@@ -117,10 +117,11 @@ class Connect:
         try:
             self._prepare()
             classes = ":".join(map(str, jars))
-            jvm = (*_JVM, f"-Dlog4j2.configurationFile={LOGGING}", f"-Djava.security.auth.login.config={_LOGIN}")
-            command = [str(java.command), *jvm, "-cp", classes, _MAIN, _CONFIG]
+            files = {"log4j2.configurationFile": LOGGING, "java.security.auth.login.config": _LOGIN}
+            properties = [f"-D{name}={value}" for name, value in (files | jvm_words()).items()]
+            command = [str(java.command), *_JVM, *properties, "-cp", classes, _MAIN, _CONFIG]
             self._child = Child(command, folder=self.folder, output=self._own.output)
-            self._child.start({**os.environ, **self._passwords})
+            self._child.start({**os.environ, **self._passwords, **_secrets(self._broker)})
             self._own.record(self._child)
             self._wait_until_started()
         except BaseException:
@@ -200,8 +201,21 @@ class Connect:
 
 
 def _credentials(broker: str) -> dict[str, str]:
-    """Who Connect and its clients are to a broker that asks, in one line each."""
-    security = security_of(broker)
-    words = {} if security is None else java_words(security)
-    lines = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in words.items()}
+    """Who Connect and its clients are to a broker that asks, in one line each; of a secret, its variable."""
+    lines = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in _words(broker).items()}
+    lines |= {name: f"${{env:{_variable(name)}}}" for name in lines.keys() & SECRET_WORDS}
     return {f"{client}{name}": line for client in _CLIENTS for name, line in lines.items()}
+
+
+def _secrets(broker: str) -> dict[str, str]:
+    """The variables of what is secret to a broker that asks."""
+    return {_variable(name): value for name, value in _words(broker).items() if name in SECRET_WORDS}
+
+
+def _variable(word: str) -> str:
+    return SECRETS + word.replace(".", "_")  # in small letters: those of databases are in capitals
+
+
+def _words(broker: str) -> dict[str, str]:
+    security = security_of(broker)
+    return {} if security is None else java_words(security)

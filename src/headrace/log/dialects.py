@@ -14,6 +14,7 @@ MODULES = {
 }
 TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"  # a property of the JVM: no token is fetched elsewhere
+SECRET_WORDS = frozenset({"sasl.jaas.config", "ssl.keystore.key", "ssl.key.password"})  # of a Java client
 # Names of options whose values no plan, page, event log or log line of Spark shows; its own list knows no jaas.
 HIDDEN = r"(?i)secret|password|passwd|token|credential|jaas|keystore|access[.]?key|api[.]?key|url"
 

@@ -151,10 +151,6 @@ class CaptureProgress:
     def key(self) -> str:
         return f"capture {self.captured}"
 
-    def waits(self, now_us: int) -> bool:
-        """Whether it cannot go on, or has fallen silent."""
-        return bool(self.trouble) or now_us - self.at_us > SILENT_AFTER_US
-
 
 @dataclass(frozen=True)
 class BridgeProgress:
@@ -171,10 +167,6 @@ class BridgeProgress:
     @property
     def key(self) -> str:
         return f"bridge {self.bridged}"
-
-    def waits(self, now_us: int) -> bool:
-        """Whether it cannot go on, or has fallen silent."""
-        return bool(self.trouble) or now_us - self.at_us > SILENT_AFTER_US
 
 
 @dataclass(frozen=True)
@@ -273,6 +265,11 @@ Progress = (
     | DriftProgress
     | QualityProgress
 )
+
+
+def waits(said: BridgeProgress | CaptureProgress, now_us: int) -> bool:
+    """Whether who said this cannot go on, or has fallen silent."""
+    return bool(said.trouble) or now_us - said.at_us > SILENT_AFTER_US
 
 
 def ensure_progress_topic(broker: str) -> None:

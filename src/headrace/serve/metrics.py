@@ -31,6 +31,7 @@ from headrace.log.progress import (
     ScorerProgress,
     SinkProgress,
     WatchProgress,
+    waits,
 )
 from headrace.serve.answers import Answer
 from headrace.serve.counted import Counted, TableCount
@@ -228,33 +229,29 @@ def scorers(latest: Iterable[ScorerProgress]) -> Iterator[Metric]:
 
 def sinks(latest: Iterable[SinkProgress]) -> Iterator[Metric]:
     """What the copies of each sink have done, those that have ended included."""
-    fates: Counter[tuple[str, ...]] = Counter()
-    parked: Counter[tuple[str, ...]] = Counter()
-    retries: Counter[tuple[str, ...]] = Counter()
-    for one in latest:
-        fates.update({(one.sunk, fate): count for fate, count in one.rows.items()})
-        parked.update({(one.sunk, reason): count for reason, count in one.parked.items()})
-        retries[one.sunk,] += one.retries
-    yield tell("sink_rows_total", _samples(fates))
-    yield tell("sink_parked_total", _samples(parked))
-    yield tell("sink_retries_total", _samples(retries))
+    yield from _brought("sink", [(one.sunk, one) for one in latest])
 
 
 def outboxes(latest: Iterable[OutboxProgress]) -> Iterator[Metric]:
     """What the relays of each outbox have done, those that have ended included."""
+    named = [(one.relayed, one) for one in latest]
+    yield from _brought("outbox", named)
+    newest = {name: one.waited_seconds for name, one in sorted(named, key=lambda pair: pair[1].at_us)}
+    yield tell("outbox_waited_seconds", [([name], seconds) for name, seconds in newest.items()])
+
+
+def _brought(kind: str, named: Iterable[tuple[str, SinkProgress | OutboxProgress]]) -> Iterator[Metric]:
+    """What became of rows, by the names of those who bring them."""
     fates: Counter[tuple[str, ...]] = Counter()
     parked: Counter[tuple[str, ...]] = Counter()
     retries: Counter[tuple[str, ...]] = Counter()
-    waited: dict[str, tuple[int, float]] = {}
-    for one in latest:
-        fates.update({(one.relayed, fate): count for fate, count in one.rows.items()})
-        parked.update({(one.relayed, reason): count for reason, count in one.parked.items()})
-        retries[one.relayed,] += one.retries
-        waited[one.relayed] = max(waited.get(one.relayed, (0, 0.0)), (one.at_us, one.waited_seconds))
-    yield tell("outbox_rows_total", _samples(fates))
-    yield tell("outbox_parked_total", _samples(parked))
-    yield tell("outbox_retries_total", _samples(retries))
-    yield tell("outbox_waited_seconds", [([name], seconds) for name, (_, seconds) in waited.items()])
+    for name, one in named:
+        fates.update({(name, fate): count for fate, count in one.rows.items()})
+        parked.update({(name, reason): count for reason, count in one.parked.items()})
+        retries[name,] += one.retries
+    yield tell(f"{kind}_rows_total", _samples(fates))
+    yield tell(f"{kind}_parked_total", _samples(parked))
+    yield tell(f"{kind}_retries_total", _samples(retries))
 
 
 def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
@@ -270,7 +267,7 @@ def sink_lags(behind: Behind, app: App) -> Iterator[Metric]:
 def captures(latest: Iterable[CaptureProgress]) -> Iterator[Metric]:
     """Whether tables are captured, and what their databases keep for that."""
     said, now_us = list(latest), time.time_ns() // 1000
-    yield tell("capture_waits", [([one.captured], int(one.waits(now_us))) for one in said])
+    yield tell("capture_waits", [([one.captured], int(waits(one, now_us))) for one in said])
     yield tell("capture_kept_bytes", [([one.captured], one.kept_bytes) for one in said])
 
 
@@ -279,7 +276,7 @@ def bridges(latest: Iterable[BridgeProgress]) -> Iterator[Metric]:
     said, now_us = list(latest), time.time_ns() // 1000
     yield tell("bridge_copied_total", [([one.bridged], one.copied) for one in said])
     yield tell("bridge_left", [([one.bridged], one.left) for one in said])
-    yield tell("bridge_waits", [([one.bridged], int(one.waits(now_us))) for one in said])
+    yield tell("bridge_waits", [([one.bridged], int(waits(one, now_us))) for one in said])
 
 
 def watchers(latest: Iterable[WatchProgress]) -> Iterator[Metric]:

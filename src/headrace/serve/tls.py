@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import ssl
+from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -24,15 +25,15 @@ def server_tls(access: Access) -> ssl.SSLContext | None:
         return None
     if access.tls_cert is None or access.tls_key is None:
         raise BadTls("--tls-cert and --tls-key go together: one is the certificate, the other its private key, in PEM.")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    _load(context, access.tls_cert, access.tls_key)
-    return context
+    return _context(access.tls_cert, access.tls_key)
 
 
 async def follow_files(context: ssl.SSLContext, access: Access) -> None:
-    """Take a certificate that was renewed without a restart, until cancelled; one that is no good is passed over."""
+    """Take a certificate that was renewed without a restart, until cancelled; one that is no good is passed over.
+
+    A context that is in use is never loaded anew: certificate and key are two files, and a handshake, or who writes
+    them, may come between the two.
+    """
     if access.tls_cert is None or access.tls_key is None:
         return
     seen: list[int] = []  # taken once more at the first look: it may have changed since the server began
@@ -43,13 +44,20 @@ async def follow_files(context: ssl.SSLContext, access: Access) -> None:
             continue
         seen = now
         try:
-            server_tls(access)  # both belong together: half of a new pair would leave the server without any
-            _load(context, access.tls_cert, access.tls_key)
+            context.sni_callback = partial(_present, _context(access.tls_cert, access.tls_key))
         except BadTls as problem:
             LOGGER.error("the certificate in use is kept: %s", problem)
 
 
-def _load(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+def _present(renewed: ssl.SSLContext, connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
+    """Let a connection that begins have the newest certificate; called for every one, whatever name it asks for."""
+    connection.context = renewed
+
+
+def _context(cert: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert, key, _no_password)
     except (OSError, ssl.SSLError) as problem:
@@ -57,6 +65,7 @@ def _load(context: ssl.SSLContext, cert: Path, key: Path) -> None:
             f"--tls-cert {cert} and --tls-key {key} cannot be used: {problem}. "
             "Give a certificate and the key that belongs to it, in PEM."
         ) from problem
+    return context
 
 
 def _stamps(*files: Path) -> list[int]:

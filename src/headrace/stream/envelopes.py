@@ -5,7 +5,8 @@
         └ the same with before_ in front
 
 The id of a change is its place in the database's own log, what was done, and the key: one that is delivered again after
-a crash has it again. Of a snapshot all rows have one place, and each its key.
+a crash has it again. Of a snapshot all rows have one place, and each its key. Places have all their digits: the changes
+of one transaction have one time, and the order of their ids is theirs.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from headrace.stream.events import AS_WRITTEN, BODY, CORRUPT, json_type, read, t
 AFTER, OLD, SOURCE = "after", "before", "source"
 PLACE = "lsn bigint, ts_us bigint, ts_ms bigint, file string, pos bigint, `row` int, change_lsn string, "
 PLACE += "event_serial_no bigint"
+TEXTS = ("file", "change_lsn")  # of a place; other parts are numbers
+DIGITS = 19  # of the largest bigint
 UNAVAILABLE = "__debezium_unavailable_value"
 EPOCH_MICROS = r"^\d{15,17}\z"  # 2001 and later; as milliseconds these would be dates far ahead
 WRITTEN = {"timestampFormat": AS_WRITTEN, "timeZone": "UTC", "ignoreNullFields": "false"}
@@ -115,7 +118,7 @@ def _field(body: Column, side: str, column: Declared) -> Column:
 def _id(op: Column, source: Column, key: Column) -> Column:
     """Where a change stands in its database's log: by PostgreSQL's, MySQL's or SQL Server's names for that."""
     place = F.coalesce(
-        source.getField(LSN).cast("string"),
+        _digits(source.getField(LSN)),
         _joined(source, "file", "pos", "row"),
         _joined(source, "change_lsn", "event_serial_no"),
     )
@@ -124,8 +127,13 @@ def _id(op: Column, source: Column, key: Column) -> Column:
 
 def _joined(source: Column, *names: str) -> Column:
     """Fields side by side; null where one is."""
-    parts = [source.getField(name).cast("string") for name in names]
+    parts = [part if name in TEXTS else _digits(part) for name in names for part in [source.getField(name)]]
     return F.concat(*(piece for part in parts for piece in (part, F.lit(":"))))
+
+
+def _digits(number: Column) -> Column:
+    """A whole number as text that is in order where the number is."""
+    return F.lpad(number.cast("string"), DIGITS, "0")
 
 
 def _no_change(body: Column) -> Column:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from headrace.declare.derivation import Derived, Operation
+from headrace.declare.derivation import Derived, Operation, tell_their_own_time
 from headrace.declare.durations import UNITS_US
 from headrace.declare.recounted import Recount
 from headrace.declare.schema import Kind
@@ -80,7 +80,7 @@ class Keyed:
     @cached_property
     def tells_its_own_time(self) -> bool:
         """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
-        return any(stream.is_recorded for stream in self.operation.inputs)
+        return tell_their_own_time(self.operation.inputs)
 
     @property
     def margin_us(self) -> int:
