@@ -14,6 +14,7 @@ redis    := $(VENV)/.redis
 valkey   := $(VENV)/.valkey
 postgres := $(VENV)/.postgres
 nats     := $(VENV)/.nats
+clickhouse := $(VENV)/.clickhouse
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
@@ -27,14 +28,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, a browser'
+	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, ClickHouse, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
+test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -47,10 +48,10 @@ check: $(packages)
 bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
+faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(browser)
+setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
 
 lock: $(packages)
 	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
@@ -97,6 +98,10 @@ $(postgres): $(packages)
 
 $(nats): $(packages)
 	@$(SETUP) nats
+	@touch $@
+
+$(clickhouse): $(packages)
+	@$(SETUP) clickhouse
 	@touch $@
 
 $(browser): $(packages)

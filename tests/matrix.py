@@ -31,7 +31,7 @@ OPERATORS = (
 )
 LANES = ("real-time", "micro-batch")
 POLICIES = ("drop", "side_output", "update")
-SINKS = ("Postgres", "Redis", "Delta", "Iceberg", "Kafka", "Webhook")
+SINKS = ("Postgres", "Redis", "Delta", "Iceberg", "ClickHouse", "Kafka", "Webhook")
 DELIVERIES = ("at_most_once", "at_least_once", "exactly_once")
 TABLES = ((OPERATORS, (*LANES, *POLICIES)), (SINKS, DELIVERIES))
 HEAD = """# What runs where

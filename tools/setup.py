@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,6 +187,22 @@ def nats() -> None:
         say("nats-server is not to be had here: install it, or the tests that need it are skipped")
 
 
+def clickhouse() -> None:
+    """A ClickHouse for the tests of sinks, which start it in a folder of their own; without one they skip."""
+    name = "clickhouse-server"
+    if shutil.which(name) or shutil.which(name, path=f"/usr/sbin:{VENV / 'bin'}"):
+        return
+    # The package starts a service: of it the program alone is taken, and what that needs is installed.
+    if apt_install("clickhouse-common"):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["apt-get", "-qq", "download", name], cwd=folder, check=False)
+            for package in Path(folder).glob("*.deb"):
+                if works("dpkg-deb", "-x", package, folder):
+                    shutil.copy(Path(folder) / "usr" / "sbin" / name, VENV / "bin" / name)
+                    return
+    say(f"{name} is not to be had here: install it, or the tests that need it are skipped")
+
+
 def browser() -> None:
     """A browser for the tests of the dashboard; without one they say that they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
@@ -199,7 +216,8 @@ def wrk() -> None:
 
 
 STEPS = {
-    step.__name__: step for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, browser, wrk)
+    step.__name__: step
+    for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, clickhouse, browser, wrk)
 }
 
 if __name__ == "__main__":

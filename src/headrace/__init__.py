@@ -50,7 +50,7 @@ from headrace.declare.sink import Sink
 from headrace.declare.sources import Nats
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
-from headrace.declare.targets import Delta, Iceberg, Kafka, Postgres, Redis, Webhook
+from headrace.declare.targets import ClickHouse, Delta, Iceberg, Kafka, Postgres, Redis, Webhook
 from headrace.declare.views import View, features
 from headrace.declare.windowed import windowed
 from headrace.errors import DeclarationError, HeadraceError
@@ -64,6 +64,7 @@ __all__ = [
     "Alert",
     "AsyncClient",
     "Changes",
+    "ClickHouse",
     "Client",
     "DeclarationError",
     "Delta",

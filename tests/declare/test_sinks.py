@@ -26,6 +26,7 @@ EXAMPLES: dict[type[Target], Target] = {
     hr.Redis: hr.Redis("env:REDIS_URL", prefix="payments"),
     hr.Delta: hr.Delta("warehouse/payments"),
     hr.Iceberg: hr.Iceberg("warehouse", table="payments"),
+    hr.ClickHouse: hr.ClickHouse("env:CLICKHOUSE_URL", table="shop.payments"),
     hr.Kafka: hr.Kafka("warehouse.payments"),
     hr.Webhook: hr.Webhook("env:HOOK_URL"),
 }
@@ -137,6 +138,9 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         (hr.Delta, {"folder": "s3://bucket"}),
         (hr.Iceberg, {"folder": "s3://bucket", "table": "t"}),
         (hr.Iceberg, {"folder": "warehouse", "table": "shop."}),
+        (hr.ClickHouse, {"url": "http://me:s3cret@db:8123", "table": "t"}),
+        (hr.ClickHouse, {"url": "clickhouse://s3cret:9000", "table": "t"}),
+        (hr.ClickHouse, {"url": "env:X", "table": ".t"}),
         (hr.Kafka, {"topic": ""}),
     ],
 )

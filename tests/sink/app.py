@@ -10,6 +10,7 @@ TARGETS = {
     "redis": lambda name: hr.Redis("env:REDIS_URL", prefix=name),
     "delta": lambda name: hr.Delta(os.environ["DELTA"]),
     "iceberg": lambda name: hr.Iceberg(os.environ["ICEBERG"], table="kills"),
+    "clickhouse": lambda name: hr.ClickHouse("env:CLICKHOUSE_URL", table=name),
     "kafka": lambda name: hr.Kafka(f"{name}.copied"),
     "webhook": lambda name: hr.Webhook("env:HOOK_URL"),
 }

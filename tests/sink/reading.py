@@ -1,6 +1,6 @@
 """What is in a target, read by its own client."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from bench.postgres import OwnPostgres
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.records import Record
+from headrace.tiles.finish import EPOCH
+from tests.clickhouse import OwnClickHouse
 
 COLUMNS = ("id", "card", "amount", "big", "n", "at")
 Event = dict[str, Any]
@@ -57,6 +59,14 @@ def in_iceberg(folder: Path, table: str) -> list[Event]:
     finally:
         catalogue.close()
     return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def in_clickhouse(server: OwnClickHouse, table: str, final: str = "FINAL") -> list[Event]:
+    """Times are microseconds, and booleans numbers, in the server that tests have."""
+    if not server.ask(f"SELECT 1 FROM system.tables WHERE name = '{table}'"):
+        return []
+    rows = server.ask(f"SELECT {', '.join(COLUMNS)} FROM {table} {final}")
+    return [row | {"at": EPOCH + timedelta(microseconds=row["at"]), "big": bool(row["big"])} for row in rows]
 
 
 def records_of(broker: str, topic: str) -> list[Record]:

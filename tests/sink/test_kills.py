@@ -13,16 +13,20 @@ from typing import Any
 import orjson
 import pytest
 
+import headrace as hr
 from bench.postgres import OwnPostgres
+from headrace.declare.sink import Sink
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.local.ports import HOST
 from headrace.log.topics import Topic
 from headrace.sink.once import Once
+from headrace.sink.writer import SinkPlace
+from tests.clickhouse import OwnClickHouse
 from tests.log.kafka import create_topic
 from tests.servers import OwnRedis
-from tests.sink.flowing import Flow, Gate, new_stream
-from tests.sink.reading import by, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
+from tests.sink.flowing import Flow, Gate, new_stream, sinking
+from tests.sink.reading import by, in_clickhouse, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
 from tests.waiting import wait_until
 from tests.watch.listening import Listening, answer, listening, self_signed
 
@@ -172,6 +176,42 @@ def test_ten_kills_leave_every_row_of_iceberg_once(
     gate = Killing(broker.address, tmp_path, monkeypatch, **told).endure(10, 23, lambda: in_iceberg(folder, "kills"))
     wait_until(lambda: len(in_iceberg(folder, "kills")) >= len(gate.sent), SETTLE_S, "all rows")
     assert sorted(in_iceberg(folder, "kills"), key=repr) == sorted(map(timed, gate.sent), key=repr)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.shows("ClickHouse", delivery="exactly_once", kills=10)
+def test_ten_kills_leave_every_row_of_clickhouse_once(
+    broker: Broker, clickhouse: OwnClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"TARGET": "clickhouse", "DELIVERY": "exactly_once", "CLICKHOUSE_URL": clickhouse.url}
+    killing = Killing(broker.address, tmp_path, monkeypatch, **told)
+    table = killing.name
+    gate = killing.endure(10, 25, lambda: in_clickhouse(clickhouse, table))
+    wait_until(lambda: len(in_clickhouse(clickhouse, table)) >= len(gate.sent), SETTLE_S, "all rows")
+    assert sorted(in_clickhouse(clickhouse, table), key=repr) == sorted(map(timed, gate.sent), key=repr)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_ten_kills_of_clickhouse_itself_leave_every_row_once(
+    broker: Broker, clickhouse: OwnClickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLICKHOUSE_URL", clickhouse.url)
+    gate, dice, table = Gate(broker.address, new_stream(broker.address)), random.Random(26), "crashes"
+    target = hr.ClickHouse("env:CLICKHOUSE_URL", table=table)
+    sink, flow = Sink(table, of=gate.stream, to=target, delivery="exactly_once"), Flow(gate, 26)
+    flow.start()
+    with sinking(sink, SinkPlace(broker.address)) as running:
+        for _ in range(10):
+            before = running.work.fates["written"]
+            wait_until(lambda: running.work.fates["written"] > before, SETTLE_S, "rows")  # noqa: B023
+            time.sleep(dice.uniform(0, 1))  # a random moment, not a condition
+            clickhouse.kill()
+            clickhouse.start()
+        flow.finish()
+        wait_until(lambda: len(in_clickhouse(clickhouse, table)) >= len(gate.sent), SETTLE_S, "all rows")
+    assert sorted(in_clickhouse(clickhouse, table), key=repr) == sorted(map(timed, gate.sent), key=repr)
 
 
 @pytest.mark.faults

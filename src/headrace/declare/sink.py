@@ -1,6 +1,6 @@
 """Sinks: a stream, or what a model says of it, brought elsewhere, row by row, as often as was declared.
 
-payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Iceberg, Kafka, a webhook
+payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Iceberg, ClickHouse, Kafka, a webhook
                     ├──▶ SINK.parked     rows the target refuses, with the reason
 SINK.again  ────────┘                    and those of them that are sent again
 """
@@ -18,7 +18,7 @@ from headrace.declare.targets import DELIVERIES, Delivery, Target
 from headrace.errors import DeclarationError
 
 Wins = Literal["first", "last"]
-PARTITION, OFFSET = "hr_partition", "hr_offset"
+PARTITION, OFFSET, VERSION = "hr_partition", "hr_offset", "hr_version"
 PREDICTIONS = parse_schema(
     "event_id string, model string, version string, role string, source string, score double, decision string, "
     "answered boolean, event_time timestamp, arrival timestamp, decided_at timestamp, latency_ms double, "
@@ -137,7 +137,7 @@ def _require_kinds(of: object, to: object, where: str) -> None:
     if not isinstance(to, Target):
         raise DeclarationError(
             f'{where}: to= is no target. Write to=hr.Postgres("env:PG_URL", table="…"), hr.Redis, hr.Delta, '
-            "hr.Iceberg, hr.Kafka or hr.Webhook."
+            "hr.Iceberg, hr.ClickHouse, hr.Kafka or hr.Webhook."
         )
 
 
@@ -176,6 +176,6 @@ def _columns(schema: Schema, columns: Sequence[str] | None, key: Sequence[str], 
     if missing:
         raise DeclarationError(f"{where}: columns= lacks {missing[0]!r}, which is of its key. Add it.")
     for name in chosen:
-        if name in (PARTITION, OFFSET) or chosen.count(name) > 1:
+        if name in (PARTITION, OFFSET, VERSION) or chosen.count(name) > 1:
             raise DeclarationError(f"{where}: there would be two columns {name!r}. Rename one, or leave it out.")
     return chosen

@@ -55,9 +55,7 @@ class Postgres(Target):
     table: str
 
     def _problem(self) -> str | None:
-        if not _is_name(self.table) or not all(self.table.split(".")):
-            return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
-        return url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
+        return _table_problem(self.table) or url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,27 @@ class Iceberg(Target):
     def _problem(self) -> str | None:
         if not _is_name(self.folder) or "://" in self.folder:
             return f'folder={self.folder!r} is no folder. Write hr.Iceberg("warehouse", table="payments").'
-        if not _is_name(self.table) or not all(self.table.split(".")):
-            return f'table={self.table!r} is no name. Write table="payments" or table="shop.payments".'
-        return None
+        return _table_problem(self.table)
+
+
+@dataclass(frozen=True)
+class ClickHouse(Target):
+    """A table of ClickHouse, reached over HTTP, made where it is missing; rows that are one are one with `FINAL`."""
+
+    kind = "clickhouse"
+    honours: ClassVar[Mapping[Delivery, str]] = {
+        "at_most_once": OFFSETS_FIRST,
+        "at_least_once": ROWS_FIRST,
+        "exactly_once": "by the table: a row that is written again has the place it had, and is one to whoever reads "
+        "with `FINAL`",
+    }
+    needs_key = False
+
+    url: str = field(repr=False)
+    table: str
+
+    def _problem(self) -> str | None:
+        return _table_problem(self.table) or url_problem(self.url, ("http", "https"), "CLICKHOUSE_URL")
 
 
 @dataclass(frozen=True)
@@ -192,11 +208,17 @@ class Webhook(Target):
         return None
 
 
-TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Iceberg, Kafka, Webhook)
+TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Iceberg, ClickHouse, Kafka, Webhook)
 
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _table_problem(table: object) -> str | None:
+    if not _is_name(table) or not all(str(table).split(".")):
+        return f'table={table!r} is no name. Write table="payments" or table="shop.payments".'
+    return None
 
 
 def url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
