@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from deltalake import DeltaTable
 
 import headrace as hr
 from headrace.evaluate.drift.layout import WHOLE, Layout, layout_of
@@ -23,6 +22,7 @@ from headrace.log.topics import ensure_topics
 from headrace.score.prediction import Prediction, encode
 from headrace.score.reference import described
 from headrace.score.versions import Versions
+from tests.lake.read_back import read_back
 from tests.score.cards import card_for
 
 MINUTE_US = 60_000_000
@@ -177,7 +177,7 @@ def counted(lake: Path, model: hr.Model, state: Path) -> Counted:
     """What the parts in the table add up to."""
     found: Counted = {}
     layouts = {name: layout_of(Versions(state, model.name).card(name)) for name in ("1", "2")}
-    for row in DeltaTable(lake / f"gold/{model.name}_drift").to_pyarrow_table().to_pylist():
+    for row in read_back(lake / f"gold/{model.name}_drift").to_pylist():
         key = decode_key(row["key"].encode())
         tile = decode(layouts[key.version], row["value"].encode())
         assert (tile.n, key.minute_us) == (row["n"], row["minute_us"])

@@ -3,17 +3,18 @@
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.evaluate import standing
 from headrace.evaluate.book import Book, OtherState, Tile, Tiles
 from headrace.evaluate.buckets import CHANGES
+from headrace.lake.formats import FORMATS, FormatName, begin
 from headrace.lake.land import writing_session
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from tests.evaluate.joining import prepared
 from tests.lake.gated import read_topic
+from tests.lake.read_back import read_back
 
 MINUTE = 1_767_225_600_000_000
 DAY = 86_400_000_000
@@ -43,7 +44,11 @@ def opened(broker: Broker, lake: Path, model: object, checkpoint: Path) -> Book:
     return book
 
 
-def test_a_batch_that_comes_again_adds_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_batch_that_comes_again_adds_nothing(
+    spark: SparkSession, broker: Broker, tmp_path: Path, kind: FormatName
+) -> None:
+    begin(tmp_path / "lake", kind)
     model = prepared(broker.address)
     book = opened(broker, tmp_path / "lake", model, tmp_path / "checkpoint")
     first = batch(spark, ("p1", MINUTE, None, "pending"), ("p2", MINUTE, None, "pending"))
@@ -52,7 +57,7 @@ def test_a_batch_that_comes_again_adds_nothing(spark: SparkSession, broker: Brok
         book.enter(changes, number)
     counts = standing.standing_of(book.tiles).counts
     assert counts == {("v1", "champion", "pending"): 1, ("v1", "champion", "matched"): 1}
-    assert DeltaTable(book.folders[0]).to_pyarrow_table().num_rows == 3
+    assert read_back(book.folders[0]).num_rows == 3
     assert book.tiles[f"t{MINUTE}"].n == 3
 
 
@@ -67,7 +72,7 @@ def test_what_a_crash_left_half_done_is_finished(spark: SparkSession, broker: Br
     (checkpoint / "offsets" / "0").touch()
     again = opened(broker, tmp_path / "lake", model, checkpoint)
     again.enter(changes, 0)
-    assert DeltaTable(again.folders[0]).to_pyarrow_table().num_rows == 1
+    assert read_back(again.folders[0]).num_rows == 1
     assert standing.standing_of(again.tiles).counts == {("v1", "champion", "pending"): 1}
 
 
@@ -75,7 +80,11 @@ def _failing(_changes: object, _tiles: Tiles) -> Tiles:
     raise RuntimeError("killed")
 
 
-def test_tiles_are_taken_up_again_by_day_and_told_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", FORMATS)
+def test_tiles_are_taken_up_again_by_day_and_told_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path, kind: FormatName
+) -> None:
+    begin(tmp_path / "lake", kind)
     model, checkpoint = prepared(broker.address), tmp_path / "checkpoint"
     book = opened(broker, tmp_path / "lake", model, checkpoint)
     days = [MINUTE + number * DAY for number in range(5)]

@@ -17,6 +17,8 @@ from headrace.cli import main
 from headrace.declare.app import app_of
 from headrace.evaluate.compare import Comparison, Place
 from headrace.evaluate.vectors import VectorBook
+from headrace.lake.formats import FormatName
+from headrace.lake.formats import begin as begin_lake
 from headrace.lake.lake import Lake
 from headrace.local.broker import Broker
 from headrace.log.progress import DriftProgress, ProgressBoard
@@ -72,8 +74,11 @@ def hostile(seed: int, rows: int) -> list[Served | bytes]:
     return sent
 
 
-@pytest.mark.parametrize("most", [9, 1_000])
-def test_tiles_are_brute_force_over_all_predictions_through_restarts(broker: Broker, tmp_path: Path, most: int) -> None:
+@pytest.mark.parametrize(("most", "kind"), [(9, "delta"), (1_000, "delta"), (30, "iceberg")])
+def test_tiles_are_brute_force_over_all_predictions_through_restarts(
+    broker: Broker, tmp_path: Path, most: int, kind: FormatName
+) -> None:
+    begin_lake(tmp_path / "lake", kind)
     model, told = prepared(broker.address, tmp_path), hostile(most, 60)
     for begin, end in pairwise([0, 30, 31, len(told)]):
         send(broker.address, model, told[begin:end])

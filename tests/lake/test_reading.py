@@ -14,15 +14,14 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.table import Table
 
 from headrace.lake.care import Care, care_for
-from headrace.lake.catalogue import catalogue_of
 from headrace.lake.files import statistics
-from headrace.lake.formats import CATALOGUE, FORMATS, FormatName, begin, format_of
+from headrace.lake.formats import FORMATS, FormatName, begin
 from headrace.lake.iceberg import MovedMeanwhile
 from headrace.lake.landing import DAY, LakeColumn, Landing, as_appended
 from headrace.lake.table import LakeTable, Position
+from tests.lake.read_back import iceberg_table, read_back
 
 LANDING = Landing(
     "taps", "gold/taps", (LakeColumn("id", "string", ""), LakeColumn("amount", "double", ""), *as_appended()), "taps"
@@ -81,24 +80,13 @@ def in_iceberg(tmp_path: Path) -> LakeTable:
     return three_days(tmp_path / "a lake of 100 %", "iceberg")
 
 
-def iceberg_table(table: LakeTable) -> Table:
-    """As another program finds it: by the catalogue."""
-    return catalogue_of(table.folder.parents[1] / CATALOGUE).load_table(
-        f"{table.folder.parent.name}.{table.folder.name}"
-    )
-
-
 def offsets(table: LakeTable) -> list[int]:
     """Every offset, read by the format's own library."""
-    if format_of(table.folder.parents[1]) == "iceberg":
-        rows = iceberg_table(table).scan(selected_fields=("hr_offset",)).to_arrow()
-    else:
-        rows = DeltaTable(table.folder).to_pyarrow_table(columns=["hr_offset"])
-    return sorted(rows["hr_offset"].to_pylist())
+    return sorted(read_back(table.folder)["hr_offset"].to_pylist())
 
 
 def test_pyiceberg_polars_and_duckdb_read_the_same(in_iceberg: LakeTable) -> None:
-    found = iceberg_table(in_iceberg)
+    found = iceberg_table(in_iceberg.folder)
     assert offsets(in_iceberg) == list(range(150))
     polars = pl.scan_iceberg(found).filter(pl.col("hr_offset") >= 145).select("id", "hr_day").collect()
     assert sorted(polars["id"]) == [f"e{offset}" for offset in range(145, 150)]
@@ -115,7 +103,7 @@ def test_pyiceberg_polars_and_duckdb_read_the_same(in_iceberg: LakeTable) -> Non
 
 
 def test_a_reader_of_iceberg_skips_files_and_misses_nothing(in_iceberg: LakeTable) -> None:
-    found = iceberg_table(in_iceberg)
+    found = iceberg_table(in_iceberg.folder)
     for condition, files, rows in [
         ("hr_day = '2026-01-09'", 5, 50),
         ("hr_offset = 149", 1, 1),
