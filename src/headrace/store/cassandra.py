@@ -64,9 +64,8 @@ class CassandraStore(SharedStore):
         }
 
         def move(link: Prepared) -> set[Partition]:
-            _each(
-                link, link.begin, [(key, field, value) for one, (value, key, field) in rows.items() if one in beginning]
-            )
+            new = [(key, field, value) for one, (value, key, field) in rows.items() if one in beginning]
+            _each(link, link.begin, new)
             moved = _each(link, link.move, list(rows.values()))
             return {one for one, ((was_there, *_),) in zip(rows, moved, strict=True) if not was_there}
 
@@ -96,26 +95,33 @@ class CassandraStore(SharedStore):
 
     async def _read(self, spans: Sequence[tuple[bytes, bytes, bytes]]) -> list[list[Any]]:
         """The rows of each key between two fields, all asked for at once."""
+        link = self._link.ready
         try:
-            link = self._link.ready
             if link is None:
                 link = await asyncio.to_thread(self._link.prepared)
             return await asyncio.gather(*(answered(link, link.select, span) for span in spans))
         except GONE as failure:
-            await asyncio.to_thread(self._link.drop_after, failure)
+            await asyncio.to_thread(self._link.drop_after, failure, link)
             raise CassandraUnavailable(self._link, failure) from failure
 
     def _done(self, work: Callable[[Prepared], Answer]) -> Answer:
         """Do some work; where the table is missing, make it first."""
         try:
             try:
-                return work(self._link.prepared(is_writer=True))
-            except InvalidRequest as missing:
-                self._link.drop_after(missing)
-                return work(self._link.prepared(is_writer=True))
+                return self._tried(work)
+            except InvalidRequest:
+                return self._tried(work)
         except GONE as failure:
-            self._link.drop_after(failure)
             raise CassandraUnavailable(self._link, failure) from failure
+
+    def _tried(self, work: Callable[[Prepared], Answer]) -> Answer:
+        link = self._link.ready
+        try:
+            link = self._link.prepared(is_writer=True)
+            return work(link)
+        except GONE as failure:
+            self._link.drop_after(failure, link)
+            raise
 
 
 def _each(link: Prepared, statement: Any, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:

@@ -70,10 +70,10 @@ class Link:
                 self.ready = self._connected(is_writer)
             return self.ready
 
-    def drop_after(self, failure: BaseException) -> None:
-        """Let go of a connection that will not come right by itself."""
+    def drop_after(self, failure: BaseException, used: Prepared | None) -> None:
+        """Let go of a connection that will not come right by itself, unless somebody has made it anew already."""
         with self._lock:
-            if isinstance(failure, MADE_ANEW):
+            if isinstance(failure, MADE_ANEW) and self.ready is used:
                 self._drop()
 
     def close(self) -> None:
@@ -94,7 +94,8 @@ class Link:
         cluster = self._cluster()
         try:
             session = cluster.connect(self.keyspace)
-            if is_writer and TABLE not in cluster.metadata.keyspaces[self.keyspace].tables:
+            known = cluster.metadata.keyspaces.get(self.keyspace)
+            if is_writer and (known is None or TABLE not in known.tables):
                 session.execute(CREATE)
             return Prepared(session, *(session.prepare(query) for query in (SELECT, INSERT, BEGIN, MOVE)))
         except GONE as failure:
