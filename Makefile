@@ -15,6 +15,7 @@ valkey   := $(VENV)/.valkey
 postgres := $(VENV)/.postgres
 nats     := $(VENV)/.nats
 clickhouse := $(VENV)/.clickhouse
+cassandra := $(VENV)/.cassandra
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
 running  := $(packages) $(java) $(jars)
@@ -28,14 +29,14 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
-	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, ClickHouse, a browser'
+	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, ClickHouse, Cassandra, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
 
 demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
-test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
+test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 check: $(packages)
@@ -48,13 +49,13 @@ check: $(packages)
 bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
 	@$(BIN)/python -m bench
 
-faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
+faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(browser)
+setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra cassandra --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \
@@ -102,6 +103,10 @@ $(nats): $(packages)
 
 $(clickhouse): $(packages)
 	@$(SETUP) clickhouse
+	@touch $@
+
+$(cassandra): $(packages) src/headrace/local/jars.lock
+	@$(SETUP) cassandra
 	@touch $@
 
 $(browser): $(packages)

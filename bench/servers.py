@@ -38,7 +38,7 @@ from headrace.serve.server import Parts, answer_until
 from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
 from headrace.store.online import MemoryOnline, Online, apply_politely
 from headrace.store.online_redis import RedisOnline
-from headrace.store.redis import HELD_AT_MOST
+from headrace.store.shared import HELD_AT_MOST
 
 NO_BROKER = "127.0.0.1:1"
 PATH = f"/features/{CardSpend.name}"

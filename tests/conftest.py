@@ -22,6 +22,7 @@ from headrace.local.registry import EmbeddedRegistry
 from headrace.log.schemas.registry import Registry, registry_at
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
+from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnCluster, own_postgres
 from tests.waiting import wait_until
 
@@ -99,6 +100,20 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=10)
+
+
+@pytest.fixture(scope="session")
+def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCassandra]:
+    """One Cassandra for the whole run; give each test views of its own."""
+    server = OwnCassandra(tmp_path_factory.mktemp("cassandra"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cassandra_url(cassandra: OwnCassandra) -> str:
+    return cassandra.url
 
 
 @pytest.fixture(scope="session")

@@ -203,6 +203,12 @@ def clickhouse() -> None:
     say(f"{name} is not to be had here: install it, or the tests that need it are skipped")
 
 
+def cassandra() -> None:
+    """A Cassandra for the tests of stores, which start it in a folder of their own."""
+    say("fetching Cassandra (58 MB) if it is not in the cache yet")
+    run(PYTHON, "-m", "headrace.local.jars", "cassandra")
+
+
 def browser() -> None:
     """A browser for the tests of the dashboard; without one they say that they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
@@ -217,7 +223,21 @@ def wrk() -> None:
 
 STEPS = {
     step.__name__: step
-    for step in (python, java, jars, registry, archive, redis, valkey, postgres, nats, clickhouse, browser, wrk)
+    for step in (
+        python,
+        java,
+        jars,
+        registry,
+        archive,
+        redis,
+        valkey,
+        postgres,
+        nats,
+        clickhouse,
+        cassandra,
+        browser,
+        wrk,
+    )
 }
 
 if __name__ == "__main__":

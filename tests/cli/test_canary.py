@@ -19,7 +19,8 @@ from headrace.local.ports import HOST, answers, free_port
 from headrace.serve.access import Access
 from headrace.serve.scopes import Scope
 from headrace.serve.tokens import create_token, tokens_file
-from headrace.store.choose import UnknownStore, online_of
+from headrace.store.choose import online_of
+from headrace.store.kinds import UnknownStore
 from headrace.store.online_redis import RedisOnline
 from tests.running import descendants
 from tests.serve.guarding import bearer, guard_of

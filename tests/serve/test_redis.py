@@ -48,14 +48,21 @@ def test_many_keys_are_read_in_pieces(redis_url: str) -> None:
         assert len(ask.rows(view, [f"c{number}" for number in range(1000)])) == 1000
 
 
-def test_a_server_on_redis_is_ready_once_workers_have_filled_it(broker: Broker, redis_url: str) -> None:
+KINDS = ["redis", pytest.param("cassandra", marks=pytest.mark.faults)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_is_ready_once_workers_have_filled_its_store(
+    broker: Broker, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(f"{kind}_url")
     app = app_of_views(view := new_view(new_stream()))
     ensure_topics(broker.address, app.streams, app.views)
     send_tiles(broker.address, view, 30)
     tell(broker.address, app)
-    with served(app, broker.address, redis_url) as ask:
+    with served(app, broker.address, url) as ask:
         wait_until(lambda: "apply" in str(ask("GET", "/v2/health/ready").json), 10, "the server to miss a worker")
-        with applying(app, broker.address, redis_url):
+        with applying(app, broker.address, url):
             wait_until(lambda: ready_again(ask, broker.address, app), 20, "the server to be ready")
             assert payments_of(ask, view) == 30
             send_tiles(broker.address, view, 40)

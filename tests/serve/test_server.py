@@ -19,7 +19,7 @@ from headrace.log.progress import QueryProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 from headrace.serve.listen import AddressTaken
 from headrace.serve.server import ServePlace, serve
-from headrace.store.choose import UnknownStore
+from headrace.store.kinds import UnknownStore
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from tests.log.streams import new_stream, new_view

@@ -1,16 +1,47 @@
-"""A Redis that a test may kill."""
+"""The servers that a store may be in: shared by all tests, or one that a test may kill."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnRedis
+
+KINDS = ["redis", pytest.param("cassandra", marks=pytest.mark.faults)]  # a server that takes its time
+OWN = {"redis": OwnRedis, "cassandra": OwnCassandra}
+
+
+class OwnServer(Protocol):
+    """A server without memory: started again, it is empty."""
+
+    url: str
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[OwnRedis]:
     server = OwnRedis(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=KINDS)
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The address of a store of each kind; give each test views of its own."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(params=KINDS)
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnServer]:
+    """A server of each kind that a test may stop."""
+    server: OwnServer = OWN[request.param](tmp_path)
     server.start()
     yield server
     server.stop()

@@ -15,7 +15,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.packing import hash_key
 from headrace.store.writes import SLOTS, server_url, spread_tags
 from tests.servers import OwnCluster
-from tests.store.test_redis import Reads
+from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 from tests.waiting import wait_until
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.log.records import Record
+from headrace.store.kinds import store_of
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import Read
-from headrace.store.redis import RedisStore
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
 CARDS = ["c1", "c2", "c3"]
@@ -60,15 +60,15 @@ def test_memory_converges_and_never_goes_back(events: list[Event], seed: int) ->
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=events, seed=st.integers(0, 2**32))
-def test_redis_converges_and_never_goes_back(redis_url: str, events: list[Event], seed: int) -> None:
-    asyncio.run(redis_converges(redis_url, events, seed))
+def test_a_shared_store_converges_and_never_goes_back(store_url: str, events: list[Event], seed: int) -> None:
+    asyncio.run(converges(store_url, events, seed))
 
 
-async def redis_converges(redis_url: str, events: list[Event], seed: int) -> None:
+async def converges(url: str, events: list[Event], seed: int) -> None:
     view = new_spend()
     records = changelog(events, view)
     # Two writers take turns, as apply workers do while partitions move from one to the other.
-    stores, before = [RedisStore(redis_url, [view]), RedisStore(redis_url, [view])], [0] * 6
+    stores, before = [store_of(url, [view]), store_of(url, [view])], [0] * 6
     for turn, batch in enumerate(deliveries(records, seed)):
         stores[turn % 2].apply(batch)
         now = counts(await stores[0].read(view.name, [(card,) for card in CARDS], END_US))

@@ -7,12 +7,13 @@ import pytest
 
 import headrace as hr
 from headrace.log.records import Record
+from headrace.store.kinds import store_of
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import Sought
-from headrace.store.redis import RedisStore
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import lives_of
 from headrace.tiles.tile import encode_key, encode_tile
+from tests.store.conftest import KINDS
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend, payments
 
 Ask = Callable[[hr.View, Sequence[Record], Sequence[Sought]], list[bool]]
@@ -27,15 +28,15 @@ def in_memory(view: hr.View, tiles: Sequence[Record], sought: Sequence[Sought]) 
     return store.heard(view.name, sought)
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", *KINDS])
 def ask(request: pytest.FixtureRequest) -> Ask:
     if request.param == "memory":
         return in_memory
-    url = request.getfixturevalue("redis_url")
+    url = request.getfixturevalue(f"{request.param}_url")
 
-    def in_redis(view: hr.View, tiles: Sequence[Record], sought: Sequence[Sought]) -> list[bool]:
+    def shared(view: hr.View, tiles: Sequence[Record], sought: Sequence[Sought]) -> list[bool]:
         async def once() -> list[bool]:
-            store = RedisStore(url, [view])
+            store = store_of(url, [view])
             store.apply(tiles)
             twice = [await store.heard(view.name, sought) for _ in range(2)]  # the second time of what is held
             await store.close()
@@ -44,7 +45,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
         return asyncio.run(once())
 
-    return in_redis
+    return shared
 
 
 def sought(card: str, time_us: int, arrival_us: int | None = None) -> Sought:

@@ -11,7 +11,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.packing import CHANGED, hash_key
 from headrace.tiles.layout import bases_of, layouts_of
 from headrace.tiles.tile import decode_key, encode_key
-from tests.store.test_redis import Reads
+from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
 HOUR_US = 60 * MINUTE_US
@@ -36,19 +36,26 @@ def reads(redis_url: str) -> Iterator[Reads]:
     reads.close()
 
 
-def test_both_stores_merge_both_parts_in_any_order(reads: Reads) -> None:
-    view, minutes = reads.view, [0, 0, 1, 7, 30, 30]
+@pytest.fixture
+def shared(store_url: str) -> Iterator[Reads]:
+    reads = Reads(store_url, new_spend())
+    yield reads
+    reads.close()
+
+
+def test_both_stores_merge_both_parts_in_any_order(shared: Reads) -> None:
+    view, minutes = shared.view, [0, 0, 1, 7, 30, 30]
     history = as_history(changelog([Event("c1", T0_US + minute * MINUTE_US) for minute in minutes[:5]], view), view)
     stream = changelog([Event("c1", T0_US + minute * MINUTE_US + 5) for minute in minutes[2:]], view)
     memory, at_us = MemoryStore([view]), T0_US + 31 * MINUTE_US
     for records in (stream, history, history[:3], stream[:1]):
         memory.apply(records)
-        reads.store.apply(records)
-    (in_redis,), (in_memory,) = reads.read(["c1"], at_us), memory.read(view.name, [("c1",)], at_us)
-    assert repr(in_redis) == repr(in_memory)  # one of the values is NaN
+        shared.store.apply(records)
+    (in_server,), (in_memory,) = shared.read(["c1"], at_us), memory.read(view.name, [("c1",)], at_us)
+    assert repr(in_server) == repr(in_memory)  # one of the values is NaN
     assert in_memory.values[:3] == [3, 9, 9 * 1.5]
     assert in_memory.event_time_us == T0_US + 30 * MINUTE_US + 5
-    assert in_redis.known == in_memory.known
+    assert in_server.known == in_memory.known
     assert memory.tables[view.name].events == 9
 
 

@@ -14,7 +14,8 @@ from headrace.store.reads import Read, ViewReader
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import decode_tile
-from tests.store.test_redis import Reads
+from tests.store.conftest import KINDS
+from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend, payments
 
 DAY_US = 1440 * MINUTE_US
@@ -47,13 +48,15 @@ def reads(view: hr.View, redis_url: str) -> Iterator[Reads]:
     reads.close()
 
 
-@pytest.fixture(params=["memory", "redis"])
-def store(request: pytest.FixtureRequest, view: hr.View) -> Store:
-    if request.param == "redis":
-        reads: Reads = request.getfixturevalue("reads")
-        return Store(reads.store.apply, lambda card, at_us: reads.read([card], at_us)[0])
-    memory = MemoryStore([view])
-    return Store(memory.apply, lambda card, at_us: memory.read(view.name, [(card,)], at_us)[0])
+@pytest.fixture(params=["memory", *KINDS])
+def store(request: pytest.FixtureRequest, view: hr.View) -> Iterator[Store]:
+    if request.param == "memory":
+        memory = MemoryStore([view])
+        yield Store(memory.apply, lambda card, at_us: memory.read(view.name, [(card,)], at_us)[0])
+    else:
+        reads = Reads(request.getfixturevalue(f"{request.param}_url"), view)
+        yield Store(reads.store.apply, lambda card, at_us: reads.read([card], at_us)[0])
+        reads.close()
 
 
 def test_every_day_counts_however_long_ago(store: Store, view: hr.View) -> None:

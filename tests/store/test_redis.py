@@ -1,44 +1,17 @@
-"""The table in Redis answers as the one in memory, is bounded, and says so when it is gone."""
+"""The table in Redis is bounded, and says so when it is gone."""
 
-import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
 import redis
 
-import headrace as hr
 from headrace.local.ports import free_port
-from headrace.log.records import Partition
 from headrace.store.hashes import RedisUnavailable
-from headrace.store.memory import MemoryStore
 from headrace.store.packing import CHANGED, hash_key
-from headrace.store.reads import Read
-from headrace.store.redis import RedisStore
 from tests.servers import OwnRedis
+from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
-
-Answer = TypeVar("Answer")
-
-
-class Reads:
-    """A store and an event loop to read it in."""
-
-    def __init__(self, url: str, view: hr.View) -> None:
-        self.view = view
-        self.store = RedisStore(url, [view])
-        self._loop = asyncio.new_event_loop()
-
-    def read(self, cards: Sequence[str], at_us: int) -> list[Read]:
-        return self.run(self.store.read(self.view.name, [(card,) for card in cards], at_us))
-
-    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return self._loop.run_until_complete(work)
-
-    def close(self) -> None:
-        self.run(self.store.close())
-        self._loop.close()
 
 
 @pytest.fixture
@@ -46,30 +19,6 @@ def reads(redis_url: str) -> Iterator[Reads]:
     reads = Reads(redis_url, new_spend())
     yield reads
     reads.close()
-
-
-def test_redis_answers_as_memory_does(reads: Reads) -> None:
-    events = [Event(f"c{number % 3}", T0_US + number * MINUTE_US) for number in range(90)]
-    records = changelog(events, reads.view)
-    memory = MemoryStore([reads.view])
-    memory.apply(records)
-    reads.store.apply(records)
-    for minute in (88, 89, 100, 150):
-        at_us = T0_US + minute * MINUTE_US
-        expected = memory.read(reads.view.name, [("c0",), ("c1",), ("never seen",)], at_us)
-        assert repr(reads.read(["c0", "c1", "never seen"], at_us)) == repr(expected)
-
-
-def test_one_batch_may_hold_more_entities_than_a_pipeline(reads: Reads) -> None:
-    reads.store.apply(changelog((Event(f"c{number}", T0_US) for number in range(1200)), reads.view))
-    assert [read.values[0] for read in reads.read([f"c{number}" for number in range(1200)], T0_US)] == [1] * 1200
-
-
-def test_the_greater_n_wins_inside_redis(reads: Reads) -> None:
-    records = changelog([Event("c1", T0_US)] * 9, reads.view)
-    for record in reversed(records):
-        reads.store.apply([record])
-    assert reads.read(["c1"], T0_US)[0].values[:2] == [9, 9]
 
 
 def test_fields_that_no_window_holds_are_removed_and_hashes_expire(reads: Reads, redis_url: str) -> None:
@@ -100,14 +49,6 @@ def test_scripts_that_redis_has_forgotten_are_loaded_again(reads: Reads, redis_u
     redis.Redis.from_url(redis_url).script_flush()
     reads.store.apply(changelog([Event("c1", T0_US)] * 2, reads.view))
     assert reads.read(["c1"], T0_US)[0].values[0] == 2
-
-
-def test_a_place_is_only_moved_where_there_is_one(reads: Reads) -> None:
-    one, two = Partition(reads.view.topic, 0), Partition(reads.view.topic, 1)
-    assert reads.store.lost_places("group", [one, two]) == {one, two}
-    assert reads.store.keep_places("group", {one: 5, two: 7}, {one}) == {two}
-    assert reads.store.lost_places("group", [one, two]) == {two}
-    assert reads.store.keep_places("group", {one: 6}, ()) == set()
 
 
 def test_a_redis_that_is_not_there_is_named_at_once_without_its_password() -> None:

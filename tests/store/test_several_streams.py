@@ -12,7 +12,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.packing import CHANGED, hash_key
 from headrace.tiles.layout import fed_by, layouts_of, lives_of
 from headrace.tiles.tile import decode_key, encode_key
-from tests.store.test_redis import Reads
+from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend, payments
 
 refunds = hr.Stream(
@@ -23,6 +23,13 @@ refunds = hr.Stream(
 @pytest.fixture
 def reads(redis_url: str) -> Iterator[Reads]:
     reads = Reads(redis_url, replace(new_spend(), streams=(refunds, payments)))
+    yield reads
+    reads.close()
+
+
+@pytest.fixture
+def shared(store_url: str) -> Iterator[Reads]:
+    reads = Reads(store_url, replace(new_spend(), streams=(refunds, payments)))
     yield reads
     reads.close()
 
@@ -42,8 +49,8 @@ def of_stream(stream: hr.Stream, view: hr.View, *minutes: int, is_base: bool = F
     ]
 
 
-def test_both_stores_merge_the_parts_of_all_streams_in_any_order(reads: Reads) -> None:
-    view = reads.view
+def test_both_stores_merge_the_parts_of_all_streams_in_any_order(shared: Reads) -> None:
+    view = shared.view
     parts = [
         of_stream(refunds, view, 1, 30, 31),
         of_stream(payments, view, 0, 0, 7, 30),
@@ -52,13 +59,13 @@ def test_both_stores_merge_the_parts_of_all_streams_in_any_order(reads: Reads) -
     memory, at_us = MemoryStore([view]), T0_US + 31 * MINUTE_US
     for records in (parts[0], parts[1], parts[2], parts[1][:3], parts[0][:1]):
         memory.apply(records)
-        reads.store.apply(records)
-    (in_redis,), (in_memory,) = reads.read(["c1"], at_us), memory.read(view.name, [("c1",)], at_us)
-    assert repr(in_redis) == repr(in_memory)  # one of the values may be NaN
+        shared.store.apply(records)
+    (in_server,), (in_memory,) = shared.read(["c1"], at_us), memory.read(view.name, [("c1",)], at_us)
+    assert repr(in_server) == repr(in_memory)  # one of the values may be NaN
     assert in_memory.values[:3] == [3, 9, 9 * 1.5]
     assert in_memory.event_time_us == T0_US + 31 * MINUTE_US
     known = in_memory.known
-    assert known == in_redis.known
+    assert known == in_server.known
     minute_of = {layout.part.stream: place for place, layout in enumerate(lives_of(view)) if layout.hop_us == MINUTE_US}
     assert known[minute_of["payments"]] == (4, T0_US + 30 * MINUTE_US)
     assert known[minute_of["refunds"]] == (5, T0_US + 31 * MINUTE_US)

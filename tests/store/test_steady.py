@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from headrace.log.records import Record
+from headrace.store.kinds import store_of
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import Added, Read
-from headrace.store.redis import RedisStore
+from headrace.store.shared import SharedStore
 from headrace.tiles.own import OwnTiles
 from headrace.tiles.read import Reader
 from headrace.tiles.rows import TileRows
@@ -39,7 +40,7 @@ def require_whole(read: Read) -> None:
 class Writer(threading.Thread):
     """Applies tile after tile of one card."""
 
-    def __init__(self, store: MemoryStore | RedisStore, tiles: Sequence[Record]) -> None:
+    def __init__(self, store: MemoryStore | SharedStore, tiles: Sequence[Record]) -> None:
         super().__init__()
         self._store, self._tiles = store, tiles
 
@@ -66,10 +67,10 @@ def test_in_memory_every_read_is_of_whole_tiles_while_they_change(quick_turns: N
     assert read.known[0].events == len(EVENTS)
 
 
-def test_in_redis_every_read_is_of_whole_tiles_while_they_change(redis_url: str) -> None:
+def test_in_a_shared_store_every_read_is_of_whole_tiles_while_they_change(store_url: str) -> None:
     async def steps() -> set[int]:
         view = new_spend()
-        store = RedisStore(redis_url, [view])
+        store = store_of(store_url, [view])
         added = Added(("c1",), OwnTiles(view, payments).rows(OWN, AT_US))
         writer = Writer(store, changelog(EVENTS[:1_000], view))
         writer.start()

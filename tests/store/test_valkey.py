@@ -9,26 +9,28 @@ from tests.serve.test_redis import test_many_keys_are_read_in_pieces, test_redis
 from tests.servers import OwnValkey
 from tests.store.test_redis import (
     reads,
-    test_a_place_is_only_moved_where_there_is_one,
     test_fields_of_another_layout_are_removed_when_the_longest_window_has_passed,
     test_fields_that_no_window_holds_are_removed_and_hashes_expire,
-    test_one_batch_may_hold_more_entities_than_a_pipeline,
-    test_redis_answers_as_memory_does,
     test_scripts_that_redis_has_forgotten_are_loaded_again,
-    test_the_greater_n_wins_inside_redis,
+)
+from tests.store.test_shared import (
+    test_a_place_is_only_moved_where_there_is_one,
+    test_a_shared_store_answers_as_memory_does,
+    test_one_batch_may_hold_more_entities_than_are_asked_for_at_once,
+    test_the_greater_n_wins,
 )
 
 __all__ = [
     "reads",
     "test_a_place_is_only_moved_where_there_is_one",
+    "test_a_shared_store_answers_as_memory_does",
     "test_fields_of_another_layout_are_removed_when_the_longest_window_has_passed",
     "test_fields_that_no_window_holds_are_removed_and_hashes_expire",
     "test_many_keys_are_read_in_pieces",
-    "test_one_batch_may_hold_more_entities_than_a_pipeline",
-    "test_redis_answers_as_memory_does",
+    "test_one_batch_may_hold_more_entities_than_are_asked_for_at_once",
     "test_redis_is_served_as_memory_is",
     "test_scripts_that_redis_has_forgotten_are_loaded_again",
-    "test_the_greater_n_wins_inside_redis",
+    "test_the_greater_n_wins",
 ]
 
 

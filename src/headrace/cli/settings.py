@@ -177,7 +177,13 @@ OPTIONS = (
     ),
     click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, one is started here."),
     click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
-    click.option("--store", default="memory", show_default=True, metavar="memory|redis://…", help="The online store."),
+    click.option(
+        "--store",
+        default="memory",
+        show_default=True,
+        metavar="memory|redis://…|cassandra://…",
+        help="The online store.",
+    ),
     click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
     click.option(
         "--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live."

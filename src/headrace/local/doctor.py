@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import redis
 
@@ -129,6 +129,8 @@ def _store(store: str) -> Finding:
         _ = urlsplit(store).port
     except ValueError:
         return Finding("store", "--store is no URL", "write redis://USER:PASSWORD@HOST:PORT, with %2F for a / in them")
+    if store.startswith("cassandra://"):
+        return _cassandra(urlsplit(store), shown)
     try:
         with redis.Redis.from_url(server_url(store), socket_timeout=_ANSWER_LIMIT_S) as client:
             client.ping()
@@ -139,6 +141,13 @@ def _store(store: str) -> Finding:
     if not stands:
         return Finding("store", f"{shown} answers, and its cluster does not stand", "see redis-cli cluster info")
     return Finding("store", f"{shown} answers")
+
+
+def _cassandra(url: SplitResult, shown: str) -> Finding:
+    hosts, port = (url.hostname or "").split(","), url.port or 9042
+    if any(answers(host, port, _ANSWER_LIMIT_S) for host in hosts):
+        return Finding("store", f"{shown} accepts connections")
+    return Finding("store", f"{shown} does not answer", "start it, or use --store memory")
 
 
 def _http(host: str, port: int, place: Place) -> Finding:

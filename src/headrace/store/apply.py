@@ -1,4 +1,4 @@
-"""Apply workers: they carry the changelogs into Redis, as many processes as one likes."""
+"""Apply workers: they carry the changelogs into a store, as many processes as one likes."""
 
 import asyncio
 import hashlib
@@ -11,8 +11,9 @@ from headrace.declare.views import View
 from headrace.log.follow import Interrupted
 from headrace.log.records import Partition, Record
 from headrace.log.share import Rewind, SharedFollower
-from headrace.store.hashes import RedisUnavailable
-from headrace.store.redis import RedisStore
+from headrace.store.kinds import store_of
+from headrace.store.reads import StoreUnavailable
+from headrace.store.shared import SharedStore
 from headrace.tiles.layout import salted_lives_of
 
 RETRY_SECONDS = 0.2
@@ -23,11 +24,11 @@ Answer = TypeVar("Answer")
 class ApplyWorker:
     """Follows the changelogs of views as one of a group and applies them to a store.
 
-    A Redis that is gone is waited for, with the records in hand: their offsets are committed only once it has taken
-    them. A Redis that came back empty is filled again from the beginning of the changelog.
+    A server that is gone is waited for, with the records in hand: their offsets are committed only once it has taken
+    them. One that came back empty is filled again from the beginning of the changelog.
     """
 
-    def __init__(self, broker: str, store: RedisStore, views: Sequence[View], group: str | None = None) -> None:
+    def __init__(self, broker: str, store: SharedStore, views: Sequence[View], group: str | None = None) -> None:
         self.group = group or group_of(views)
         self.trouble = ""
         self._store = store
@@ -61,12 +62,12 @@ class ApplyWorker:
         self._begin_again(lost)
 
     def _look_for_places(self) -> None:
-        """Nothing comes, so nothing would tell that Redis has lost what was applied: look."""
+        """Nothing comes, so nothing would tell that the server has lost what was applied: look."""
         mine = set(self.follower.positions.next)
         self._beginning &= mine
         try:
             lost = self._store.lost_places(self.group, mine)
-        except RedisUnavailable as problem:
+        except StoreUnavailable as problem:
             self.trouble = str(problem)
             return
         self.trouble = ""
@@ -78,11 +79,11 @@ class ApplyWorker:
             raise Rewind(lost)
 
     def _until_taken(self, step: Callable[[], Answer]) -> Answer:
-        """Repeat a step until Redis answers: what is in hand is not lost by waiting, and tiles may be sent twice."""
+        """Repeat a step until it is answered: what is in hand is not lost by waiting, and tiles may be sent twice."""
         while True:
             try:
                 answer = step()
-            except RedisUnavailable as problem:
+            except StoreUnavailable as problem:
                 self.trouble = str(problem)
                 if self.follower.stopping.wait(RETRY_SECONDS):
                     raise Interrupted from problem
@@ -102,7 +103,7 @@ def apply_until(app: App, broker: str, store_url: str, stop: threading.Event) ->
     if not app.views:
         stop.wait()
         return
-    store = RedisStore(store_url, app.views)
+    store = store_of(store_url, app.views)
     try:
         with ApplyWorker(broker, store, app.views) as worker:
             while not stop.wait(RETRY_SECONDS):

@@ -7,7 +7,7 @@ A script could do both in one step, and would cost Redis several times as much f
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,13 +15,12 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from headrace.store.packing import CHANGED
+from headrace.store.packing import CHANGED, Fields
 from headrace.store.reads import StoreUnavailable
 from headrace.store.writes import is_cluster, server_url
 
 READ_SECONDS = 1.0
 
-Fields = Mapping[bytes, bytes]
 Command = tuple[bytes | str | int, ...]
 
 

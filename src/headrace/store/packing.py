@@ -1,4 +1,4 @@
-"""Tiles as fields of a Redis hash: one hash an entity, one field a tile.
+"""Tiles as fields of an entity: in Redis one hash an entity and one field a tile, elsewhere one row a tile.
 
 field  =  layout version, 4 bytes │ tile start, µs, 8 bytes big-endian
 value  =  the packed row, as in memory │ for each object: length, 4 bytes (−1: null), and its bytes
@@ -16,6 +16,7 @@ from headrace.tiles.layout import HopLayout, Partial, Slot
 from headrace.tiles.rows import TileRows
 from headrace.tiles.tile import Entity, Stored, Tile
 
+Fields = Mapping[bytes, bytes]
 CHANGED = b"~"
 _START = struct.Struct("<q")
 _FIELD = struct.Struct(">4sq")

@@ -1,0 +1,61 @@
+"""The kinds of stores that processes share, and the one that a URL names."""
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from urllib.parse import urlsplit
+
+from headrace.declare.views import View
+from headrace.errors import HeadraceError
+from headrace.store.redis import RedisStore
+from headrace.store.shared import SharedStore
+from headrace.store.writes import CLUSTER
+
+REDIS_SCHEMES = {"redis", "rediss", "unix", CLUSTER}
+OTHERS = {"cassandra"}  # each in the module of its name
+
+
+class UnknownStore(HeadraceError):
+    """A store of another kind than there are."""
+
+
+class DriverMissing(HeadraceError):
+    """What a store needs is not installed."""
+
+
+def store_of(url: str, views: Sequence[View]) -> SharedStore:
+    """The shared store that a URL names; what others need is not imported."""
+    kind = kind_of(url)
+    if kind in REDIS_SCHEMES:
+        return RedisStore(url, views)
+    try:
+        room = import_module(f"headrace.store.{kind}")
+    except ModuleNotFoundError as missing:
+        raise DriverMissing(
+            f"--store {kind}://… needs {missing.name}. Install it: pip install 'headrace[{kind}]'."
+        ) from missing
+    store: SharedStore = getattr(room, f"{kind.title()}Store")(url, views)
+    return store
+
+
+def kind_of(url: str) -> str:
+    """The scheme of a store's URL, which is one of those there are."""
+    scheme = _scheme_of(url)
+    if scheme in REDIS_SCHEMES | OTHERS:
+        return scheme
+    beginning = re.match(r"[A-Za-z+]*(?:://)?", url)  # the rest may hold a password
+    raise UnknownStore(
+        f"--store {beginning and beginning[0]!r} is not a store. Write memory, redis://HOST:PORT, "
+        "redis+cluster://HOST:PORT or cassandra://HOST:PORT/KEYSPACE."
+    )
+
+
+def _scheme_of(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise UnknownStore(
+            "--store is no URL. Write redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it."
+        ) from None
+    return parts.scheme

@@ -1,0 +1,30 @@
+"""A shared store as a test reads it."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import headrace as hr
+from headrace.store.kinds import store_of
+from headrace.store.reads import Read
+
+Answer = TypeVar("Answer")
+
+
+class Reads:
+    """A store and an event loop to read it in."""
+
+    def __init__(self, url: str, view: hr.View) -> None:
+        self.view = view
+        self.store = store_of(url, [view])
+        self._loop = asyncio.new_event_loop()
+
+    def read(self, cards: Sequence[str], at_us: int) -> list[Read]:
+        return self.run(self.store.read(self.view.name, [(card,) for card in cards], at_us))
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self._loop.run_until_complete(work)
+
+    def close(self) -> None:
+        self.run(self.store.close())
+        self._loop.close()

@@ -1,0 +1,20 @@
+"""The store that a URL names, and what is said where it cannot be had."""
+
+import sys
+
+import pytest
+
+from headrace.store.kinds import DriverMissing, UnknownStore, store_of
+
+
+def test_a_driver_that_is_not_installed_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("headrace.store.cassandra")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cassandra", None)
+    with pytest.raises(DriverMissing, match=r"needs cassandra\. .*pip install 'headrace\[cassandra\]'"):
+        store_of("cassandra://127.0.0.1:9042/headrace", [])
+
+
+def test_a_store_of_another_kind_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownStore, match=r"'mongodb://' is not a store\. .*cassandra://HOST:PORT/KEYSPACE"):
+        store_of("mongodb://me:secret@127.0.0.1", [])

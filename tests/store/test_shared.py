@@ -1,0 +1,56 @@
+"""The contract of every shared store: it answers as memory does, in whatever order tiles come, and is filled again."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.log.records import Partition
+from headrace.store.memory import MemoryStore
+from tests.store.reading import Reads
+from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
+
+
+@pytest.fixture(params=["redis", "cassandra"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Of every kind, also where only what is quick is run."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def reads(store_url: str) -> Iterator[Reads]:
+    reads = Reads(store_url, new_spend())
+    yield reads
+    reads.close()
+
+
+def test_a_shared_store_answers_as_memory_does(reads: Reads) -> None:
+    events = [Event(f"c{number % 3}", T0_US + number * MINUTE_US) for number in range(90)]
+    records = changelog(events, reads.view)
+    memory = MemoryStore([reads.view])
+    memory.apply(records)
+    reads.store.apply(records)
+    for minute in (88, 89, 100, 150):
+        at_us = T0_US + minute * MINUTE_US
+        expected = memory.read(reads.view.name, [("c0",), ("c1",), ("never seen",)], at_us)
+        assert repr(reads.read(["c0", "c1", "never seen"], at_us)) == repr(expected)
+
+
+def test_one_batch_may_hold_more_entities_than_are_asked_for_at_once(reads: Reads) -> None:
+    reads.store.apply(changelog((Event(f"c{number}", T0_US) for number in range(1200)), reads.view))
+    assert [read.values[0] for read in reads.read([f"c{number}" for number in range(1200)], T0_US)] == [1] * 1200
+
+
+def test_the_greater_n_wins(reads: Reads) -> None:
+    records = changelog([Event("c1", T0_US)] * 9, reads.view)
+    for record in reversed(records):
+        reads.store.apply([record])
+    assert reads.read(["c1"], T0_US)[0].values[:2] == [9, 9]
+
+
+def test_a_place_is_only_moved_where_there_is_one(reads: Reads) -> None:
+    one, two = Partition(reads.view.topic, 0), Partition(reads.view.topic, 1)
+    assert reads.store.lost_places("group", [one, two]) == {one, two}
+    assert reads.store.keep_places("group", {one: 5, two: 7}, {one}) == {two}
+    assert reads.store.lost_places("group", [one, two]) == {two}
+    assert reads.store.keep_places("group", {one: 6}, ()) == set()
