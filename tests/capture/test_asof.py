@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from bench.postgres import OwnPostgres
 from headrace.declare.app import App
+from headrace.declare.derivation import Derived
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from headrace.log.topics import ensure_topics
@@ -93,9 +94,9 @@ class Payments:
         self._producer.flush()
 
 
-def standing(broker: str, joined: hr.Stream) -> dict[str, Tier | None]:
+def standing(broker: str, joined: Derived) -> dict[str, Tier | None]:
     """The row of each payment: results less what was taken back."""
-    rows = rows_of(broker, joined)  # type: ignore[arg-type]
+    rows = rows_of(broker, joined)
     taken_back = {row["retracts"] for row in rows if row["kind"] == "retraction"}
     left = [row for row in rows if row["kind"] == "result" and row["id"] not in taken_back]
     assert len({row["valued_payments_id"] for row in left}) == len(left)

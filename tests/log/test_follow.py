@@ -17,6 +17,8 @@ from headrace.log.topics import ensure_topics
 from tests.log.streams import new_stream
 from tests.waiting import wait_until
 
+NOTICED_S = 30.0  # quiet for five seconds, three for the answer, and a busy machine
+
 
 class Seen:
     """Collects what it is handed."""
@@ -159,13 +161,29 @@ def test_a_follower_outlives_its_broker(own_broker: Broker) -> None:
     with Follower(own_broker.address, [stream.name], seen) as follower:
         assert follower.wait_until_caught_up(20)
         own_broker.stop()
-        wait_until(lambda: follower.state is State.BROKER_LOST, 90, "the follower to notice")
+        wait_until(lambda: follower.state is State.BROKER_LOST, NOTICED_S, "the follower to notice")
         assert own_broker.address in follower.trouble
         own_broker.start()
         wait_until(lambda: follower.state is State.FOLLOWING, 30, "the follower to come back")
         send(own_broker, stream.name, range(10, 20))
         wait_until(lambda: len(seen.records) == 20, 30, "the records sent afterwards")
     assert seen.values == [str(value).encode() for value in range(20)]
+
+
+@pytest.mark.faults
+def test_a_broker_that_is_lost_is_noticed_also_where_the_client_does_not_say_so(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Follower, "_client_error", lambda *_: None)
+    stream = new_stream()
+    ensure_topics(own_broker.address, [stream])
+    with Follower(own_broker.address, [stream.name], Seen()) as follower:
+        assert follower.wait_until_caught_up(20)
+        own_broker.stop()
+        wait_until(lambda: follower.state is State.BROKER_LOST, NOTICED_S, "the follower to notice")
+        assert own_broker.address in follower.trouble
+        own_broker.start()
+        wait_until(lambda: follower.state is State.FOLLOWING, 30, "the follower to come back")
 
 
 def test_offsets_begin_and_end_where_the_records_do(broker: Broker, topic: str) -> None:

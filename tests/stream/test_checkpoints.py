@@ -5,6 +5,7 @@ from headrace.stream.checkpoints import (
     committed_offsets,
     committed_places,
     discard_unfinished_state,
+    is_before,
     is_begun,
     lag,
     plan_first_batch,
@@ -45,6 +46,13 @@ def test_a_query_without_a_checkpoint_has_everything_before_it(tmp_path: Path) -
 
 def test_lag_counts_what_is_still_there(tmp_path: Path) -> None:
     assert lag(checkpoint(tmp_path, committed=1, planned=1), begin=places(15, 0), end=places(25, 3)) == 13
+
+
+def test_a_query_whose_place_is_no_longer_there_is_before_its_log(tmp_path: Path) -> None:
+    stands = checkpoint(tmp_path, committed=1, planned=1)
+    assert is_before(stands, begin=places(11, 0))
+    assert not is_before(stands, begin=places(10, 0))
+    assert not is_before(tmp_path / "none", begin=places(5, 0))
 
 
 def test_state_of_a_first_batch_that_never_committed_is_removed(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     # Imported here: only this part pays for Spark.
     from headrace.stream.run import run_queries
 
-    go_back(settings)
+    go_back(app, settings)
     run_queries(app, place_of(settings), spark_of(settings), stop)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.settings import Settings
-from headrace.declare.app import load_app
+from headrace.declare.app import App, load_app
 
 if TYPE_CHECKING:
     from headrace.stream.savepoints import Savepoint
@@ -38,10 +38,18 @@ def _lines(one: "Savepoint") -> list[str]:
     return [f"{one.name}  {made}  {queries or 'no query has begun'}"]
 
 
-def go_back(settings: Settings) -> str | None:
-    """Go back to the savepoint that is asked for; what was there before is kept under the name this gives."""
+def go_back(app: App, settings: Settings) -> str | None:
+    """Go back to the savepoint that is asked for; what was there before is kept under the name this gives.
+
+    Where the app could not go on from it, that is said while everything is still where it was.
+    """
     if settings.savepoint is None:
         return None
-    from headrace.stream.savepoints import restore
+    from headrace.stream.generations import possible_plans
+    from headrace.stream.operations import possible_runs, rebuilt
+    from headrace.stream.savepoints import folder_of, restore
 
+    kept, again = folder_of(settings.state, settings.savepoint), rebuilt(app, settings.rebuild)
+    possible_runs(app, kept, again, settings.since_us)
+    possible_plans(app, kept, {stream.name: stream.partitions for stream in app.streams}, again)
     return restore(settings.state, settings.savepoint).name

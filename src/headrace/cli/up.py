@@ -85,7 +85,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     require_schemas(declared, say)
     _start_broker(supervisor, settings)
-    if (before := go_back(settings)) is not None:
+    if (before := go_back(declared, settings)) is not None:
         say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
     _require_plan(declared, settings)
     _tell_parts(settings)

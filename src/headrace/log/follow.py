@@ -1,6 +1,7 @@
 """Following topics: every record from the beginning on, handed over as soon as it is there."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Self
@@ -20,6 +21,7 @@ AT_ONCE = 5000
 POLL_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 ASK_SECONDS = 3.0
+QUIET_SECONDS = 5.0
 
 
 class State(Enum):
@@ -57,6 +59,7 @@ class Follower:
         self._broker, self._handle, self._patient = broker, handle, patient
         self._offsets = Offsets(broker, ASK_SECONDS)
         self._failure: BaseException | None = None
+        self._ask_at = 0.0
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run_to_the_end, name=f"follow {topics[0]}", daemon=True)
@@ -189,12 +192,19 @@ class Follower:
         self._well()
 
     def _rest(self, consumer: Consumer) -> None:
-        """Nothing came. A quiet topic does not say so when the broker is back: while it is lost, ask."""
-        if self.state is not State.BROKER_LOST:
+        """Nothing came: ask whether the broker is there, at once while it is lost, else once it was quiet for a while.
+
+        A quiet topic does not say so when it is back. And the client tells of a loss once: what it had fetched before,
+        handed over after that, looks as if all were well.
+        """
+        is_lost = self.state is State.BROKER_LOST
+        if not is_lost and (self.state is not State.FOLLOWING or time.monotonic() < self._ask_at):
             return
         try:
-            consumer.list_topics(timeout=RETRY_SECONDS)
+            consumer.list_topics(self.topics[0], RETRY_SECONDS if is_lost else ASK_SECONDS)
         except KafkaException:
+            if not is_lost:
+                self._lost(str(BrokerUnreachable(self._broker)))
             return
         self._well()
 
@@ -203,7 +213,7 @@ class Follower:
             self._lost(str(BrokerUnreachable(self._broker)))
 
     def _well(self) -> None:
-        self.state, self.trouble = State.FOLLOWING, ""
+        self.state, self.trouble, self._ask_at = State.FOLLOWING, "", time.monotonic() + QUIET_SECONDS
         self._tell()
 
     def _lost(self, trouble: str) -> None:

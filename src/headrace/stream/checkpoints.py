@@ -74,6 +74,11 @@ def lag(checkpoint: Path, begin: Mapping[Partition, int], end: Mapping[Partition
     return sum(max(0, end[place] - max(done.get(place, 0), begin[place])) for place in end)
 
 
+def is_before(checkpoint: Path, begin: Mapping[Partition, int]) -> bool:
+    """Whether a query has its place before its topics begin: retention, or who let go of them, took what was there."""
+    return any(offset < begin.get(place, 0) for place, offset in committed_places(checkpoint).items())
+
+
 def committed_watermark_us(checkpoint: Path) -> int:
     """The watermark that the last committed batch worked with; 0 before there is one."""
     batches = batches_in(checkpoint / "commits")

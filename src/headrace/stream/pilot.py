@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.log.offsets import Offsets
-from headrace.stream.checkpoints import committed_places, is_begun, lag
+from headrace.stream.checkpoints import committed_places, is_before, is_begun, lag
 from headrace.stream.lanes import BACKLOG, Lane, QuerySpec, start
 from headrace.stream.runner import Runner
 
@@ -90,7 +90,7 @@ class Pilot(threading.Thread):
         if self.spec.first_ends is not None and not is_begun(self.spec.checkpoint):
             self._start(Lane.DRAINING).awaitTermination()  # in real time nothing could end a first batch there
         while not self._stopped.is_set():
-            if self._lag() > BACKLOG:
+            if self._is_far():
                 self._start(Lane.DRAINING).awaitTermination()
             elif any(runner.draining for runner in self._upstream):
                 self._stopped.wait(LOOK_SECONDS)
@@ -101,9 +101,10 @@ class Pilot(threading.Thread):
     def draining(self) -> bool:
         return self.lane is Lane.DRAINING and self.is_alive()
 
-    def _lag(self) -> int:
+    def _is_far(self) -> bool:
+        """Whether much is waiting, or the log begins after the query's place: in real time it would stand there."""
         begin, end = self._offsets.begin(self.spec.sources), self._offsets.end(self.spec.sources)
-        return lag(self.spec.checkpoint, begin, end)
+        return lag(self.spec.checkpoint, begin, end) > BACKLOG or is_before(self.spec.checkpoint, begin)
 
     def stop(self) -> None:
         self._stopped.set()

@@ -65,12 +65,18 @@ def savepoints(state: Path) -> list[Savepoint]:
     return sorted((Savepoint(**json.loads(file.read_text())) for file in files), key=lambda one: one.made_us)
 
 
-def restore(state: Path, name: str) -> Savepoint:
-    """Go back to a savepoint; what was kept until now is a savepoint as well, which is given."""
+def folder_of(state: Path, name: str) -> Path:
+    """Where a savepoint is, which has what queries were declared as in the places of a state folder."""
     folder = state / FOLDER / name
     if not (folder / MANIFEST).exists():
         known = ", ".join(one.name for one in savepoints(state)) or "none"
         raise BadSavepoint(f"There is no savepoint {name!r} in {str(state)!r}. There are: {known}.")
+    return folder
+
+
+def restore(state: Path, name: str) -> Savepoint:
+    """Go back to a savepoint; what was kept until now is a savepoint as well, which is given."""
+    folder = folder_of(state, name)
     before = make(state, f"before-{name}-{time.time_ns() // 1_000_000}")
     for query in _queries(state):
         shutil.rmtree(state / "checkpoints" / query)
