@@ -42,7 +42,7 @@ tried. `headrace plan` says which lane each of your declarations takes, and why.
 
 """
 FOOT = """
-Any stream, derived stream or model may have a sink; what a delivery means for each is in [Sinks](sinks.md#deliveries).
+Any stream, derived stream, view or model may have a sink; what a delivery means is in [Sinks](sinks.md#deliveries).
 
 ## The tests
 

@@ -97,7 +97,7 @@ def settings(tmp_path: Path) -> Any:
 
 WRONG = [
     ({"to": "postgres://x/y"}, r'to= is no target. Write to=hr.Postgres\("env:PG_URL"'),
-    ({"of": "payments"}, "of='payments' is neither a stream nor a model. Write of=payments"),
+    ({"of": "payments"}, "of='payments' is neither a stream nor a view nor a model. Write of=payments"),
     ({"delivery": "twice"}, "delivery='twice'. Write one of 'at_most_once', 'at_least_once', 'exactly_once'"),
     ({"key": "shop"}, "so none of them is the last. Write key='card' for the last of each"),
     ({"key": "nothing"}, "there is no column 'nothing'. The schema's columns are id, card"),

@@ -12,7 +12,8 @@ from fastavro import parse_schema, schemaless_reader
 
 import headrace as hr
 from headrace.declare.schema import Kind
-from headrace.declare.sink import Sink, schema_of
+from headrace.declare.sink import Sink
+from headrace.declare.sunk import schema_of
 from headrace.local.broker import Broker
 from headrace.log.produce import Producer
 from headrace.log.schemas.compatible import Incompatible
@@ -26,6 +27,7 @@ from tests.log.kafka import create_topic
 from tests.sink.flowing import Gate, event, new_stream, sinking
 from tests.sink.reading import records_of, timed
 from tests.sink.test_predictions import prediction
+from tests.sink.test_views import CARDS, PUBLISHED, brute_force, grown, new_view, publish, to_topic
 from tests.waiting import wait_until
 
 
@@ -118,6 +120,23 @@ def test_predictions_are_the_same_in_avro_as_in_json(broker: Broker, registry: R
     assert in_avro == in_json
     assert {row["score"] for row in in_avro} == {number / 7 for number in range(5)}
     assert {row["features"] for row in in_avro} == {'{"payments_10m":3,"mean_7d":null}'}
+
+
+def test_features_of_a_view_are_written_in_avro_with_their_schema_registered(
+    broker: Broker, registry: Registry
+) -> None:
+    view = new_view(broker.address)
+    sink = to_topic(broker.address, view, format="avro", registry=registry.url)
+    publish(broker, sink, grown(view, 300))
+    subject = f"{view.name}.published-value"
+    found = [read(registry, record.value) for record in records_of(broker.address, f"{view.name}.published")]
+    last = {row["card"]: row for row in found}
+    assert sorted(last) == CARDS
+    for card, row in last.items():
+        wanted = brute_force(view, card, row["as_of"].isoformat(), 300)
+        assert {name: row[name] for name in PUBLISHED.split()} == {name: wanted[name] for name in PUBLISHED.split()}
+    fields = json.loads(registry.versions(subject)[-1].schema.text)["fields"]
+    assert [one["name"] for one in fields] == ["card", *PUBLISHED.split(), "event_time", "as_of"]
 
 
 def test_a_schema_the_subject_does_not_take_is_refused_before_anything_runs(broker: Broker, registry: Registry) -> None:

@@ -109,7 +109,9 @@ def app_of(module: ModuleType) -> App:
     declared_models = [value for value in values if isinstance(value, Model)]
     models = tuple(dict.fromkeys([*declared_models, *(sink.of for sink in sinks if isinstance(sink.of, Model))]))
     declared_views = [value for value in values if isinstance(value, View)]
-    views = tuple(dict.fromkeys([*declared_views, *(view for model in models for view in model.views)]))
+    published = [sink.of for sink in sinks if isinstance(sink.of, View)]
+    read_by_models = [view for model in models for view in model.views]
+    views = tuple(dict.fromkeys([*declared_views, *read_by_models, *published]))
     declared_streams = _among(values, Stream)
     read = (stream for model in models for stream in _streams_of(model))
     kept = (stream for view in views for stream in (*view.streams, *_captured_of(view)))

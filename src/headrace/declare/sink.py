@@ -1,4 +1,4 @@
-"""Sinks: a stream, or what a model says of it, brought elsewhere, row by row, as often as was declared.
+"""Sinks: a stream, its features, or what a model says of it, brought elsewhere, as often as was declared.
 
 payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Iceberg, ClickHouse, Kafka, a webhook
                     ├──▶ SINK.parked     rows the target refuses, with the reason
@@ -11,20 +11,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headrace.declare.derivation import Written, written_here
-from headrace.declare.model import Model
-from headrace.declare.schema import Schema, parse_schema
-from headrace.declare.stream import Stream
+from headrace.declare.schema import Schema
+from headrace.declare.sunk import Sunk, identity_of, order_of, schema_of, topic_of
 from headrace.declare.targets import DELIVERIES, Delivery, Target
+from headrace.declare.views import View
 from headrace.errors import DeclarationError
 
 Wins = Literal["first", "last"]
 PARTITION, OFFSET, VERSION = "hr_partition", "hr_offset", "hr_version"
-PREDICTIONS = parse_schema(
-    "event_id string, model string, version string, role string, source string, score double, decision string, "
-    "answered boolean, event_time timestamp, arrival timestamp, decided_at timestamp, latency_ms double, "
-    "degraded string, features string",
-    "predictions",
-)
 _NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -33,7 +27,7 @@ class Sink:
     """What is brought where, by which key, which of its columns, and how often each row arrives."""
 
     name: str
-    of: Stream | Model
+    of: Sunk
     to: Target
     key: tuple[str, ...]
     columns: tuple[str, ...]
@@ -44,7 +38,7 @@ class Sink:
         self,
         name: str,
         *,
-        of: Stream | Model,
+        of: Sunk | type,
         to: Target,
         key: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
@@ -52,16 +46,16 @@ class Sink:
     ) -> None:
         written = written_here()
         where = _where(name, written)
-        _require_kinds(of, to, where)
-        schema = schema_of(of)
+        sunk = _sunk(of, where)
+        _require_target(to, where)
         _require_delivery(to, delivery, where)
-        keys = _key(of, to, key, where)
+        keys = _key(sunk, to, key, where)
         values = {
             "name": name,
-            "of": of,
+            "of": sunk,
             "to": to,
             "key": keys,
-            "columns": _columns(schema, columns, keys, where),
+            "columns": _columns(schema_of(sunk), columns, keys, where),
             "delivery": delivery,
             "written": written,
         }
@@ -77,12 +71,13 @@ class Sink:
     @property
     def wins(self) -> Wins:
         """Which of several rows with one key stays: the first of one event, the last of one entity."""
-        return "first" if set(identity_of(self.of)) <= set(self.key) else "last"
+        is_of_events = not isinstance(self.of, View) and set(identity_of(self.of)) <= set(self.key)
+        return "first" if is_of_events else "last"
 
     @property
     def topic(self) -> str:
         """What it reads."""
-        return self.of.clean if isinstance(self.of, Stream) else self.of.predictions
+        return topic_of(self.of)
 
     @property
     def slug(self) -> str:
@@ -108,21 +103,6 @@ class Sink:
         return f"headrace.sink.{self.slug}"
 
 
-def schema_of(of: Stream | Model) -> Schema:
-    """The columns that can be brought."""
-    return of.schema if isinstance(of, Stream) else PREDICTIONS
-
-
-def identity_of(of: Stream | Model) -> tuple[str, ...]:
-    """The columns that name one event, or one prediction."""
-    return (of.id,) if isinstance(of, Stream) else ("event_id", "version", "role")
-
-
-def order_of(of: Stream | Model) -> str:
-    """The column in whose values the log has an order."""
-    return of.key if isinstance(of, Stream) else "event_id"
-
-
 def _where(name: object, written: Written) -> str:
     if not isinstance(name, str) or not name.isprintable() or len(name) > 100 or not _NOT_OF_A_TOPIC.sub("", name):
         raise DeclarationError(
@@ -131,9 +111,13 @@ def _where(name: object, written: Written) -> str:
     return f"{written}: Sink {name!r}"
 
 
-def _require_kinds(of: object, to: object, where: str) -> None:
-    if not isinstance(of, Stream | Model):
-        raise DeclarationError(f"{where}: of={of!r} is neither a stream nor a model. Write of=payments.")
+def _sunk(of: object, where: str) -> Sunk:
+    if not isinstance(of, Sunk):
+        raise DeclarationError(f"{where}: of={of!r} is neither a stream nor a view nor a model. Write of=payments.")
+    return of
+
+
+def _require_target(to: object, where: str) -> None:
     if not isinstance(to, Target):
         raise DeclarationError(
             f'{where}: to= is no target. Write to=hr.Postgres("env:PG_URL", table="…"), hr.Redis, hr.Delta, '
@@ -148,7 +132,7 @@ def _require_delivery(to: Target, delivery: Delivery, where: str) -> None:
         raise DeclarationError(f"{where}: delivery={delivery!r} to a {to.kind}: {to.refuses[delivery]}.")
 
 
-def _key(of: Stream | Model, to: Target, key: object, where: str) -> tuple[str, ...]:
+def _key(of: Sunk, to: Target, key: object, where: str) -> tuple[str, ...]:
     if key is None:
         return identity_of(of) if to.needs_key else ()
     if not to.takes_key:
@@ -156,6 +140,10 @@ def _key(of: Stream | Model, to: Target, key: object, where: str) -> tuple[str, 
     keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
     for name in keys:
         schema_of(of).column(name, f"{where}: key")
+    if isinstance(of, View) and set(keys) != set(of.by):
+        raise DeclarationError(
+            f"{where}: key={key!r}: a row of {of.name} is one entity's. Write key={list(of.by)!r}, or leave it out."
+        )
     if not keys or not (set(identity_of(of)) <= set(keys) or order_of(of) in keys):
         raise DeclarationError(
             f"{where}: key={key!r}: rows of one such key come in no certain order, so none of them is the last. "

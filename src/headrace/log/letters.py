@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from headrace.declare.sink import Sink, order_of
+from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
+from headrace.declare.sunk import order_of
 from headrace.errors import HeadraceError
 from headrace.log.between import records_between
 from headrace.log.latest import ensure_latest_topic

@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 import orjson
 
-from headrace.declare.sink import Sink, order_of
+from headrace.declare.sink import Sink
+from headrace.declare.sunk import order_of
 from headrace.declare.targets import Kafka
 from headrace.errors import HeadraceError
 from headrace.log.ledger import OFFSET, PARTITION, TOPIC

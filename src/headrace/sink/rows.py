@@ -1,6 +1,6 @@
 """Records of the log as rows for a target, each knowing its place; what the gate wrote again is none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from headrace.declare.sink import Sink
 from headrace.declare.stream import Stream
 from headrace.log.ledger import OFFSET
 from headrace.log.letters import ORIGIN
-from headrace.log.placed import Place
+from headrace.log.placed import Place, Places
 from headrace.log.records import Partition, Record
 from headrace.tiles.events import Unreadable, read_event
 from headrace.tiles.finish import FIRST_US, LAST_US, moment
@@ -56,6 +56,13 @@ class Reader:
         self._sink, self._schema = sink, sink.schema
         self._raw = sink.of.name if isinstance(sink.of, Stream) else sink.topic
 
+    def begins(self, places: Mapping[Partition, Place]) -> Places:
+        """Where reading begins, if rows are wanted from these places on."""
+        return dict(places)
+
+    def learn(self, records: Sequence[Record]) -> None:
+        """Hear of records before their rows are asked for; those before the wanted places as well."""
+
     def row(self, record: Record, place: Place) -> tuple[Row | None, Place]:
         """The row of a record, None for one that is no news, and where the reader is after it."""
         raw = self._raw_offset(record)
@@ -64,7 +71,7 @@ class Reader:
         after = Place(record.offset + 1, raw if record.topic == self._sink.topic else place.last_raw)
         place_in_raw = self._first_place(record, raw)
         try:
-            values = self._values(record.value)
+            values = self._values(record)
         except Unreadable as reason:
             return Row(record, {}, place_in_raw, after, str(reason)), after
         return Row(record, values, place_in_raw, after, self._null_key(values)), after
@@ -83,10 +90,10 @@ class Reader:
             return f"{self._raw}-{record.partition}@{raw}"
         return origin.decode()
 
-    def _values(self, value: bytes | None) -> Values:
+    def _values(self, record: Record) -> Values:
         if isinstance(self._sink.of, Stream):
-            return _timed(self._schema, read_event(self._schema, value))
-        return _timed(self._schema, prediction_of(value))
+            return _timed(self._schema, read_event(self._schema, record.value))
+        return _timed(self._schema, prediction_of(record.value))
 
     def _null_key(self, values: Values) -> str | None:
         missing = [name for name in self._sink.key if values[name] is None]

@@ -20,7 +20,8 @@ from headrace.log.ledger import code_of
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition, Record
 from headrace.sink.park import NotParked, Parking
-from headrace.sink.rows import Reader, Row
+from headrace.sink.rows import Row
+from headrace.sink.views import reader_of
 from headrace.sink.writer import Away, Move, Moved, Rejected, Writer
 from headrace.watch.poster import Patience
 
@@ -80,7 +81,7 @@ class Work:
         self.trouble = ""
         self.group: Group
         self._sink, self._writer, self._parking = sink, writer, parking
-        self._reader = Reader(sink)
+        self._reader = reader_of(sink)
         self._reached: Places = {}
         self._kept: Places = {}
         self._waiting: list[Row] = []
@@ -91,9 +92,10 @@ class Work:
         places = self._where(committed)
         self._reached |= places
         self._kept |= places
-        return places
+        return self._reader.begins(places)
 
     def take(self, records: Sequence[Record]) -> None:
+        self._reader.learn(records)
         if not self._waiting:
             self._since = time.monotonic()
         for record in records:

@@ -13,7 +13,7 @@ from headrace.declare.catalogue import APPLY_SECONDS
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.log.records import Record
-from headrace.store.changelog import Changelog
+from headrace.store.changelog import Change, Changelog
 from headrace.store.delays import Delays
 from headrace.store.reads import Added, Read, Sought, Unchanged, ViewReader, require_kept, slack_of
 from headrace.tiles.rows import TileRows
@@ -187,11 +187,11 @@ class Table:
         with self._changing:
             return kept.changes, ask()
 
-    def apply(self, record: Record, measure: bool = False) -> None:
-        """Take one tile, unless one with as many events is here."""
+    def apply(self, record: Record, measure: bool = False) -> Change | None:
+        """Take one tile, unless one with as many events is here; gives what the record says, None of no tile."""
         change = self._changelog.change(record)
         if change is None:
-            return
+            return None
         kept = self._kept(change.entity)
         rows = self._rows(kept, change.place)
         before = len(rows)
@@ -207,6 +207,7 @@ class Table:
         if len(rows) > before:
             self.tiles += 1
             self._look_at_next()
+        return change
 
     def _kept(self, entity: Entity) -> Kept:
         kept = self._entities.get(entity)
