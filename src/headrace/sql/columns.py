@@ -1,8 +1,6 @@
-"""The columns of tables as SQL names them: those a view declares, and those a table has."""
+"""The columns of a live table as SQL names them, and how names and texts are written in SQL."""
 
 from collections.abc import Mapping
-
-import pyarrow as pa
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
@@ -18,22 +16,6 @@ SQL_TYPES = {
     Kind.TIMESTAMP: "TIMESTAMPTZ",
 }
 LARGE_SUM = "DECIMAL(38,0)"
-OF_ARROW = {
-    pa.string(): "VARCHAR",
-    pa.large_string(): "VARCHAR",
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.date32(): "DATE",
-    pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.binary(): "BLOB",
-    pa.large_binary(): "BLOB",
-}
 
 
 def live_columns(view: View) -> dict[str, str]:
@@ -60,28 +42,6 @@ def _type_of(feature: Feature, view: View) -> str:
         case (("min" | "max" | "first" | "last"), Kind() as kind):
             return SQL_TYPES[kind]
     return SQL_TYPES[Kind.DOUBLE]
-
-
-def columns_of(schema: pa.Schema) -> dict[str, str]:
-    """The columns of a table."""
-    return {field.name: sql_type(field.type) for field in schema}
-
-
-def sql_type(arrow_type: pa.DataType) -> str:
-    """What SQL calls a type.
-
-    >>> sql_type(pa.list_(pa.int64()))
-    'BIGINT[]'
-    """
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        return f"{sql_type(arrow_type.value_type)}[]"
-    if pa.types.is_map(arrow_type):
-        return f"MAP({sql_type(arrow_type.key_type)}, {sql_type(arrow_type.item_type)})"
-    if pa.types.is_struct(arrow_type):
-        return f"STRUCT({', '.join(f'{quoted(field.name)} {sql_type(field.type)}' for field in arrow_type)})"
-    if pa.types.is_decimal(arrow_type):
-        return f"DECIMAL({arrow_type.precision}, {arrow_type.scale})"
-    return OF_ARROW[arrow_type]
 
 
 def quoted(name: str) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 import duckdb
 
 from headrace.lake.logs import TableLog, UnreadableTable, log_of
-from headrace.sql.columns import Columns, columns_of, quoted, refusing, text
+from headrace.sql.columns import Columns, quoted, refusing, text
 from headrace.sql.database import LAYERS, name_of
+from headrace.sql.table_columns import columns_of
 
 SETTLED_NS = 1_000_000_000  # a clock of files ticks slowly: two commits may bear one time
 GLOBS = frozenset("*?[")

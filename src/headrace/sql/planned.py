@@ -9,10 +9,11 @@ from headrace.declare.query import Query
 from headrace.errors import DeclarationError
 from headrace.lake.landing import Landing
 from headrace.lake.shapes import schema_of
-from headrace.sql.columns import columns_of, live_columns
+from headrace.sql.columns import live_columns
 from headrace.sql.database import LIVE, lock, name_of, opened, stand_in
 from headrace.sql.errors import SqlRefused
 from headrace.sql.statement import readable, said
+from headrace.sql.table_columns import columns_of
 
 UNREAD = "A plan reads no rows."
 
