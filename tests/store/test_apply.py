@@ -19,7 +19,9 @@ from headrace.store.apply import ApplyWorker, group_of
 from headrace.store.kinds import store_of
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import StoreUnavailable
+from headrace.store.redis import RedisStore
 from tests.log.streams import new_stream
+from tests.servers import OwnRedis
 from tests.store.conftest import OwnServer
 from tests.store.tiles import MINUTE_US, T0_US, Event, Spend, changelog, new_spend
 from tests.waiting import wait_until
@@ -157,6 +159,34 @@ def test_a_worker_stops_while_the_server_is_gone_and_loses_nothing(broker: Broke
     with applying(broker, own_server.url, view):
         wait_until(lambda: read(own_server.url, view) == expected(view, records), 60, "all tiles in the store")
     assert sum(Offsets(broker.address).end([view.topic]).values()) == len(records)
+
+
+def test_a_server_emptied_between_the_first_tiles_and_their_place_is_filled_again(
+    broker: Broker, own_redis: OwnRedis
+) -> None:
+    view = new_changelog(broker, partitions=1)
+    records = changelog(payments_of(CARDS, range(3)), view)
+    send(broker, records, 1)
+    store = Emptied(own_redis, view)
+    with ApplyWorker(broker.address, store, [view]):
+        wait_until(lambda: store.applied > 2, 30, "the restart in the midst")
+        wait_until(lambda: read(own_redis.url, view) == expected(view, records), 30, "all tiles in the store")
+    asyncio.run(store.close())
+
+
+class Emptied(RedisStore):
+    """A Redis that is emptied once it has the first tiles of a group that begins."""
+
+    def __init__(self, server: OwnRedis, view: hr.View) -> None:
+        super().__init__(server.url, [view])
+        self._server, self.applied = server, 0
+
+    def apply(self, records: Iterable[Record]) -> None:
+        super().apply(records)
+        self.applied += 1
+        if self.applied == 2:  # the first time there was no place, so the group began
+            self._server.stop()
+            self._server.start()
 
 
 def test_views_of_another_layout_are_applied_by_another_group() -> None:

@@ -55,11 +55,18 @@ class ApplyWorker:
         self.follower.stop()
 
     def _take(self, records: list[Record]) -> None:
+        self._begin(records)
         places = {Partition(record.topic, record.partition): record.offset + 1 for record in records}
         self._until_taken(lambda: self._store.apply(records))
-        lost = self._until_taken(lambda: self._store.keep_places(self.group, places, self._beginning))
-        self._beginning -= places.keys()
-        self._begin_again(lost)
+        self._begin_again(self._until_taken(lambda: self._store.keep_places(self.group, places, ())))
+
+    def _begin(self, records: list[Record]) -> None:
+        """Where a partition begins, its place is there before its tiles: a server that loses them loses it too."""
+        firsts = {Partition(record.topic, record.partition): record.offset for record in reversed(records)}
+        new = {partition: offset for partition, offset in firsts.items() if partition in self._beginning}
+        if new:
+            self._until_taken(lambda: self._store.keep_places(self.group, new, new))
+            self._beginning -= new.keys()
 
     def _look_for_places(self) -> None:
         """Nothing comes, so nothing would tell that the server has lost what was applied: look."""
