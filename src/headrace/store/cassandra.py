@@ -94,15 +94,18 @@ class CassandraStore(SharedStore):
         return [fields_of(chain(*rows[first : first + len(spans)])) for first in range(0, len(rows), len(spans))]
 
     async def _read(self, spans: Sequence[tuple[bytes, bytes, bytes]]) -> list[list[Any]]:
-        """The rows of each key between two fields, all asked for at once."""
-        link = self._link.ready
+        """The rows of each key between two fields, many asked for at once; each of these has its second."""
+        link, rows = self._link.ready, list[list[Any]]()
         try:
             if link is None:
                 link = await asyncio.to_thread(self._link.prepared)
-            return await asyncio.gather(*(answered(link, link.select, span) for span in spans))
+            for first in range(0, len(spans), AT_ONCE):
+                asked = spans[first : first + AT_ONCE]
+                rows += await asyncio.gather(*(answered(link, link.select, span) for span in asked))
         except GONE as failure:
             await asyncio.to_thread(self._link.drop_after, failure, link)
             raise CassandraUnavailable(self._link, failure) from failure
+        return rows
 
     def _done(self, work: Callable[[Prepared], Answer]) -> Answer:
         """Do some work; where the table is missing, make it first."""
