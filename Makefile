@@ -37,7 +37,7 @@ demo: $(running)
 	@$(BIN)/python examples/$(APP)/demo.py
 
 test: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
-	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 check: $(packages)
 	@$(BIN)/ruff check
