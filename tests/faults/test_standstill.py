@@ -127,4 +127,3 @@ def test_a_gate_that_stands_still_is_seen_alarmed_and_caught_up_when_it_was_said
     assert any(one.catch_up_s == inf for one in still)
     assert ratios
     assert 0.7 < statistics.median(ratios) < 1.3
-    assert sum(0.7 < ratio < 1.3 for ratio in ratios) > len(ratios) / 2
