@@ -55,7 +55,7 @@ faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats)
 setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 
 lock: $(packages)
-	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra cassandra --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --group dev --extra train --extra mlflow --extra postgres --extra nats --extra pulsar --extra cassandra --extra iceberg --extra protobuf --extra registry --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	@for peer in feast evidently flink; do \
 		$(BIN)/uv pip compile -q bench/peers/$$peer/requirements.in --universal --python-version 3.11 --generate-hashes \

@@ -209,6 +209,12 @@ def cassandra() -> None:
     run(PYTHON, "-m", "headrace.local.jars", "cassandra")
 
 
+def pulsar() -> None:
+    """A Pulsar for the tests of bridges, which start it in a folder of their own; too large to be fetched unasked."""
+    say("fetching Pulsar (245 MB) if it is not in the cache yet")
+    run(PYTHON, "-m", "headrace.local.jars", "pulsar")
+
+
 def browser() -> None:
     """A browser for the tests of the dashboard; without one they say that they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
@@ -235,6 +241,7 @@ STEPS = {
         nats,
         clickhouse,
         cassandra,
+        pulsar,
         browser,
         wrk,
     )

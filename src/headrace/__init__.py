@@ -47,7 +47,7 @@ from headrace.declare.retrain import Retrain
 from headrace.declare.series import Objective, metric, share
 from headrace.declare.shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.sink import Sink
-from headrace.declare.sources import Nats
+from headrace.declare.sources import Nats, Pulsar
 from headrace.declare.stream import Late, Stream
 from headrace.declare.table import Table
 from headrace.declare.targets import ClickHouse, Delta, Iceberg, Kafka, Postgres, Redis, Webhook
@@ -80,6 +80,7 @@ __all__ = [
     "Objective",
     "Outbox",
     "Postgres",
+    "Pulsar",
     "Query",
     "Redis",
     "Retrain",

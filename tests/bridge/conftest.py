@@ -1,9 +1,10 @@
-"""A NATS for every test of bridges."""
+"""A NATS and a Pulsar for every test of bridges."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.bridge.pulsar_serving import OwnPulsar
 from tests.bridge.serving import OwnNats
 
 
@@ -11,6 +12,15 @@ from tests.bridge.serving import OwnNats
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
     """One NATS for the whole run; give each test streams of its own."""
     server = OwnNats(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def pulsar_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPulsar]:
+    """One Pulsar for the whole run; give each test topics of its own."""
+    server = OwnPulsar(tmp_path_factory.mktemp("pulsar"))
     server.start()
     yield server
     server.stop()

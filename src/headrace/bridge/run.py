@@ -1,15 +1,18 @@
 """The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
 
 import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 
 from headrace.bridge.reader import Reader
 from headrace.bridge.work import Bridging
 from headrace.declare.app import App
+from headrace.declare.sources import Source
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
-from headrace.log.progress import ensure_progress_topic, report
+from headrace.log.progress import BridgeProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 
 REPORT_SECONDS = 1.0
@@ -24,8 +27,8 @@ def bridged(app: App) -> list[Stream]:
     return [stream for stream in app.streams if stream.from_ is not None]
 
 
-def reader_of(stream: Stream) -> Reader:
-    """Who reads where a stream comes from; what others need is not imported."""
+def readers_of(stream: Stream) -> list[Reader]:
+    """Who reads where a stream comes from, each part of it by one; what others need is not imported."""
     if stream.from_ is None:
         raise ValueError(f"{stream.name} comes from nowhere else")
     kind = stream.from_.kind
@@ -36,8 +39,8 @@ def reader_of(stream: Stream) -> Reader:
             f"Stream {stream.name!r} comes from {kind} and needs {missing.name}. "
             f"Install it: pip install 'headrace[{kind}]'."
         ) from missing
-    reader: Reader = getattr(room, f"{kind.title()}Reader")(stream.from_, stream.name)
-    return reader
+    reader: Callable[[Source, str], Reader] = getattr(room, f"{kind.title()}Reader")
+    return [reader(part, stream.name) for part in stream.from_.parts]
 
 
 def bridge_until(app: App, broker: str, stop: threading.Event) -> None:
@@ -47,7 +50,7 @@ def bridge_until(app: App, broker: str, stop: threading.Event) -> None:
         stop.wait()
         return
     ensure_topics(broker, app.streams, app.views, app.models)
-    bridges = [Bridging(stream, reader_of(stream), broker) for stream in streams]
+    bridges = [Bridging(stream, reader, broker) for stream in streams for reader in readers_of(stream)]
     try:
         for bridge in bridges:
             bridge.start()
@@ -64,4 +67,15 @@ def _watch(bridges: list[Bridging], broker: str, stop: threading.Event) -> None:
         for bridge in bridges:
             if bridge.failure is not None:
                 raise bridge.failure
-            report(producer, bridge.progress())
+        for said in of_streams([bridge.progress() for bridge in bridges]):
+            report(producer, said)
+
+
+def of_streams(said: Iterable[BridgeProgress]) -> list[BridgeProgress]:
+    """What the bridges of each stream have done, as one word."""
+    streams: dict[str, BridgeProgress] = {}
+    for one in said:
+        rest = streams.get(one.bridged, BridgeProgress(one.bridged, one.at_us, 0, 0, ""))
+        counts = {"copied": rest.copied + one.copied, "left": rest.left + one.left}
+        streams[one.bridged] = replace(one, **counts, trouble=rest.trouble or one.trouble)
+    return list(streams.values())

@@ -274,10 +274,10 @@ def require_sinkable(app: App, settings: Settings) -> None:
 
 def require_bridgeable(app: App) -> None:
     """Refuse another log whose driver is missing before anything starts."""
-    from headrace.bridge.run import bridged, reader_of
+    from headrace.bridge.run import bridged, readers_of
 
     for stream in bridged(app):
-        reader_of(stream)
+        readers_of(stream)
 
 
 def require_relayable(app: App) -> None:

@@ -1,16 +1,19 @@
 """Logs other than Kafka that a stream may come from: a bridge copies them into its raw topic, in their order."""
 
 import re
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from headrace.errors import DeclarationError
 
-ENV = "env:"
+ENV, FILE = "env:", "file:"
+MOST_PARTITIONS = 64  # each is a thread, and a producer of its own
 _STREAM = re.compile(r"[^\s.*>/\\]+")
 _SUBJECT = re.compile(r"[^\s]+")
 _URL = re.compile(rf"({ENV}|nats://|tls://)\S+")
+_PULSAR_URL = re.compile(rf"({ENV}|pulsar://|pulsar\+ssl://)\S+")
+_PULSAR_TOPIC = re.compile(r"persistent://[^\s/]+/[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,11 @@ class Source:
     def named(self) -> str:
         """What it is called, without a word of its address."""
         raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """What of it is numbered by itself, and is read on its own."""
+        return (self,)
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,56 @@ class Nats(Source):
         if urlsplit(self.url).password is not None or urlsplit(self.url).username is not None:
             return f'url= has a secret, and code is no place for one. Write "{ENV}NATS_URL" and set that variable.'
         return None
+
+
+@dataclass(frozen=True)
+class Pulsar(Source):
+    """A topic of Apache Pulsar; of a partitioned one every partition, or the one that is named."""
+
+    kind = "pulsar"
+
+    url: str = field(repr=False)
+    topic: str
+    partitions: int | None = None
+    partition: int | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem is not None:
+            raise DeclarationError(f"Pulsar: {problem}")
+
+    @property
+    def named(self) -> str:
+        return f"pulsar {self.read_topic}"
+
+    @property
+    def read_topic(self) -> str:
+        """What is read: a partition is a topic of its own."""
+        return self.topic if self.partition is None else f"{self.topic}-partition-{self.partition}"
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        if self.partitions is None or self.partition is not None:
+            return (self,)
+        return tuple(replace(self, partition=number) for number in range(self.partitions))
+
+    def _problem(self) -> str | None:
+        if not _is_text(self.topic, _PULSAR_TOPIC):
+            return f'topic={self.topic!r} is no topic. Write topic="persistent://public/default/payments".'
+        if self.partitions is not None and not _is_below(self.partitions - 1, MOST_PARTITIONS):
+            return f"partitions={self.partitions!r} is no number of partitions. Leave it out where there are none."
+        if self.partition is not None and not _is_below(self.partition, self.partitions or 0):
+            return f"partition={self.partition!r} is none of partitions={self.partitions!r}. Leave it out for all."
+        if not _is_text(self.url, _PULSAR_URL) or "@" in self.url:
+            return f'url= is no address of pulsar://. Write hr.Pulsar("{ENV}PULSAR_URL", …) and set that variable.'
+        if self.token is not None and not self.token.startswith((ENV, FILE)):
+            return f'token= is a secret, and code is no place for one. Write token="{ENV}PULSAR_TOKEN".'
+        return None
+
+
+def _is_below(number: int, end: int) -> bool:
+    return 0 <= number < end
 
 
 def _is_text(value: object, pattern: re.Pattern[str]) -> bool:

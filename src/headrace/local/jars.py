@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.local.download import Download, DownloadFailed, fetch, sha256_of, shown
 from headrace.local.maven import maven_root
 
-JarSet = Literal["spark", "broker", "connect", "registry", "cassandra"]
+JarSet = Literal["spark", "broker", "connect", "registry", "cassandra", "pulsar"]
 NEEDED: tuple[JarSet, ...] = ("spark", "broker")  # by every app; the others by who asks for what they are of
 Progress = Callable[[str], None]
 
