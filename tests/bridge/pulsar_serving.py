@@ -1,11 +1,13 @@
 """A Pulsar of one node, and what a producer and whoever owns it do to it."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -163,9 +165,11 @@ def _installed() -> Path:
     (archive,), cache = locked_jars("pulsar"), cache_dir()
     if faulty_jars((archive,), cache):
         pytest.skip("Pulsar is not installed: run `python3 tools/setup.py pulsar`")
-    folder = cache.parent / "pulsar"
-    home = folder / f"apache-pulsar-{archive.version}"
-    if not (home / "lib").is_dir():
-        with tarfile.open(cache / archive.file_name) as packed:
-            packed.extractall(folder, filter="data")
+    home = cache.parent / "pulsar" / f"apache-pulsar-{archive.version}"
+    if not home.is_dir():
+        home.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent) as draft, tarfile.open(cache / archive.file_name) as packed:
+            packed.extractall(draft, filter="data")
+            with contextlib.suppress(OSError):  # another run of the tests was quicker
+                (Path(draft) / home.name).rename(home)
     return home

@@ -146,7 +146,7 @@ class PulsarReader:
         sought, self._sought = self._sought, None
         if sought is not None and entry_of(number) > sought:
             LOGGER.warning(
-                "%s: Pulsar no longer has entry %d:%d, the last that was copied: it goes on at %d:%d, and what came "
+                "%s: Pulsar no longer has entry %d:%d, up to which all was copied: it goes on at %d:%d, and what came "
                 "between may be lost. Let the topic's retention be longer than a bridge is away.",
                 *(self._where, *sought, *entry_of(number)),
             )
