@@ -35,7 +35,8 @@ class Entry(NamedTuple):
 
 def number_of(place: pulsar.MessageId) -> int:
     """The number of a message; one that is in no batch says -1 of its place there, and no number is 0."""
-    return (place.ledger_id() << LEDGER_BITS) + (place.entry_id() << ENTRY_BITS) + place.batch_index() + 2
+    number: int = (place.ledger_id() << LEDGER_BITS) + (place.entry_id() << ENTRY_BITS) + place.batch_index() + 2
+    return number
 
 
 def entry_of(number: int) -> Entry:

@@ -76,6 +76,6 @@ def of_streams(said: Iterable[BridgeProgress]) -> list[BridgeProgress]:
     streams: dict[str, BridgeProgress] = {}
     for one in said:
         rest = streams.get(one.bridged, BridgeProgress(one.bridged, one.at_us, 0, 0, ""))
-        counts = {"copied": rest.copied + one.copied, "left": rest.left + one.left}
-        streams[one.bridged] = replace(one, **counts, trouble=rest.trouble or one.trouble)
+        copied, left, trouble = rest.copied + one.copied, rest.left + one.left, rest.trouble or one.trouble
+        streams[one.bridged] = replace(one, copied=copied, left=left, trouble=trouble)
     return list(streams.values())
