@@ -90,9 +90,7 @@ class OwnPulsar:
         wait_until(self._is_ready, 90, "Pulsar to answer", (self._folder / "pulsar.log").read_text)
 
     def stop(self) -> None:
-        """At once, as a crash does."""
-        self._server.stop(grace_s=0)
-        self._server.wait(10)
+        self._server.stop(grace_s=20)
 
     def add_topic(self, topic: str, partitions: int | None = None) -> None:
         if partitions is None:
