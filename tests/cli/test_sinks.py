@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headrace import extras
 from headrace.cli import main
 from headrace.declare.app import load_app
 from headrace.sink import run
@@ -56,6 +57,7 @@ def test_a_driver_that_is_missing_is_named_with_the_line_and_how_to_install_it(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name}", name="psycopg")
 
-    monkeypatch.setattr(run, "import_module", missing)
-    with pytest.raises(run.DriverMissing, match=r"app.py:6: .* needs psycopg\. .*pip install 'headrace\[postgres\]'"):
+    monkeypatch.setattr(extras, "import_module", missing)
+    said = r"app.py:6: .* needs psycopg\. .*pip install 'headrace\[postgres\]'"
+    with pytest.raises(extras.DriverMissing, match=said):
         run.writer_of(load_app(app).sink("taps kept"), SinkPlace("nowhere"))

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from headrace.store.kinds import DriverMissing, UnknownStore, store_of
+from headrace.extras import DriverMissing
+from headrace.store.kinds import UnknownStore, store_of
 
 
 def test_a_driver_that_is_not_installed_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,23 +3,18 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from importlib import import_module
 
 from headrace.bridge.reader import Reader
 from headrace.bridge.work import Bridging
 from headrace.declare.app import App
 from headrace.declare.sources import Source
 from headrace.declare.stream import Stream
-from headrace.errors import HeadraceError
+from headrace.extras import module_of
 from headrace.log.produce import Producer
 from headrace.log.progress import BridgeProgress, ensure_progress_topic, report
 from headrace.log.topics import ensure_topics
 
 REPORT_SECONDS = 1.0
-
-
-class DriverMissing(HeadraceError):
-    """What another log needs is not installed."""
 
 
 def bridged(app: App) -> list[Stream]:
@@ -32,13 +27,7 @@ def readers_of(stream: Stream) -> list[Reader]:
     if stream.from_ is None:
         raise ValueError(f"{stream.name} comes from nowhere else")
     kind = stream.from_.kind
-    try:
-        room = import_module(f"headrace.bridge.{kind}")
-    except ModuleNotFoundError as missing:
-        raise DriverMissing(
-            f"Stream {stream.name!r} comes from {kind} and needs {missing.name}. "
-            f"Install it: pip install 'headrace[{kind}]'."
-        ) from missing
+    room = module_of("bridge", kind, f"Stream {stream.name!r} comes from {kind} and")
     reader: Callable[[Source, str], Reader] = getattr(room, f"{kind.title()}Reader")
     return [reader(part, stream.name) for part in stream.from_.parts]
 

@@ -1,18 +1,13 @@
 """The formats a lake may have. Which one it has is told by what is there, so nobody who reads it has to say."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from headrace.errors import HeadraceError
+from headrace.extras import module_of
 
 FormatName = Literal["delta", "iceberg"]
 FORMATS: tuple[FormatName, ...] = ("delta", "iceberg")
 CATALOGUE = "lake.db"  # no other has this name: a sink that writes beside the lake does not change what it is
-
-
-class FormatMissing(HeadraceError):
-    """What a format needs is not installed."""
 
 
 def format_of(lake: Path) -> FormatName | None:
@@ -30,9 +25,4 @@ def begin(lake: Path, wanted: FormatName | None) -> None:
 
 def room_of(kind: FormatName) -> Any:
     """The module of a format; what others need is not imported."""
-    try:
-        return import_module(f"headrace.lake.{kind}")
-    except ModuleNotFoundError as missing:
-        raise FormatMissing(
-            f"A lake in {kind.title()} needs {missing.name}. Install it: pip install 'headrace[{kind}]'."
-        ) from missing
+    return module_of("lake", kind, f"A lake in {kind.title()}")

@@ -5,11 +5,11 @@ import os
 import socket
 import threading
 import time
-from importlib import import_module
 
 from headrace.declare.app import App
 from headrace.declare.sink import Sink
 from headrace.errors import HeadraceError
+from headrace.extras import module_of
 from headrace.log.placed import PlacedFollower
 from headrace.log.produce import Producer
 from headrace.log.progress import SinkProgress, ensure_progress_topic, report
@@ -23,19 +23,10 @@ RETRY_SECONDS = 0.5
 REPORT_SECONDS = 1.0
 
 
-class DriverMissing(HeadraceError):
-    """What a target needs is not installed."""
-
-
 def writer_of(sink: Sink, place: SinkPlace) -> Writer:
     """Who writes to a sink's target; what others need is not imported."""
     kind = sink.to.kind
-    try:
-        room = import_module(f"headrace.sink.{kind}")
-    except ModuleNotFoundError as missing:
-        raise DriverMissing(
-            f"{sink.written}: Sink {sink.name!r} needs {missing.name}. Install it: pip install 'headrace[{kind}]'."
-        ) from missing
+    room = module_of("sink", kind, f"{sink.written}: Sink {sink.name!r}")
     writer: Writer = getattr(room, f"{kind.title()}Writer")(sink, place)
     return writer
 

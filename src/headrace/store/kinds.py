@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from urllib.parse import urlsplit
 
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
+from headrace.extras import module_of
 from headrace.store.redis import RedisStore
 from headrace.store.shared import SharedStore
 from headrace.store.writes import CLUSTER
@@ -19,22 +19,12 @@ class UnknownStore(HeadraceError):
     """A store of another kind than there are."""
 
 
-class DriverMissing(HeadraceError):
-    """What a store needs is not installed."""
-
-
 def store_of(url: str, views: Sequence[View]) -> SharedStore:
     """The shared store that a URL names; what others need is not imported."""
     kind = kind_of(url)
     if kind in REDIS_SCHEMES:
         return RedisStore(url, views)
-    try:
-        room = import_module(f"headrace.store.{kind}")
-    except ModuleNotFoundError as missing:
-        raise DriverMissing(
-            f"--store {kind}://… needs {missing.name}. Install it: pip install 'headrace[{kind}]'."
-        ) from missing
-    store: SharedStore = getattr(room, f"{kind.title()}Store")(url, views)
+    store: SharedStore = getattr(module_of("store", kind, f"--store {kind}://…"), f"{kind.title()}Store")(url, views)
     return store
 
 
