@@ -35,6 +35,9 @@ class QueryProgress:
     checkpoint_ms: int | None = None
     reached: dict[str, int] = field(default_factory=dict)  # the next offset of each partition, at the last checkpoint
     derives: tuple[str, ...] = ()
+    restarts: int = 0  # since its driver started
+    down_since_us: int | None = None  # None while it runs
+    error: str = ""  # why it failed last, in one sentence; stays until it has run steadily again
 
     @property
     def key(self) -> str:
@@ -70,10 +73,29 @@ class LandingProgress:
     seconds: float
     topic: str = ""
     reached: dict[str, int] = field(default_factory=dict)  # the next offset of each of its partitions
+    down_since_us: int | None = None  # since when no step has succeeded; None once one has
+    error: str = ""  # why the last step failed, in one sentence
 
     @property
     def key(self) -> str:
         return f"lake {self.landed}"
+
+
+@dataclass(frozen=True)
+class PartProgress:
+    """The state of one part (process) of a running app, as its supervisor sees it."""
+
+    part: str
+    at_us: int
+    state: str  # "starting", "running", "restarting" or "stopped"
+    restarts: int = 0
+    down_since_us: int | None = None  # None while it runs
+    error: str = ""  # why it ended last, in one sentence
+    affects: str = ""  # what does not work while it is down, in one sentence
+
+    @property
+    def key(self) -> str:
+        return f"part {self.part}"
 
 
 @dataclass(frozen=True)
@@ -255,6 +277,7 @@ Progress = (
     QueryProgress
     | CheckProgress
     | LandingProgress
+    | PartProgress
     | ScorerProgress
     | SinkProgress
     | OutboxProgress
@@ -289,6 +312,7 @@ class ProgressBoard:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
+        self.parts: dict[str, PartProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
@@ -323,6 +347,8 @@ class ProgressBoard:
             self.checks[said["checked"]] = CheckProgress(**said)
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
+        elif "part" in said:
+            self.parts[said["part"]] = PartProgress(**said)
         elif "bridged" in said:
             self.bridges[said["bridged"]] = BridgeProgress(**said)
         elif "captured" in said:
