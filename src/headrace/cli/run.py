@@ -88,6 +88,7 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
     from headrace.stream.session import process_of
+    from headrace.stream.session_liveness import wait_while_alive
 
     lake = lake_of(app, settings)
     if lake is None:
@@ -106,7 +107,7 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
         parts: list[LakeWriter | Together] = [writer, *politeness.beside]
         for part in parts:
             part.start()
-        stop.wait()
+        wait_while_alive(spark, stop)
         for part in parts:
             part.stop()
         for part in parts:
