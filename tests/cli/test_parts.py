@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace.cli.lake import comparisons
-from headrace.cli.up import parts_of
+from headrace.cli.parts import parts_of
 from headrace.declare.app import App, app_of
 from headrace.lake.lake import Lake
 from headrace.local.ports import HOST, free_port

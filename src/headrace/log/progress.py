@@ -92,10 +92,11 @@ class PartProgress:
     down_since_us: int | None = None  # None while it runs
     error: str = ""  # why it ended last, in one sentence
     affects: str = ""  # what does not work while it is down, in one sentence
+    app: str = ""  # several apps may run on one broker
 
     @property
     def key(self) -> str:
-        return f"part {self.part}"
+        return f"part {self.app} {self.part}"
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,7 @@ class ProgressBoard:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
-        self.parts: dict[str, PartProgress] = {}
+        self.parts: dict[tuple[str, str], PartProgress] = {}  # by app and part
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
@@ -348,7 +349,7 @@ class ProgressBoard:
         elif "landed" in said:
             self.landings[said["landed"]] = LandingProgress(**said)
         elif "part" in said:
-            self.parts[said["part"]] = PartProgress(**said)
+            self.parts[said.get("app", ""), said["part"]] = PartProgress(**said)
         elif "bridged" in said:
             self.bridges[said["bridged"]] = BridgeProgress(**said)
         elif "captured" in said:
