@@ -45,11 +45,11 @@ class Outage:
 class AppStatus:
     """The parts, queries and lake tables of one app at one moment, and what of all that is down."""
 
-    parts: tuple[PartProgress, ...]
-    queries: tuple[QueryProgress, ...]
-    tables: tuple[LandingProgress, ...]
-    outages: tuple[Outage, ...]
-    now_us: int
+    parts: tuple[PartProgress, ...] = ()
+    queries: tuple[QueryProgress, ...] = ()
+    tables: tuple[LandingProgress, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    now_us: int = 0
 
     def is_running(self, query: QueryProgress) -> bool:
         """Whether a query runs and has said so lately."""
