@@ -207,6 +207,7 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
     from headrace.log.progress import report
     from headrace.watch.addresses import networks_of
     from headrace.watch.judged import Judged
+    from headrace.watch.outage_values import OutageValues
     from headrace.watch.quality import Quality
     from headrace.watch.run import WatchPlace, watch_until
 
@@ -221,10 +222,10 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         otlp_of(settings),
         settings.otlp_every_s,
     )
-    quality = Quality(app.models)
-    with quality.followed(broker_of(settings)), Producer(broker_of(settings)) as producer:
+    quality, outages, broker = Quality(app.models), OutageValues(app, settings.state), broker_of(settings)
+    with quality.followed(broker), outages.followed(broker), Producer(broker) as producer:
         judged = Judged(app.models, quality, settings.state, partial(report, producer))
-        watch_until(app, place, stop, more=[quality, judged])
+        watch_until(app, place, stop, more=[outages, quality, judged])
 
 
 def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:

@@ -88,7 +88,7 @@ def current_parts(app: App, said: Iterable[PartProgress]) -> tuple[PartProgress,
     for one in sorted((one for one in said if one.app in ("", app.name)), key=lambda one: one.at_us):
         newest[one.part] = one
     last_us = max((one.at_us for one in newest.values()), default=0)
-    return tuple(one for one in newest.values() if last_us - one.at_us < SILENT_AFTER_US)
+    return tuple(newest[name] for name in sorted(newest) if last_us - newest[name].at_us < SILENT_AFTER_US)
 
 
 def current_queries(app: App, board: ProgressBoard) -> tuple[QueryProgress, ...]:
@@ -105,7 +105,7 @@ def current_queries(app: App, board: ProgressBoard) -> tuple[QueryProgress, ...]
         for view in one.views:
             if (one.stream, view) in kept and one.query not in derivations:
                 newest["tiles", one.stream, view] = one
-    return tuple({id(one): one for one in newest.values()}.values())
+    return tuple(sorted({one.query: one for one in newest.values()}.values(), key=lambda one: one.query))
 
 
 def current_tables(app: App, board: ProgressBoard, parts: Iterable[PartProgress]) -> tuple[LandingProgress, ...]:

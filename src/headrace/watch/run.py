@@ -46,7 +46,7 @@ class WatchPlace:
 
 
 def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequence[Values] = ()) -> None:
-    """Watch an app until `stop` is set, by its server's numbers and by what others know."""
+    """Watch an app until `stop` is set, by what others know and by its server's numbers."""
     alerts = alerts_of(app, place.app)
     webhook = Webhook(place.webhook, place.webhook_allow, place.webhook_ca) if place.webhook else None
     ensure_progress_topic(place.broker)
@@ -59,7 +59,7 @@ def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequen
             open_.enter_context(webhook)
         push = open_.enter_context(_push(app, place.otlp, place)) if place.otlp is not None else None
         engine = Engine(alerts, kept, lambda *word: write_state(producer, *word))
-        watch = Watch(engine, Together([ServerValues(place.door, alerts), *more]), board, webhook)
+        watch = Watch(engine, Together([*more, ServerValues(place.door, alerts)]), board, webhook)
         while not stop.wait(place.every_seconds):
             watch.look(time.time_ns() // 1000)
             report(producer, watch.progress(app.name, {} if push is None else push.outcomes()))
