@@ -8,10 +8,12 @@ from typing import Any
 from headrace.declare.app import App, load_app
 from headrace.errors import HeadraceError
 from headrace.local.child import ProcessId
+from headrace.local.ports import answers, parse_address
 from headrace.log.follow import Follower
 from headrace.log.outages import AppStatus, Outage, status_of, time_text
 from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard
 from headrace.log.status_file import StatusFile, read_status
+from headrace.log.strangers import BrokerUnreachable
 from headrace.serve.door import Door
 from headrace.watch.scrape import Samples, ask_metrics
 
@@ -130,6 +132,8 @@ def gather(file: str, broker: str, flags: Mapping[str, Any]) -> StatusReport:
 def read_progress(broker: str) -> tuple[ProgressBoard, str]:
     """What the progress topic says, and why it could not be read, if it could not."""
     board = ProgressBoard()
+    if not any(answers(*parse_address(one, "--broker")) for one in broker.split(",")):
+        return board, str(BrokerUnreachable(broker))
     with Follower(broker, [TOPIC], board.apply) as follower:
         try:
             is_read = follower.wait_until_caught_up(READ_SECONDS)
