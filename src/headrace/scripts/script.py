@@ -10,7 +10,6 @@
 Script of visits: 3 events, the watermark at 13:30:00
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,10 +21,12 @@ from headrace.declare.durations import duration_us
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.operators.operator import Arrived
+from headrace.questions import body_of
 from headrace.scripts.acts import Act, Host, Kill, Row, Rows, UnfitScript, Watermark
 from headrace.scripts.differences import difference
 from headrace.scripts.pure import Pure
 from headrace.scripts.times import clock_text, time_us
+from headrace.scripts.undeclared_fields import warn_of_undeclared
 from headrace.tiles.admission import Record, admit
 from headrace.tiles.finish import moment
 
@@ -161,7 +162,8 @@ class Script:
         stream = self.operation.inputs[source]
         offset = sum(isinstance(act, Arrived) for act in self.acts)
         body = self._filled(stream, offset + 1, arrival_us) | dict(values)
-        record = Record(json.dumps(body, default=datetime.isoformat).encode(), arrival_us)
+        warn_of_undeclared(values, f"The schema of {stream.name}", stream.schema.names)
+        record = Record(body_of(body), arrival_us)
         (verdict,) = admit(stream, [record])
         if verdict.fate == "dead" or verdict.event is None:
             raise UnfitScript(f"send({values}): the gate of {stream.name!r} makes it a dead letter: {verdict.reason}.")
