@@ -21,13 +21,13 @@ from headrace.declare.durations import duration_us
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.operators.operator import Arrived
-from headrace.questions import body_of
 from headrace.scripts.acts import Act, Host, Kill, Row, Rows, UnfitScript, Watermark
 from headrace.scripts.differences import difference
 from headrace.scripts.pure import Pure
 from headrace.scripts.times import clock_text, time_us
-from headrace.scripts.undeclared_fields import warn_of_undeclared
 from headrace.tiles.admission import Record, admit
+from headrace.tiles.event_json import json_of, require_row
+from headrace.tiles.events import Unreadable
 from headrace.tiles.finish import moment
 
 
@@ -162,9 +162,11 @@ class Script:
         stream = self.operation.inputs[source]
         offset = sum(isinstance(act, Arrived) for act in self.acts)
         body = self._filled(stream, offset + 1, arrival_us) | dict(values)
-        warn_of_undeclared(values, f"The schema of {stream.name}", stream.schema.names)
-        record = Record(body_of(body), arrival_us)
-        (verdict,) = admit(stream, [record])
+        try:
+            value = json_of(stream.schema, require_row(stream.schema, body))
+        except Unreadable as why:
+            raise UnfitScript(f"send({values}): {stream.name}: {why}.") from None
+        (verdict,) = admit(stream, [Record(value, arrival_us)])
         if verdict.fate == "dead" or verdict.event is None:
             raise UnfitScript(f"send({values}): the gate of {stream.name!r} makes it a dead letter: {verdict.reason}.")
         if verdict.fate == "clean":

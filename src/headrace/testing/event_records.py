@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from headrace.declare.derivation import Derived
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
-from headrace.questions import UnfitValue, body_of
-from headrace.scripts.undeclared_fields import warn_of_undeclared
 from headrace.testing.arrivals import Arrival
 from headrace.testing.data_frames import TableRow, events_of_rows, undeclared_in
+from headrace.testing.undeclared_fields import warn_of_undeclared
 from headrace.tiles.admission import Record
+from headrace.tiles.event_json import json_of, require_row
 from headrace.tiles.events import Unreadable, read_event
 from headrace.tiles.finish import moment
 
@@ -29,16 +29,13 @@ class _Written(NamedTuple):
 def records_of(stream: Stream, arrivals: Sequence[Arrival]) -> Iterator[tuple[Arrival, Record]]:
     """Each event, as it is shown, and its record."""
     written = _written(stream, arrivals)
-    _warn_of_fields(stream, arrivals)
+    _warn_of_columns(stream, arrivals)
     return ((one.arrival, _record(stream, one)) for one in written)
 
 
-def _warn_of_fields(stream: Stream, arrivals: Sequence[Arrival]) -> None:
+def _warn_of_columns(stream: Stream, arrivals: Sequence[Arrival]) -> None:
     tables = {id(one.event.table): one.event.table for one in arrivals if isinstance(one.event, TableRow)}
     names = {name for table in tables.values() for name in undeclared_in(table, stream)}
-    for one in arrivals:
-        if isinstance(one.event, Mapping):
-            names |= one.event.keys()
     warn_of_undeclared(names, f"The schema of {stream.name}", stream.schema.names)
 
 
@@ -52,22 +49,18 @@ def _written(stream: Stream, arrivals: Sequence[Arrival]) -> list[_Written]:
 
 def _of_row(stream: Stream, arrival: Arrival, row: dict[str, Any], value: bytes) -> _Written:
     known = _known(stream, row)
-    return _Written(replace(arrival, event=row), value if known is row else body_of(known))
+    return _Written(replace(arrival, event=row), value if known is row else json_of(stream.schema, known))
 
 
 def _of_event(stream: Stream, arrival: Arrival, number: int) -> _Written:
     event = arrival.event
     if isinstance(event, bytes):
         return _Written(arrival, event)
-    if not isinstance(event, Mapping):
-        raise UnfitQuestion(
-            f"Event {number} of {stream.name} is {event!r:.80}. Write a dict, or the bytes of a record; or give all of "
-            "them as one DataFrame."
-        )
     try:
-        return _Written(arrival, body_of(_known(stream, event)))
-    except UnfitValue as problem:
-        raise UnfitQuestion(f"Event {number} of {stream.name}: {problem}") from None
+        row = _known(stream, require_row(stream.schema, event))
+        return _Written(arrival, json_of(stream.schema, row))
+    except Unreadable as why:
+        raise UnfitQuestion(f"{stream.name}: row {number}: {why}.") from None
 
 
 def _known(stream: Stream, event: Mapping[str, Any]) -> Mapping[str, Any]:

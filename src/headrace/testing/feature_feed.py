@@ -12,12 +12,12 @@ from headrace.declare.schema import Column, Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.questions import body_of
-from headrace.scripts.undeclared_fields import warn_of_undeclared
 from headrace.serve.answers import Refused
 from headrace.serve.feature_request import Asked, read_request
 from headrace.serve.keys import KeyReader
 from headrace.testing.arrivals import Arrival, Given, arrival_of, each_of
 from headrace.testing.event_records import UnfitQuestion, records_of
+from headrace.testing.undeclared_fields import warn_of_undeclared
 from headrace.tiles.admission import Record, Verdict, admit
 from headrace.tiles.derive import Deriver
 from headrace.tiles.events import Event
