@@ -27,7 +27,8 @@ from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
 from headrace.stream.checkpoints import committed_places, committed_watermark_us, discard_unfinished_state, lag
-from headrace.stream.clock import Clock, GateWatch, RecordedClock, now_us
+from headrace.stream.clock import Clock, RecordedClock, now_us
+from headrace.stream.gate_progress import GateWatch
 from headrace.stream.keyed import PARTITIONS, Keyed, made
 from headrace.stream.lanes import BACKLOG, KAFKA_SINK, Lane
 from headrace.stream.pilot import LOOK_SECONDS, QueryFailed, has_finished_trigger
