@@ -18,11 +18,11 @@ OUTCOMES = Path(__file__).with_name("outcomes.json")
 STEPS = ("up", "traffic", "commands", "kills", "restart", "change")
 HEAD = """# A zoo of apps
 
-Small apps of many domains, chosen so that every pair of values of {factors} factors occurs in one of them
-({apps} apps, `tests/apps/apps.csv`). Each is played through a real `headrace up`: hostile traffic (out of order, late, twice,
-broken, too far ahead, without a key, above 2 kB), every served value, window, pair, match, sink and lake table against
-brute force, every command, `kill -9` of every part, a restart, and a changed declaration. It is well if all of that is right, no part
-ended that was not killed, and no log has a traceback. `make faults` plays all, `make test` two of them, by the day.
+{apps} small apps of as many domains, chosen so that every pair of values of {factors} factors occurs in one of them
+(`tests/apps/apps.csv`). Each is played through a real `headrace up`: hostile traffic (out of order, late, twice,
+broken, too far ahead, without a key, above 2 kB), every served value, window, pair, match, sink and lake table against brute
+force, every command, `kill -9` of every part, a restart, and a changed declaration. It is well if all of that is right,
+no part ended that was not killed, and no log has a traceback. `make faults` plays all of them, `make test` two a day.
 
 Written by `tests/apps/page.py` from the runs of the dates shown; seconds are of a machine with two busy cores.
 
@@ -33,7 +33,8 @@ FACTS = "\n## What they are made of\n\n"
 EXCLUDED = """
 ## What excludes what
 
-**refused**: the product refuses it when the module is imported, with these words; a test reads them. Others cannot be written at all.
+**refused**: Headrace refuses it when the module is imported, with these words, which a test reads. The others are so by
+what the words mean.
 
 | | | why |
 | --- | --- | --- |

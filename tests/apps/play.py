@@ -1,4 +1,4 @@
-"""Plays an app of the zoo through a real `headrace up`: `python -m tests.apps.play "smart meters"` plays one by hand."""
+"""Plays an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` plays one."""
 
 import re
 import shutil
@@ -9,30 +9,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-import redis as redis_client
-from deltalake import DeltaTable
+import pytest
 
 from headrace.declare.app import App, load_app
-from headrace.declare.derivation import Derived
 from headrace.log.topics import APPEND_TIME, Topic
 from tests.apps.commands import every_command, run
 from tests.apps.factors import Row
-from tests.apps.oracle import Oracle, clean_events, records_of
+from tests.apps.oracle import Oracle
+from tests.apps.pairs import read_rows
 from tests.apps.places import Places, places_of
 from tests.apps.sending import Sender
+from tests.apps.targets import not_sunk
 from tests.apps.text import NETWORK, SORTS, TABLE, app_text
 from tests.apps.traffic import Traffic
 from tests.log.kafka import create_topic
 from tests.running import Running
 from tests.score.networks import weighing
-from tests.sink.reading import in_iceberg
 from tests.waiting import wait_until
 
 SETTLE_LIMIT_S = 420
 BURST = 120
-NOT_PARTS = ("broker", "the broker")
 ENDED = re.compile(r"headrace: (.+?) (?:ended|did not start)")
 # Every part is killed but the one whose fall is the fall of all: the broker is killed last.
 KILLED = (
@@ -108,10 +107,13 @@ class Play:
     def send(self, count: int = BURST) -> None:
         Sender(self.app, self.traffic, self.places, self.running).send(count)
 
+    def complaints(self) -> list[str]:
+        return self.oracle.complaints()
+
     def settle(self) -> None:
         """Wait until everything is as it must be."""
-        self._until(lambda: self.oracle.complaints(), "what is served")
-        self._until(lambda: list(self.sunk()), "the sinks")
+        self._until(self.complaints, "what is served")
+        self._until(lambda: list(not_sunk(self.app, self.places, self.running.broker)), "the sinks")
         if self.row["lake"] != "off":
             self._until(lambda: list(self.oracle.landed()), "the lake")
 
@@ -124,39 +126,6 @@ class Play:
 
         wait_until(is_right, SETTLE_LIMIT_S, what, lambda: "\n".join(last[:12]) + "\n" + self.running.said()[-6000:])
         assert not self.running.ended(), self.running.said()
-
-    def sunk(self) -> Iterator[str]:
-        """What a sink has not brought to its target."""
-        for sink in self.app.sinks:
-            stream = sink.of
-            wanted = {event[stream.id] for event in clean_events(self.running.broker, stream)}  # type: ignore[union-attr]
-            found = self._in_target(type(sink.to).__name__, stream.id)  # type: ignore[union-attr]
-            if found != wanted:
-                yield f"{sink.name}: {len(wanted - found)} rows missing, {len(found - wanted)} too many"
-
-    def _in_target(self, target: str, own_id: str) -> set[str]:
-        places, folder = self.places, self.places.folder
-        match target:
-            case "Postgres":
-                return {row[0] for row in _asked(lambda: places.postgres.ask(f'SELECT "{own_id}" FROM zoo_rows'))}  # type: ignore[union-attr]
-            case "Redis":
-                client = redis_client.Redis.from_url(places.redis.url, decode_responses=True)  # type: ignore[union-attr]
-                with client:
-                    return {client.hget(key, own_id) for key in client.scan_iter("zoo:*", count=1000)}
-            case "ClickHouse":
-                asked = f"SELECT `{own_id}` AS id FROM zoo_rows FINAL"
-                return {row["id"] for row in _asked(lambda: places.clickhouse.ask(asked))}  # type: ignore[union-attr]
-            case "Delta":
-                sunk = folder / "sunk-delta"
-                table = DeltaTable(sunk).to_pyarrow_table([own_id]) if DeltaTable.is_deltatable(str(sunk)) else None
-                return set() if table is None else set(table[own_id].to_pylist())
-            case "Iceberg":
-                return {row[own_id] for row in iceberg_rows(folder / "sunk-iceberg", own_id)}
-            case "Kafka":
-                import json
-
-                return {json.loads(one.value or b"")[own_id] for one in records_of(self.running.broker, "zoo.rows")}
-        return {row[own_id] for body in places.hook.bodies for row in body.get("rows", ())}  # type: ignore[union-attr]
 
     def ask_everything(self) -> None:
         for asked in every_command(self.row, self.app, self.running, self.places.folder):
@@ -173,12 +142,12 @@ class Play:
                 continue
             before = self.running.kill(part)
             self.killed[part] += 1
-            wait_until(
-                lambda part=part, before=before: self.running.pid_of(part) not in (None, before) or self.running.ended(),  # type: ignore[misc]
-                180, f"{part} to be started again", self.running.said,
-            )  # fmt: skip
+            wait_until(partial(self._is_back, part, before), 180, f"{part} to be started again", self.running.said)
             assert not self.running.ended(), self.running.said()
         self.running.wait_until_ready()
+
+    def _is_back(self, part: str, before: int) -> bool:
+        return self.running.pid_of(part) not in (None, before) or self.running.ended()
 
     def look_back(self) -> None:
         """Nothing ended that was not killed, and no log has a traceback."""
@@ -194,29 +163,8 @@ class Play:
                 self.outcome.complaints.append(f"{log.name} has a traceback: {text[at : at + 3000]}")
 
 
-def _asked(question: Callable[[], list[object]]) -> list[object]:
-    """What a target answers; nothing while its table is not there."""
-    try:
-        return question()
-    except Exception as problem:  # noqa: BLE001 - each client has its own word for it
-        if "exist" in str(problem):
-            return []
-        raise
-
-
-def iceberg_rows(folder: Path, own_id: str) -> list[dict[str, str]]:
-    import tests.sink.reading as reading
-
-    before, reading.COLUMNS = reading.COLUMNS, (own_id,)
-    try:
-        return in_iceberg(folder, "zoo_rows")
-    finally:
-        reading.COLUMNS = before
-
-
-def play(row: Row, folder: Path, is_whole: bool) -> Outcome:
+def play(row: Row, folder: Path, is_whole: bool, outcome: Outcome) -> None:
     """Play an app: up, traffic, the oracle and a restart; the whole of it has every command, a change and kills."""
-    outcome = Outcome(row)
     with places_of(row, folder) as places:
         one = Play(row, places, outcome)
         try:
@@ -224,7 +172,6 @@ def play(row: Row, folder: Path, is_whole: bool) -> Outcome:
         finally:
             one.running.stop()
             one.look_back()
-    return outcome
 
 
 def _play(one: Play, is_whole: bool) -> None:
@@ -255,32 +202,26 @@ def _play(one: Play, is_whole: bool) -> None:
 
 
 def main(words: list[str]) -> int:
-    from tests.apps.pairs import read_rows
-
+    """Play the apps that are named, or all; how many are not well."""
     wanted, is_whole = [word for word in words if word != "--whole"], "--whole" in words
-    failed = 0
-    for row in read_rows():
-        if wanted and row.domain not in wanted:
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="zoo-", dir="/tmp"))
-        began, outcome = time.monotonic(), Outcome(row)
-        try:
-            outcome = play(row, folder, is_whole)
-        except BaseException as problem:  # noqa: BLE001 - the next one is played whatever came of this one
-            outcome.complaints.append(f"{type(problem).__name__}: {str(problem)[:6000]}")
-            if isinstance(problem, KeyboardInterrupt):
-                raise
-        steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.steps.items())
-        print(
-            f"=== {row.domain}: {'well' if outcome.is_well else 'NOT WELL'} after {time.monotonic() - began:.0f} s ({steps}) {folder}",
-            flush=True,
-        )
-        for complaint in outcome.complaints:
-            print(complaint, flush=True)
-        failed += not outcome.is_well
-        if outcome.is_well:
-            shutil.rmtree(folder, ignore_errors=True)
-    return failed
+    return sum(not _told(row, is_whole) for row in read_rows() if not wanted or row.domain in wanted)
+
+
+def _told(row: Row, is_whole: bool) -> bool:
+    folder = Path(tempfile.mkdtemp(prefix="zoo-"))
+    began, outcome = time.monotonic(), Outcome(row)
+    try:
+        play(row, folder, is_whole, outcome)
+    except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - the next one is played whatever came of it
+        outcome.complaints.append(f"{type(problem).__name__}: {problem}")
+    steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.steps.items())
+    well = "well" if outcome.is_well else f"NOT WELL, see {folder}"
+    sys.stdout.write(f"=== {row.domain}: {well}, after {time.monotonic() - began:.0f} s ({steps})\n")
+    sys.stdout.writelines(f"{complaint[:4000]}\n" for complaint in outcome.complaints)
+    sys.stdout.flush()
+    if outcome.is_well:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome.is_well
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Sends traffic to a running app by the way its source says."""
 
 import json
+import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,6 +14,7 @@ import psycopg
 from headrace.declare.app import App
 from headrace.log.produce import Producer
 from headrace.log.schemas.encode import framing
+from tests.apps.oracle import clean_events
 from tests.apps.places import Places
 from tests.apps.traffic import BURST_US, Traffic, canonical
 from tests.oracle.streams import SECOND_US, Sent
@@ -98,22 +99,19 @@ class Sender:
     def _change_rows(self, count: int) -> None:
         """Inserts, updates and deletes, a transaction each, some of them rolled back."""
         assert self.places.postgres is not None
-        dice, names, pause_s = self.traffic._dice, self.names, BURST_US / SECOND_US / count
+        dice, pause_s = self.traffic.dice, BURST_US / SECOND_US / count
         with psycopg.connect(self.places.postgres.url) as connection:
             for _ in range(count):
-                value, _sent = next((v, s) for _, v, s in self.traffic._records(0) if s.flaw is None or True)
-                row = self._row(value, dice)
-                statement, arguments = self._change(row, dice)
-                connection.execute(statement, arguments)
+                connection.execute(*self._change(self._row(), dice))
                 (connection.rollback if dice.random() < 0.1 else connection.commit)()
                 time.sleep(pause_s)
 
-    def _row(self, value: bytes, dice: Any) -> dict[str, Any]:
-        row = {name: one for name, one in self.traffic._values(0).items() if name != "at"}
+    def _row(self) -> dict[str, Any]:
+        row = {name: one for name, one in self.traffic.values(0).items() if name != "at"}
         row["since"] = None if row["since"] is None else row["since"] / SECOND_US
         return row
 
-    def _change(self, row: dict[str, Any], dice: Any) -> tuple[Any, dict[str, Any]]:
+    def _change(self, row: dict[str, Any], dice: random.Random) -> tuple[Any, dict[str, Any]]:
         names = self.names
         columns = [name for name in row if name != "since"]
         if self._rows > 5 and dice.random() < 0.15:
@@ -129,7 +127,7 @@ class Sender:
         values = ", ".join(f"%({name})s" for name in columns)
         return f"INSERT INTO zoo_table ({listed}, since) VALUES ({values}, to_timestamp(%(since)s))", row
 
-    def _known(self, dice: Any) -> str:
+    def _known(self, dice: random.Random) -> str:
         return f"r{dice.randint(1, self._rows)}"
 
     def _send_verdicts(self) -> None:
@@ -137,8 +135,6 @@ class Sender:
         model = next(iter(self.app.models), None)
         if model is None or model.labels is None:
             return
-        from tests.apps.oracle import clean_events  # the oracle reads the log as it is now
-
         stream, own_id = model.labels.stream, model.labels.stream.id
         with Producer(self.running.broker) as producer:
             for number, event in enumerate(clean_events(self.running.broker, model.stream)):
@@ -160,7 +156,3 @@ def paced(timed: Timed, send: Callable[[bytes, Sent], None]) -> None:
         if left_s > 0:
             time.sleep(left_s)
         send(value, sent)
-
-
-def network_file(folder: Path) -> Path:
-    return folder / "score.onnx"

@@ -160,14 +160,13 @@ class _Text:
             f'    .step("low", where="{names.amount} < 40", keep=["{names.sort}"])\n'
             f'    .then("high", where="{names.amount} > 60")\n    .on(main)'
         )
-        yield f"runs = ({asked})"
-        if kind != "sides":
-            yield (
-                "run_matches, run_timeouts = runs.out, runs.timeouts"
-                if kind == "timeouts"
-                else "run_matches = runs.out"
-            )
-            yield "del runs"
+        yield {
+            "matches": f"runs = ({asked}).out",
+            "timeouts": f"run_matches, run_timeouts, *_ = ({asked})",
+            "sides": f"runs = ({asked})",
+        }[kind]
+        if kind == "timeouts":
+            yield "del _"
 
     def view(self, number: int) -> str:
         row, names = self.row, self.names
@@ -211,7 +210,8 @@ class _Text:
         own_id = "change" if self.row["source"] == "captured" else self.names.id
         arrival = ', arrival="told_at", partitions=1' if self.row["source"] == "history" else ""
         return (
-            f'verdicts = hr.Stream("{self.names.verdicts}", schema="{own_id} string, good boolean, told_at timestamp",\n'
+            f'verdicts = hr.Stream("{self.names.verdicts}",\n'
+            f'    schema="{own_id} string, good boolean, told_at timestamp",\n'
             f'    id="{own_id}", key="{own_id}", time="told_at"{arrival})'
         )
 

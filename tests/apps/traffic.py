@@ -38,7 +38,7 @@ class Traffic:
 
     def __post_init__(self) -> None:
         self.names: Names = names_of(self.row)
-        self._dice = random.Random(self.seed)
+        self.dice = random.Random(self.seed)
 
     @property
     def is_history(self) -> bool:
@@ -50,33 +50,33 @@ class Traffic:
         base_us = HISTORY_US + self._bursts * 10 * BURST_US if self.is_history else time.time_ns() // 1000
         made = []
         for _ in range(count):
-            offset_us = self._dice.randrange(BURST_US)
+            offset_us = self.dice.randrange(BURST_US)
             made += [(offset_us + again_us, *one) for again_us, *one in self._records(base_us + offset_us)]
         made += [(BURST_US, *one) for _, *one in self._closing(base_us + BURST_US)]
         return sorted(made, key=lambda one: one[0])
 
     def _records(self, now_us: int) -> Iterator[tuple[int, bytes, Sent]]:
-        late_us = self._dice.choice(LATE_US) if self._dice.random() < 0.25 else self._dice.randrange(500_000)
-        values = self._values(now_us - late_us)
-        flaw, change = self._flaw(now_us) if self._dice.random() < 0.08 else (None, {})
+        late_us = self.dice.choice(LATE_US) if self.dice.random() < 0.25 else self.dice.randrange(500_000)
+        values = self.values(now_us - late_us)
+        flaw, change = self._flaw(now_us) if self.dice.random() < 0.08 else (None, {})
         value, sent = self._written(values, now_us, flaw, change)
         yield 0, value, sent
-        if self._dice.random() < 0.1:
-            yield self._dice.randrange(SECOND_US), value, sent
+        if self.dice.random() < 0.1:
+            yield self.dice.randrange(SECOND_US), value, sent
 
     def _closing(self, now_us: int) -> Iterator[tuple[int, bytes, Sent]]:
         """The last records of each partition are late, and dead: they must not hold back what is due."""
         for key in dict.fromkeys(KEYS):
-            yield 0, *self._written(self._values(now_us) | {self.names.key: key}, now_us, None, {})
+            yield 0, *self._written(self.values(now_us) | {self.names.key: key}, now_us, None, {})
         for key in dict.fromkeys(KEYS):
-            late = self._values(now_us - 3 * HOUR_US) | {self.names.key: key}
+            late = self.values(now_us - 3 * HOUR_US) | {self.names.key: key}
             yield 0, *self._written(late, now_us, None, {})
-            dead = self._values(now_us) | {self.names.key: key}
+            dead = self.values(now_us) | {self.names.key: key}
             yield 0, *self._written(dead, now_us, "failed-check", {self.names.amount: -1.0})
 
-    def _values(self, at_us: int) -> dict[str, Any]:
+    def values(self, at_us: int) -> dict[str, Any]:
         self._number += 1
-        dice, names = self._dice, self.names
+        dice, names = self.dice, self.names
         return {
             names.id: f"{self.seed}-{self._number}",
             names.key: dice.choice(KEYS),
@@ -97,10 +97,10 @@ class Traffic:
             ("too-far-ahead", {"at": ahead}),
         ]
         if self.row["source"] == "avro":  # a schema holds no others
-            return self._dice.choice([*flaws, ("not-framed", {})])
+            return self.dice.choice([*flaws, ("not-framed", {})])
         flaws += [("missing-id", {names.id: None}), ("missing-key", {names.key: None}), ("missing-time", {"at": None})]
         flaws += [("wrong-type", {names.amount: "much"}), ("wrong-type", {"zone": 1.5}), ("not-json", {})]
-        return self._dice.choice(flaws)
+        return self.dice.choice(flaws)
 
     def _written(
         self, values: dict[str, Any], now_us: int, flaw: str | None, change: Mapping[str, Any]
