@@ -155,3 +155,17 @@ def test_a_sketch_is_large_enough_for_its_error(error: float) -> None:
 def test_the_logarithm_is_not_hidden_by_the_room_of_its_name() -> None:
     import_module("headrace.log.connect")
     assert callable(hr.log)
+
+
+@pytest.mark.parametrize("name", ["load", "LOAD", "set", "comment", "cache", "update", "`call`", "`show`"])
+def test_a_condition_may_read_a_column_that_is_called_as_a_statement(name: str) -> None:
+    column = name.strip("`")
+    schema = f"id string, card string, {column} double, at timestamp"
+    stream = hr.Stream("payments", schema=schema, id="id", key="card", time="at", check=f"{name} >= 0")
+    assert stream.check is not None
+
+
+def test_a_condition_that_a_keyword_spoils_says_how_to_write_the_column() -> None:
+    schema = "id string, card string, call double, at timestamp"
+    with pytest.raises(hr.DeclarationError, match="between backticks: `call` > 1"):
+        hr.Stream("payments", schema=schema, id="id", key="card", time="at", check="call >= 0")

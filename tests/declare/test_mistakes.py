@@ -48,7 +48,7 @@ STREAM_MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("an empty check", {"check": ""}, ["check", "''"]),
     ("two checks", {"check": "n > 1; n > 2"}, ["check", "'n > 1; n > 2'"]),
     ("a check that is a function", {"check": "length(card) > 3"}, ["LENGTH(card)", "Use columns"]),
-    ("a check that is a query", {"check": "select 1"}, ["'SELECT 1'", "Use columns"]),
+    ("a check that is a query", {"check": "select 1"}, ["'select 1'", "Use columns"]),
     ("a check on a table", {"check": "p.amount > 3"}, ["p.amount", "Use columns"]),
     ("a check with is", {"check": "flag is true"}, ["IS", "Use ="]),
     ("a check of text with a number", {"check": "card > 3"}, ["'>'", "card is string", "like with like"]),

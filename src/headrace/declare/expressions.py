@@ -88,10 +88,13 @@ def parse(text: object, schema: Schema, where: str) -> Expression:
     if not isinstance(text, str):
         raise DeclarationError(f'{where}: {text!r} is not an expression. Write it as text, such as "amount > 1000".')
     try:
-        written = sqlglot.parse_one(text, dialect="spark")
+        # A condition, not a statement: a column may be called `load` or `comment`.
+        written = sqlglot.parse_one(text, dialect="spark", into=sql.Condition)
     except sqlglot.errors.SqlglotError as error:
-        first_line = str(error).splitlines()[0]
-        raise DeclarationError(f"{where}: {text!r} cannot be read: {first_line}") from error
+        raise DeclarationError(
+            f"{where}: {text!r} cannot be read as a condition. Use {IN_THE_TREE}. "
+            "Write a column that is named like a word of SQL between backticks: `call` > 1."
+        ) from error
     tree = _Reader(where, text).read(written)
     if kind_of(tree, schema, where) is not Kind.BOOLEAN:
         raise DeclarationError(

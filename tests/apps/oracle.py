@@ -1,0 +1,253 @@
+"""What an app of the zoo must have made of what was sent to it, by loops over the raw log.
+
+raw ──fates──▶ clean, late, dead, dropped ──pure operators──▶ windows, pairs, matches ──brute force──▶ served values
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.declare.app import App
+from headrace.declare.changes import Changes
+from headrace.declare.derivation import Derived, Operation, tell_their_own_time
+from headrace.declare.schema import Kind
+from headrace.declare.stream import Stream
+from headrace.declare.views import View
+from headrace.lake.landing import landings_of
+from headrace.log.between import records_between
+from headrace.log.ledger import ARRIVAL, OFFSET
+from headrace.log.offsets import Offsets
+from headrace.log.records import Record
+from headrace.operators.operator import Arrived
+from headrace.scripts.acts import Watermark
+from headrace.scripts.pure import Pure
+from headrace.stream.making import as_json
+from headrace.tiles.events import read_event
+from tests.apps.traffic import Traffic, canonical
+from tests.e2e.test_every_served_value import agrees
+from tests.lake.read_back import read_back
+from tests.oracle import brute
+from tests.oracle.streams import SECOND_US, Sent
+from tests.running import Running
+
+FOREVER_US = 4_000_000_000_000_000
+REQUEST = 30.0
+Event = dict[str, Any]
+
+
+def records_of(broker: str, topic: str) -> list[Record]:
+    offsets = Offsets(broker)
+    return list(records_between(broker, offsets.begin([topic]), offsets.end([topic])))
+
+
+def first_written(broker: str, topic: str) -> list[Record]:
+    """The records of a gate, without what it wrote again."""
+    found: dict[tuple[int, int], Record] = {}
+    for record in records_of(broker, topic):
+        found.setdefault((record.partition, int(record.header(OFFSET) or -1)), record)
+    return list(found.values())
+
+
+def clean_events(broker: str, stream: Stream) -> list[Event]:
+    """The clean events of a stream, of each id the first."""
+    events: dict[Any, Event] = {}
+    for record in first_written(broker, stream.clean):
+        event = read_event(stream.schema, record.value or b"")
+        events.setdefault(event[stream.id], event)
+    return list(events.values())
+
+
+@dataclass
+class Oracle:
+    """Looks into a running app, and tells what is not as it must be; nothing where all is."""
+
+    app: App
+    traffic: Traffic
+    running: Running
+    folder: Path
+
+    @property
+    def broker(self) -> str:
+        return self.running.broker
+
+    def complaints(self) -> list[str]:
+        """Everything that is wrong now; what is on its way is wrong until it is there."""
+        return [*self.fates(), *self.derived(), *self.served()]
+
+    def fates(self) -> Iterator[str]:
+        """Each raw record of what was sent has the fate that loops over the log give it."""
+        for stream in self.app.streams:
+            if isinstance(stream, Derived | Changes) or stream.name == self.traffic.names.verdicts:
+                continue
+            arrived = self.arrived(stream)
+            for fate, topic in (("clean", stream.clean), ("late", stream.late_topic), ("dead", stream.dead)):
+                wanted = sum(_fate(stream, one) == fate for one in arrived)
+                found = len(first_written(self.broker, topic))
+                if wanted != found:
+                    yield f"{stream.name}: {found} records are {fate}, and {wanted} of {len(arrived)} should be"
+
+    def arrived(self, stream: Stream) -> list[Sent]:
+        """What is in the raw log of a stream, with what was meant by it, in the order it came."""
+        ordered = sorted(records_of(self.broker, stream.name), key=lambda one: (one.appended_us, one.offset))
+        return [self._sent(stream, record) for record in ordered]
+
+    def _sent(self, stream: Stream, record: Record) -> Sent:
+        sent = self.traffic.meant[canonical(record.value or b"")]
+        return sent if stream.arrival else replace(sent, arrival_us=record.appended_us)
+
+    def derived(self) -> Iterator[str]:
+        for derivation in self.app.derivations:
+            if isinstance(derivation, Operation):
+                yield from self._operation(derivation)
+            else:
+                yield from self._function(self.app.made_by(derivation)[0])
+
+    def _operation(self, operation: Operation) -> Iterator[str]:
+        outputs = self.app.made_by(operation)
+        if not outputs:  # a view of a captured table's rows, which is looked at as a view
+            return
+        events = [event for number, one in enumerate(operation.inputs) for event in self._given(number, one)]
+        events.sort(key=lambda event: event.order)
+        is_recorded = tell_their_own_time(operation.inputs)
+        until_us = max((event.arrival_us for event in events), default=0) if is_recorded else FOREVER_US
+        rows = Pure().play(operation, outputs, [*events, Watermark(until_us)])
+        for stream in outputs:
+            wanted = {row[stream.id]: json.loads(as_json(row, stream.schema)) for row in rows[stream.output]}
+            found = {row[stream.id]: row for row in self._told(stream)}
+            yield from _differences(stream, found, wanted, is_recorded)
+
+    def _given(self, number: int, stream: Stream) -> Iterator[Arrived]:
+        for record in first_written(self.broker, stream.clean):
+            values = read_event(stream.schema, record.value or b"")
+            arrival_us, offset = int(record.header(ARRIVAL) or 0), int(record.header(OFFSET) or 0)
+            yield Arrived(number, values[stream.id], values[stream.time], arrival_us, record.partition, offset, values)
+
+    def _told(self, stream: Derived) -> list[Event]:
+        return [json.loads(record.value or b"") for record in first_written(self.broker, stream.clean)]
+
+    def _function(self, stream: Derived) -> Iterator[str]:
+        parent, amount = stream.made_by.inputs[0], self.traffic.names.amount
+        events = clean_events(self.broker, parent)
+        if self.traffic.row["function"] == "derive":
+            events = [event for event in events if event[amount] is not None and event[amount] < 90]
+        found = {event[stream.id] for event in clean_events(self.broker, stream)}
+        wanted = {event[parent.id] for event in events}
+        if found != wanted:
+            yield f"{stream.name}: {len(found - wanted)} events too many, {len(wanted - found)} missing"
+
+    def served(self) -> Iterator[str]:
+        """Each value of each entity over HTTP is what loops over the events say."""
+        for view in self.app.views:
+            counted = self._counted(view)
+            entities = sorted({one for e in counted if None not in (one := tuple(e[c] for c in view.by))}, key=str)
+            if not entities:
+                yield f"{view.name}: no entity has an event"
+                continue
+            last_us = max(brute.time_of(view, event) for event in counted) // 1000 * 1000
+            yield from self._values(view, counted, entities, last_us)
+
+    def _counted(self, view: View) -> list[Event]:
+        if view.captured:
+            return rows_now(self.broker, view.streams[0])
+        by_stream = {stream.name: clean_events(self.broker, stream) for stream in view.streams}
+        return brute.united(view, by_stream) if len(by_stream) > 1 else next(iter(by_stream.values()))
+
+    def _values(self, view: View, counted: list[Event], entities: Sequence[Any], at_us: int) -> Iterator[str]:
+        keys = [_key(view, entity) for entity in entities]
+        body = {"keys": keys, "at": at_us // 1000, "request": {self.traffic.names.amount: REQUEST}}
+        rows = ask(self.running, view.name, body)
+        for entity, row in zip(entities, rows, strict=True):
+            expected = brute.features(view, counted, entity, at_us)
+            for feature in view.features:
+                if not agrees(feature, row["values"][feature.name], *expected[feature.name]):
+                    told, wanted = row["values"][feature.name], expected[feature.name].value
+                    yield f"{view.name}{entity}.{feature.name} at {at_us} is {told!r}, and should be {wanted!r}"
+            if "ratio" in row["values"]:
+                yield from _ratio(view, row["values"], expected["mean_1h"].value)
+
+    def landed(self) -> Iterator[str]:
+        """Each table of the lake has every record of its topic once."""
+        for landing in landings_of(self.app):
+            places = {
+                (one.partition, int(one.header(OFFSET) or -1) if landing.may_replay else one.offset)
+                for one in records_of(self.broker, landing.topic)
+            }
+            folder = self.folder / "lake" / landing.table
+            try:
+                rows = read_back(folder).num_rows
+            except Exception as problem:  # noqa: BLE001 - whatever a library says of a table that is not there yet
+                rows = 0 if not places else -1
+                if places:
+                    yield f"{landing.table}: {type(problem).__name__} {problem}"
+                    continue
+            if rows != len(places):
+                yield f"{landing.table}: {rows} rows, and the topic has {len(places)}"
+
+
+def rows_now(broker: str, stream: Stream) -> list[Event]:
+    """The rows that a captured table has now, by its changes."""
+    newest: dict[Any, Event] = {}
+    for event in clean_events(broker, stream):
+        newest[event[stream.key]] = event
+    return [event for event in newest.values() if not event["deleted"]]
+
+
+def ask(running: Running, view: str, body: dict[str, Any]) -> list[Event]:
+    status, answer = running._ask("POST", f"/features/{view}", json.dumps(body))
+    assert status == 200, answer
+    rows: list[Event] = json.loads(answer)["rows"]
+    return rows
+
+
+def _fate(stream: Stream, one: Sent) -> str:
+    judged = brute.fate(stream, one)
+    return judged if judged in ("clean", "late", "dropped") else "dead"
+
+
+def _key(view: View, entity: tuple[Any, ...]) -> Any:
+    parts = [
+        datetime.fromtimestamp(part / SECOND_US, UTC).isoformat() if column.kind is Kind.TIMESTAMP else part
+        for column, part in zip(view.entity, entity, strict=True)
+    ]
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _ratio(view: View, values: Event, mean: float | None) -> Iterator[str]:
+    wanted = None if not mean else REQUEST / mean
+    told = values["ratio"]
+    if told is None or wanted is None:
+        if told is not wanted:
+            yield f"{view.name}.ratio is {told!r}, and should be {wanted!r}"
+    elif abs(told - wanted) > 1e-9 * abs(wanted):
+        yield f"{view.name}.ratio is {told!r}, and should be {wanted!r}"
+
+
+def _differences(stream: Derived, found: Event, wanted: Event, is_recorded: bool) -> Iterator[str]:
+    """Of rows that are replaced or corrected only what stands in the end is the same, however often it was asked."""
+    if "revision" in stream.schema:
+        found, wanted = _standing(found), _standing(wanted)
+    if found == wanted:
+        return
+    missing, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
+    other = [key for key in found.keys() & wanted.keys() if found[key] != wanted[key]]
+    shown = [f"{found[key]} instead of {wanted[key]}" for key in other[:1]]
+    told = f"{stream.name}: {len(missing)} rows missing, {len(more)} too many, {len(other)} others"
+    yield f"{told} of {len(wanted)} {sorted(map(str, missing))[:2]} {sorted(map(str, more))[:2]} {shown}"
+
+
+def _standing(rows: Event) -> Event:
+    """The newest of each window that is not taken back."""
+    newest: Event = {}
+    measures = ("n", "total", "newest", "is_final", "events", "late_rows")
+    for row in sorted(rows.values(), key=lambda row: (row["revision"], row.get("kind") != "retraction")):
+        window = json.dumps(
+            [row[name] for name in row if name not in (*measures, "id", "revision", "kind", "at", "known_at")]
+        )
+        if row.get("kind") == "retraction":
+            newest.pop(window, None)
+        else:
+            newest[window] = {name: row[name] for name in measures if name in row}
+    return newest

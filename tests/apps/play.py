@@ -1,0 +1,228 @@
+"""Plays an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` plays one."""
+
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headrace.declare.app import App, load_app
+from headrace.log.topics import APPEND_TIME, Topic
+from tests.apps.commands import every_command, run
+from tests.apps.factors import Row
+from tests.apps.oracle import Oracle
+from tests.apps.pairs import read_rows
+from tests.apps.places import Places, places_of
+from tests.apps.sending import Sender
+from tests.apps.targets import not_sunk
+from tests.apps.text import NETWORK, SORTS, TABLE, app_text
+from tests.apps.traffic import Traffic
+from tests.log.kafka import create_topic
+from tests.running import Running
+from tests.score.networks import weighing
+from tests.waiting import wait_until
+
+SETTLE_LIMIT_S = 420
+BURST = 120
+ENDED = re.compile(r"headrace: (.+?) (?:ended|did not start)")
+# Every part is killed but the one whose fall is the fall of all: the broker is killed last.
+KILLED = (
+    "serve",
+    "stream",
+    "operate",
+    "lake",
+    "sink",
+    "apply",
+    "score",
+    "bridge",
+    "outbox",
+    "connect",
+    "watch",
+    "check",
+)
+
+
+@dataclass
+class Outcome:
+    """What came of playing an app: the steps that went well, with their seconds, and what did not."""
+
+    row: Row
+    steps: dict[str, float] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        return not self.complaints
+
+
+class Play:
+    """An app of the zoo while it runs."""
+
+    def __init__(self, row: Row, places: Places, outcome: Outcome) -> None:
+        self.row, self.places, self.outcome = row, places, outcome
+        self.file = places.folder / f"{re.sub('[^a-z]', '_', row.domain)}_app.py"
+        (places.folder / TABLE).write_text("sort_name,factor\n" + "".join(f"{one},1.5\n" for one in SORTS[:3]))
+        (places.folder / NETWORK).write_bytes(weighing(2))
+        self.write()
+        self.running = Running(self.file, places.folder / "state", "--checkpoint", "10s", *places.flags)
+        self.traffic = Traffic(row, seed=len(row.domain))
+        self.killed: Counter[str] = Counter()
+        self._app: App | None = None
+
+    def write(self, is_changed: bool = False) -> None:
+        self.file.write_text(app_text(self.row, str(self.places.folder), is_changed))
+        self._app = None
+
+    @property
+    def app(self) -> App:
+        """What the file declares; of a registry's schemas, once that answers."""
+        if self._app is None:
+            self._app = load_app(str(self.file))
+        return self._app
+
+    @property
+    def oracle(self) -> Oracle:
+        return Oracle(self.app, self.traffic, self.running, self.places.folder)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.outcome.steps[name] = time.monotonic() - began
+
+    def start(self) -> None:
+        self.running.start()
+        self.running.wait_until_ready()
+        if self.row["second_sink"] == "kafka":
+            create_topic(self.running.broker, Topic("zoo.rows", "zoo.rows", 2, APPEND_TIME))
+
+    def send(self, count: int = BURST) -> None:
+        Sender(self.app, self.traffic, self.places, self.running).send(count)
+
+    def complaints(self) -> list[str]:
+        return self.oracle.complaints()
+
+    def settle(self) -> None:
+        """Wait until everything is as it must be."""
+        self._until(self.complaints, "what is served")
+        self._until(lambda: list(not_sunk(self.app, self.places, self.running.broker)), "the sinks")
+        if self.row["lake"] != "off":
+            self._until(lambda: list(self.oracle.landed()), "the lake")
+
+    def _until(self, complaints: Callable[[], list[str]], what: str) -> None:
+        last: list[str] = []
+
+        def is_right() -> bool:
+            last[:] = complaints()
+            return not last or self.running.ended()
+
+        wait_until(is_right, SETTLE_LIMIT_S, what, lambda: "\n".join(last[:12]) + "\n" + self.running.said()[-6000:])
+        assert not self.running.ended(), self.running.said()
+
+    def ask_everything(self) -> None:
+        for asked in every_command(self.row, self.app, self.running, self.places.folder):
+            if complaint := run(asked):
+                self.outcome.complaints.append(complaint)
+
+    def stop(self) -> None:
+        assert self.running.stop() == 0, self.running.said()
+
+    def kill_each(self) -> None:
+        """kill -9 of each part, one after the other; each comes back, and nothing else falls."""
+        for part in (*KILLED, "broker"):
+            if self.running.pid_of(part) is None:
+                continue
+            before = self.running.kill(part)
+            self.killed[part] += 1
+            wait_until(partial(self._is_back, part, before), 180, f"{part} to be started again", self.running.said)
+            assert not self.running.ended(), self.running.said()
+        self.running.wait_until_ready()
+
+    def _is_back(self, part: str, before: int) -> bool:
+        return self.running.pid_of(part) not in (None, before) or self.running.ended()
+
+    def look_back(self) -> None:
+        """Nothing ended that was not killed, and no log has a traceback."""
+        ended = Counter(ENDED.findall(self.running.output.read_text(errors="replace")))
+        for part, count in ended.items():
+            asked = self.killed[part.removeprefix("the ")]
+            if count > asked:
+                self.outcome.complaints.append(f"{part} ended {count} times, and was killed {asked} times")
+        for log in sorted((self.running.state / "logs").glob("*.log*")):
+            text = log.read_text(errors="replace")
+            if "Traceback" in text:
+                at = text.index("Traceback")
+                self.outcome.complaints.append(f"{log.name} has a traceback: {text[at : at + 3000]}")
+
+
+def play(row: Row, folder: Path, is_whole: bool, outcome: Outcome) -> None:
+    """Play an app: up, traffic, the oracle and a restart; the whole of it has every command, a change and kills."""
+    with places_of(row, folder) as places:
+        one = Play(row, places, outcome)
+        try:
+            _play(one, is_whole)
+        finally:
+            one.running.stop()
+            one.look_back()
+
+
+def _play(one: Play, is_whole: bool) -> None:
+    with one.step("up"):
+        one.start()
+    with one.step("traffic"):
+        one.send()
+        one.settle()
+    if is_whole:
+        with one.step("commands"):
+            one.ask_everything()
+        with one.step("kills"):
+            one.kill_each()
+            one.send(BURST // 2)
+            one.settle()
+    with one.step("restart"):
+        one.stop()
+        one.start()
+        one.send(BURST // 3)
+        one.settle()
+    if is_whole:
+        with one.step("change"):
+            one.stop()
+            one.write(is_changed=True)
+            one.start()
+            one.send(BURST // 3)
+            one.settle()
+
+
+def main(words: list[str]) -> int:
+    """Play the apps that are named, or all; how many are not well."""
+    wanted, is_whole = [word for word in words if word != "--whole"], "--whole" in words
+    return sum(not _told(row, is_whole) for row in read_rows() if not wanted or row.domain in wanted)
+
+
+def _told(row: Row, is_whole: bool) -> bool:
+    folder = Path(tempfile.mkdtemp(prefix="zoo-"))
+    began, outcome = time.monotonic(), Outcome(row)
+    try:
+        play(row, folder, is_whole, outcome)
+    except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - the next one is played whatever came of it
+        outcome.complaints.append(f"{type(problem).__name__}: {problem}")
+    steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.steps.items())
+    well = "well" if outcome.is_well else f"NOT WELL, see {folder}"
+    sys.stdout.write(f"=== {row.domain}: {well}, after {time.monotonic() - began:.0f} s ({steps})\n")
+    sys.stdout.writelines(f"{complaint[:4000]}\n" for complaint in outcome.complaints)
+    sys.stdout.flush()
+    if outcome.is_well:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome.is_well
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
