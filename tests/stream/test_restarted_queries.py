@@ -122,6 +122,7 @@ def test_one_query_fails_and_restarts_while_the_others_go_on(
         wait_until(lambda: len(rows_of(at, flaky)) == 40, LIMIT_S, "the flaky one to catch up")
         wait_until(lambda: is_up("restarted_flaky.derive", restarts=1), LIMIT_S, "the flaky one to be up")
         wait_until(lambda: is_up("restarted_taps.gate", restarts=0), LIMIT_S, "the gate to run")
+        wait_until(lambda: is_up("restarted_broken.gate", restarts=0), LIMIT_S, "one without events to run")
         for steady in ("restarted_taps.gate", "restarted_sound.derive"):
             assert (progress(at, steady) or pytest.fail("it says nothing")).restarts == 0
     assert {row["id"]: row["n"] for row in rows_of(at, sound)} == {f"p{n}": 2 * n for n in range(40)}
