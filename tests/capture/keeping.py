@@ -34,7 +34,7 @@ def running(spark: SparkSession, app: App, place: Place) -> Iterator[None]:
             runner.stop()
         for runner in runners:
             runner.join(30)
-    assert [runner.failure for runner in runners] == [None] * len(runners)
+    assert [runner.health.error for runner in runners] == [""] * len(runners)
 
 
 def countries_in(store: MemoryStore, view: View) -> dict[str, dict[str, Any]]:
