@@ -41,6 +41,7 @@ from headrace.local.ports import require_free
 from headrace.local.registry import EmbeddedRegistry
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
+from headrace.private_folder import make_private_folder
 from headrace.serve.access import USUAL_RATE, Access
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.stream.generations import possible_plans, remember
@@ -82,7 +83,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     require_free(settings.port, settings.host, setting="--http")
     find_java()
     jar_paths("spark", say)
-    settings.state.mkdir(parents=True, exist_ok=True)
+    _make_state(settings)
     require_schemas(declared, say)
     _start_broker(supervisor, settings)
     if (before := go_back(declared, settings)) is not None:
@@ -100,9 +101,15 @@ def say(line: str) -> None:
     click.echo(f"headrace: {line}")
 
 
+def _make_state(settings: Settings) -> None:
+    if (opened := make_private_folder(settings.state)) is not None:
+        say(opened)
+
+
 def _start_registry(supervisor: Supervisor, settings: Settings) -> None:
     """First of all: the app's own declarations may ask it."""
     if settings.registry:
+        _make_state(settings)
         registry = EmbeddedRegistry(settings.state, settings.registry_port, say)
         say(f"starting the schema registry: registry={registry.url!r}")
         supervisor.start("the schema registry", registry)
