@@ -176,7 +176,26 @@ def test_an_address_that_is_not_public_is_refused_however_it_is_written(address:
     assert may_reach(address, networks_of([plain]))
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::808:808"])
+NOT_GLOBAL = [
+    "::127.0.0.1", "::8.8.8.8", "::10.0.0.1", "64:ff9b:1::7f00:1", "64:ff9b:1::808:808", "64:ff9b:1:ffff::1", "fec0::1",
+    "feff::1", "::ffff:0:7f00:1", "::ffff:0:808:808", "64:ff9b::a00:1", "64:ff9b::a9fe:a9fe", "2002:a00:1::1",
+    "2002:808:808::1", "2001:0:808:808::1", "2001::1", "2001:10::1", "100::1", "3fff::1", "5f00::1", "4000::1",
+    "ff02::1", "ff0e::1", "192.88.99.1", "192.0.0.9", "192.0.0.170", "255.255.255.255", "224.0.0.1", "0.0.0.0", "::",
+    "fd00::1", "::ffff:192.168.0.1", "::ffff:100.64.0.1", "::ffff:0.0.0.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", NOT_GLOBAL)
+def test_an_address_that_is_not_globally_reachable_is_refused(address: str) -> None:
+    assert not may_reach(address, ())
+    with pytest.raises(RefusedAddress):
+        reachable(address, 443, ())
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "2620:fe::fe", "2a00:1450::1", "64:ff9b::808:808", "::ffff:8.8.8.8"],
+)
 def test_a_public_address_is_reached(address: str) -> None:
     assert may_reach(address, ())
 

@@ -18,6 +18,7 @@ from headrace.declare.changes import Changes
 from headrace.declare.derivation import Operation
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.private_folder import make_private_folder
 
 if TYPE_CHECKING:
     from headrace.lake.lake import Lake
@@ -364,6 +365,8 @@ def run(app: str, part: str, **flags: Any) -> None:
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if (opened := make_private_folder(settings.state)) is not None:
+        LOGGER.warning("%s", opened)
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()

@@ -44,6 +44,7 @@ from headrace.local.supervise import Keeper, ProcessPart, Supervisor
 from headrace.log.schemas.subjects import NoSubject, asked_for
 from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import ensure_topics
+from headrace.private_folder import make_private_folder
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.store.kinds import require_store
 from headrace.stream.generations import possible_plans, remember
@@ -90,7 +91,8 @@ class Running:
         require_store(settings.store)
         find_java()
         jar_paths("spark", say)
-        settings.state.mkdir(parents=True, exist_ok=True)
+        if (opened := make_private_folder(settings.state)) is not None:
+            say(opened)
         for server in (self._registry, self._broker):
             if server is not None:
                 server.require_startable()
