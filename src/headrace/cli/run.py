@@ -84,7 +84,6 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
     from headrace.evaluate.lasting import Together
-    from headrace.evaluate.reach import require_kept
     from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
     from headrace.stream.session import process_of
@@ -95,8 +94,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
             LOGGER.warning(missing)
         stop.wait()
         return
-    require_kept(app, lake.retention)
-    prepare(lake)
+    for problem in prepare(lake):
+        LOGGER.error("%s", problem)
     politeness = Politeness(stop)
     with batch_session(settings.spark) as spark:
         politeness.spark = process_of(spark)

@@ -119,7 +119,8 @@ def _require_plan(app: App, settings: Settings) -> None:
     """Refuse before anything starts what the kept state cannot follow, and write down what now runs."""
     lake = lake_of(app, settings)
     if lake is not None:
-        require_fitting(lake)
+        for problem in require_fitting(lake):
+            say(problem)
         require_kept(app, lake.retention)
     for missing in missing_outcomes(app, settings):
         say(missing)

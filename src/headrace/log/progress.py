@@ -82,6 +82,20 @@ class LandingProgress:
 
 
 @dataclass(frozen=True)
+class MaintenanceProgress:
+    """The last maintenance of a table of the lake: compaction, retention and the removal of files."""
+
+    maintained: str
+    at_us: int
+    down_since_us: int | None = None  # since when it fails; None once it has succeeded
+    error: str = ""  # why it failed last, in one sentence
+
+    @property
+    def key(self) -> str:
+        return f"maintenance {self.maintained}"
+
+
+@dataclass(frozen=True)
 class PartProgress:
     """The state of one part (process) of a running app, as its supervisor sees it."""
 
@@ -224,6 +238,8 @@ class OutcomesProgress:
     delay_seconds: float
     state_rows: int
     state_bytes: int
+    down_since_us: int | None = None  # since when it fails; None while it runs
+    error: str = ""  # why it failed last, in one sentence
 
     @property
     def key(self) -> str:
@@ -251,6 +267,8 @@ class DriftProgress:
     lag: int
     error_share: float | None = None
     error_changes: dict[str, int] = field(default_factory=dict)
+    down_since_us: int | None = None  # since when it fails; None while it runs
+    error: str = ""  # why it failed last, in one sentence
 
     @property
     def key(self) -> str:
@@ -277,6 +295,7 @@ Progress = (
     QueryProgress
     | CheckProgress
     | LandingProgress
+    | MaintenanceProgress
     | PartProgress
     | ScorerProgress
     | SinkProgress
@@ -312,6 +331,7 @@ class ProgressBoard:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
+        self.maintenance: dict[str, MaintenanceProgress] = {}
         self.parts: dict[str, PartProgress] = {}
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
@@ -338,6 +358,8 @@ class ProgressBoard:
             self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
         elif "relayed" in said:
             self.outboxes[said["relayed"], said["copy"]] = OutboxProgress(**said)
+        elif "maintained" in said:
+            self.maintenance[said["maintained"]] = MaintenanceProgress(**said)
         else:
             self._hear_of_one(said)
 
