@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 
 COMMANDS = (
     "up",
+    "status",
     "plan",
     "run",
     "backfill",
