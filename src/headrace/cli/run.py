@@ -86,7 +86,6 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
     from headrace.evaluate.evaluations import Evaluations
-    from headrace.evaluate.reach import require_kept
     from headrace.lake.writer import LakeWriter
     from headrace.log.retries import retry_until
     from headrace.stream.session import process_of
@@ -98,7 +97,6 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
             LOGGER.warning(missing)
         stop.wait()
         return
-    require_kept(app, lake.retention)
     if not retry_until(partial(_prepared, lake), stop, "Lake"):
         return
     politeness = Politeness(stop)
@@ -125,7 +123,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
 def _prepared(lake: "Lake") -> bool:
     from headrace.lake.lake import prepare
 
-    prepare(lake)
+    for problem in prepare(lake):
+        LOGGER.error("%s", problem)
     return True
 
 

@@ -185,7 +185,8 @@ def require_possible(file: str, app: App, settings: Settings) -> None:
     require_schemas(app, say)
     lake = lake_of(app, settings)
     if lake is not None:
-        require_fitting(lake)
+        for problem in require_fitting(lake):
+            say(problem)
         require_kept(app, lake.retention)
     if (before := go_back(app, settings)) is not None:
         say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")

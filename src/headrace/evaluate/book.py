@@ -111,11 +111,12 @@ class Book:
     def enter(self, batch: DataFrame, number: int) -> None:
         """Write a batch down, unless it is known already; it is computed all the same, for Spark's state needs it."""
         files = written(batch.select(*_columns(self._outcomes.landing)), self._outcomes.folder)
-        changes = _read(files)
-        if number <= _last_batch(self._outcomes):
-            _discard(files)
-        elif files:
-            self._outcomes.commit(files, {BATCH: Position(read=number)})
+        with self._outcomes.removing_uncommitted(files):
+            changes = _read(files)
+            if number <= _last_batch(self._outcomes):
+                _discard(files)
+            elif files:
+                self._outcomes.commit(files, {BATCH: Position(read=number)})
         if changes.num_rows and number > _last_batch(self._quality):
             self._remember(changes)
             folded = [fold(changes, self.tiles) for fold in self._folds]

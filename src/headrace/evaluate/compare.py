@@ -14,7 +14,7 @@ from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
 from headrace.evaluate.drift.ranking import importance_of
 from headrace.evaluate.drift.window import Rows
 from headrace.evaluate.errors import Errors, is_followed
-from headrace.evaluate.lasting import Lasting, Together
+from headrace.evaluate.lasting import Lasting, Together, make_each
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
@@ -49,8 +49,9 @@ class Comparisons(Together):
     """The comparisons of every model that is trained; a declared file has no card, and nothing to compare with."""
 
     def __init__(self, app: App, place: Place) -> None:
-        each = [Comparison(model, place) for model in compared(app)]
-        super().__init__(each, Caretaker([one.book.folder for one in each], Care(place.lake.retention)))
+        each = make_each(compared(app), lambda model: Comparison(model, place))
+        folders = [one.book.folder for one in each]
+        super().__init__(each, Caretaker(folders, Care(place.lake.retention), Producer(place.lake.broker)))
 
 
 class Comparison(Lasting):
@@ -74,8 +75,11 @@ class Comparison(Lasting):
             if not left or time.monotonic() > looked + self._every_s:
                 looked = time.monotonic()
                 self._follow_errors()
+                self._went_on()
                 report(self._producer, self.look(_clock_us(), left))
-                self.has_begun = True
+
+    def _report_failure(self) -> None:
+        report(self._producer, self.look(_clock_us()))
 
     def _follow_errors(self) -> None:
         while self._errors is not None and self._errors.look() and not self._stopped.is_set():
@@ -103,6 +107,8 @@ class Comparison(Lasting):
             lag=left,
             error_share=None if self._errors is None else self._errors.share(version),
             error_changes={} if self._errors is None else dict(self._errors.told),
+            down_since_us=self._failure.down_since_us,
+            error=self._failure.error,
         )
 
     def _looked(self, layout: Layout, version: str, rows: Rows) -> Look:
