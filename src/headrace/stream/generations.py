@@ -16,10 +16,10 @@ from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.stream.backfills import Backfill, Cut, load
+from headrace.stream.view_changes import describe_shape_changes
 from headrace.tiles.layout import layouts_of
 
 Shape = dict[str, object]
-ALONE = {"streams": "one alone", "salt": "none"}  # what a shape that does not name them says of streams and salt
 
 
 class ChangedDefinition(HeadraceError):
@@ -199,13 +199,7 @@ def _others(shapes: Iterable[str], name: str) -> str:
 
 
 def _difference(name: str, before: Shape, view: View) -> str:
-    now = shape(view)
-    parts = [
-        f"{part} was {before.get(part, ALONE.get(part))}, is {now.get(part, ALONE.get(part))}"
-        for part in now | before
-        if before.get(part) != now.get(part)
-    ]
-    return f"{name} has changed ({'; '.join(parts)}), and its state cannot follow."
+    return f"view {name}: {' and '.join(describe_shape_changes(before, shape(view)))}."
 
 
 def shape(view: View) -> Shape:

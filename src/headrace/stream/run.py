@@ -28,6 +28,7 @@ from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, Planned, derive_spec, plan_queries
 from headrace.stream.runner import Runner
 from headrace.stream.session import SparkPlace, process_of, start_session
+from headrace.stream.task_slots import require_slots
 
 REPORT_SECONDS = 1.0
 SPARE_SLOTS = 2
@@ -48,6 +49,7 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     for generations in planned.generations:
         remember(generations, place.state)
     with _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark") as spark:
+        require_slots(spark, planned.slots)
         _run(Crew(spark, app, place, planned).runners(), place.broker, stop)
 
 
