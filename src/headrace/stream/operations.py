@@ -16,7 +16,7 @@ from headrace.declare.recounted import Recount
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
-from headrace.stream.generations import ChangedDefinition
+from headrace.stream.generations import ChangedDefinition, has_run
 from headrace.stream.operation_changes import describe_changes, kind_of
 from headrace.stream.operation_terms import Terms, follow_layout, terms_of
 
@@ -44,11 +44,10 @@ class KeptRun:
     @property
     def advice(self) -> str:
         """What can be done about what is refused."""
-        name = self.operation.name
-        logs = " and ".join(stream.clean for stream in dict.fromkeys(self.operation.inputs))
         return (
-            f"Start with --rebuild {name} to compute it again from {logs}, undo the change, give it another name, "
-            "or go back with --from-savepoint to a savepoint that was made under these terms."
+            f"Start with --rebuild {self.operation.name} to compute it again from {_logs(self.operation)}, "
+            "undo the change, give it another name, or go back with --from-savepoint to a savepoint that was made under "
+            "these terms."
         )
 
     @property
@@ -98,7 +97,9 @@ def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us:
     """Compare an operation with what an earlier run of it kept; nothing is written."""
     terms, past = terms_of(operation), _load(state, operation.name)
     if past is None:
-        return KeptRun(operation, 1, terms, changes=("first run",))
+        named, logs = f"{kind_of(terms)} {operation.name}", _logs(operation)
+        added = f"{named} is new: it is computed from the earliest record of {logs}"
+        return KeptRun(operation, 1, terms, changes=(added if has_run(state) else "first run",))
     if rebuild:
         again = f"{operation.name} is computed again from its inputs' clean logs"
         return KeptRun(operation, past["number"] + 1, terms, since_us, (again,))
@@ -108,6 +109,10 @@ def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us:
         return KeptRun(operation, past["number"], terms, past["since_us"])
     refused = f"{operation.written}: {kind_of(past['terms'])} {operation.name}: {' and '.join(changes)}."
     return KeptRun(operation, past["number"], past["terms"], past["since_us"], refused=(refused,))
+
+
+def _logs(operation: Operation) -> str:
+    return " and ".join(stream.clean for stream in dict.fromkeys(operation.inputs))
 
 
 def _file(state: Path, name: str) -> Path:
