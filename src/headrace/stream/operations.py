@@ -46,8 +46,7 @@ class KeptRun:
         """What can be done about what is refused."""
         return (
             f"Start with --rebuild {self.operation.name} to compute it again from {_logs(self.operation)}, "
-            "undo the change, give it another name, or go back with --from-savepoint to a savepoint that was made under "
-            "these terms."
+            "undo the change, give it another name, or go back with --from-savepoint to one made under these terms."
         )
 
     @property
