@@ -34,6 +34,7 @@ from headrace.stream.runner import Runner
 from headrace.stream.session import SparkPlace, process_of, start_session
 from headrace.stream.session_liveness import require_session, stopped_at_end
 from headrace.stream.start_turns import StartTurns
+from headrace.stream.task_slots import require_slots
 
 LOGGER = logging.getLogger("headrace.stream")
 REPORT_SECONDS = 1.0
@@ -64,6 +65,7 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     for generations in planned.generations:
         remember(generations, place.state)
     with _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark") as spark:
+        require_slots(spark, planned.slots)
         crew = Crew(spark, app, place, planned)
         _run(crew, crew.runners(), stop)
 
