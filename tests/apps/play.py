@@ -31,6 +31,7 @@ from tests.score.networks import weighing
 from tests.waiting import wait_until
 
 SETTLE_LIMIT_S = 420
+PAUSE_S = 2.0  # between two looks: each reads whole topics, and the app has no more than two cores
 BURST = 120
 ENDED = re.compile(r"headrace: (.+?) (?:ended|did not start)")
 # Every part is killed but the one whose fall is the fall of all: the broker is killed last.
@@ -118,10 +119,11 @@ class Play:
             self._until(lambda: list(self.oracle.landed()), "the lake")
 
     def _until(self, complaints: Callable[[], list[str]], what: str) -> None:
-        last: list[str] = []
+        last, looked = ["not looked yet"], [0.0]
 
         def is_right() -> bool:
-            last[:] = complaints()
+            if time.monotonic() - looked[0] > PAUSE_S:
+                last[:], looked[0] = complaints(), time.monotonic()
             return not last or self.running.ended()
 
         wait_until(is_right, SETTLE_LIMIT_S, what, lambda: "\n".join(last[:12]) + "\n" + self.running.said()[-6000:])
