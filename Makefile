@@ -1,6 +1,7 @@
 # Every target sets up what it needs on a bare machine with python3, make and a network.
 PYTHON ?= python3
 APP    ?= fraud
+MINUTES ?= 90
 VENV   := .venv
 BIN    := $(VENV)/bin
 SETUP  := $(PYTHON) tools/setup.py
@@ -18,9 +19,10 @@ clickhouse := $(VENV)/.clickhouse
 cassandra := $(VENV)/.cassandra
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
+faketime := $(VENV)/.faketime
 running  := $(packages) $(java) $(jars)
 
-.PHONY: help demo test check bench faults setup lock clean
+.PHONY: help demo test check bench faults soak setup lock clean
 .NOTPARALLEL:
 
 help:
@@ -29,6 +31,7 @@ help:
 	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
+	@echo 'make soak    the fraud app for 90 minutes with a schedule of faults; MINUTES=10: shorter'
 	@echo 'make setup   only what the others need: .venv, Java, jars, a schema registry, redis-server, PostgreSQL, NATS, ClickHouse, Cassandra, a browser'
 	@echo 'make lock    the lock files anew from what they lock'
 	@echo 'make clean   remove .venv and what tools left behind'
@@ -51,6 +54,9 @@ bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
 
 faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
+
+soak: $(running) $(redis) $(postgres) $(faketime)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 
@@ -115,4 +121,8 @@ $(browser): $(packages)
 
 $(wrk): $(packages)
 	@$(SETUP) wrk
+	@touch $@
+
+$(faketime): $(packages)
+	@$(SETUP) faketime
 	@touch $@

@@ -55,6 +55,11 @@ class OwnPostgres:
             # They hold the memory they share until they have seen it.
             wait_for(lambda: not any(one is not None and one.alive() for one in mine), 20, "its processes to end")
 
+    def pids(self) -> list[int]:
+        """The server's process and those of its clients."""
+        pid = None if self._server is None else self._server.pid
+        return [] if pid is None else [pid, *_children(pid)]
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._folder)

@@ -14,7 +14,7 @@ from typing import Any, Self
 from headrace.local.ports import HOST, free_port
 from tests.waiting import wait_until
 
-READY_LIMIT_S = 240
+READY_LIMIT_S = 900  # a busy machine starts an app in minutes
 STOP_LIMIT_S = 90
 JAVA = {
     "broker": "kafka.Kafka",
@@ -36,6 +36,12 @@ class Running:
     @property
     def broker(self) -> str:
         return f"{HOST}:{self.broker_port}"
+
+    @property
+    def pid(self) -> int:
+        """The process of `headrace up`."""
+        assert self._process is not None
+        return self._process.pid
 
     def __enter__(self) -> Self:
         self.start()

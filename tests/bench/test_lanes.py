@@ -3,9 +3,10 @@
 from click.testing import CliRunner
 
 from bench.latency import LANES
+from headrace.cli.parts import command_of
 from headrace.cli.settings import LANES as CHOICES
 from headrace.cli.settings import settings_of
-from headrace.cli.up import command_of, up
+from headrace.cli.up import up
 from headrace.stream.lanes import Lane
 
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from headrace.cli import main
 from headrace.cli.guarded import Unguarded, require_guarded
+from headrace.cli.parts import command_of
 from headrace.cli.run import RUNS
 from headrace.cli.settings import BadSetting, Settings
-from headrace.cli.up import command_of
 from headrace.local.ports import free_port
 from headrace.serve.access import Access
 from headrace.serve.scopes import Scope

@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace.cli.lake import comparisons
-from headrace.cli.up import parts_of
+from headrace.cli.parts import parts_of
 from headrace.declare.app import App, app_of
 from headrace.lake.lake import Lake
 from headrace.local.ports import HOST, free_port
@@ -46,7 +46,8 @@ def test_streams_that_come_from_elsewhere_have_a_bridge() -> None:
 
 def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ())
-    (part,) = comparisons(app(train=lambda frame: frame), lake, tmp_path)
+    (make,) = comparisons(app(train=lambda frame: frame), lake, tmp_path)
+    part = make()
     assert all(callable(getattr(part, word)) for word in ("start", "stop", "join"))
     assert comparisons(app(file="fraud.onnx"), lake, tmp_path) == []
 

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
+from headrace.cli.parts import command_of, parts_of
 from headrace.cli.settings import BadSetting, Settings, _otlp, file_defaults, lake_folder
-from headrace.cli.up import PATIENCE_SECONDS, Readiness, command_of, parts_of
+from headrace.cli.up import PATIENCE_SECONDS, Readiness
 from headrace.declare.app import load_app
 from headrace.local.ports import HOST, free_port
 from headrace.serve.door import Door

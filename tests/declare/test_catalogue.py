@@ -11,9 +11,10 @@ from headrace.watch.export import listed
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 # What a label may be: the name of a declared thing, or a word of a list that the code has.
-DECLARED = {"stream", "view", "model", "query", "table", "column", "path", "topic", "partition", "version"}
+DECLARED = {"stream", "view", "model", "query", "table", "column", "path", "topic", "partition", "version", "part"}
 WORDS = {
     "rank",
+    "kind",
     "fate",
     "reason",
     "lane",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.cli.up import parts_of
+from headrace.cli.parts import parts_of
 from headrace.declare.app import App, app_of
 from headrace.declare.targets import DELIVERIES, TARGETS, Target
 from headrace.watch.defaults import alerts_of

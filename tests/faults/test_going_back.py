@@ -160,7 +160,7 @@ def test_a_sink_runs_with_the_rest_and_is_started_anew_when_it_is_killed(
     app.pay(100)
     wait_until(lambda: app.running.pid_of("sink") not in (None, killed), LIMIT_S, "another sink", app.running.said)
     wait_until(lambda: _is_whole(app, postgres), LIMIT_S, "200 rows", app.running.said)
-    assert "sink ended; starting it again" in app.running.output.read_text()
+    assert "sink is down (restart 1, next in 0.5 s): killed by signal 9" in app.running.output.read_text()
     app.wait_for(app.sent, 5)
 
 

@@ -37,7 +37,7 @@ def test_a_day_of_news_does_not_make_the_page_grow(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
     view = new_view(new_stream())
     app, look = app_of_views(view), quick_news(view.streams[0].name)
-    monkeypatch.setattr(server, "snapshot", lambda _families: look())
+    monkeypatch.setattr(server, "snapshot", lambda *_: look())
     online = MemoryOnline(MemoryStore([view]), None)
     with serving(app, online, ProgressBoard()) as ask, Browser(tmp_path) as browser:
         browser.open(f"http://{HOST}:{ask.port}/?minutes=1440")

@@ -124,7 +124,27 @@ def test_a_client_of_http_1_0_is_answered_once(port: int) -> None:
 
 def test_an_upgrade_is_not_taken_and_the_request_answered(port: int) -> None:
     sent = b"GET /told HTTP/1.1\r\nhost: x\r\nx-told: yes\r\nconnection: Upgrade\r\nupgrade: h2c\r\n\r\n"
-    assert bodies(said(port, sent)) == [b"yes"]
+    assert bodies(said(port, sent, LAST)) == [b"yes", b"last"]
+
+
+OFFER = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAEAAEAAAAIAAAAA")
+
+
+@settings(max_examples=20, deadline=None)
+@given(cuts=st.lists(st.integers(0, 500), max_size=6))
+def test_the_body_of_a_request_that_offers_http2_is_read_however_it_is_cut(port: int, cuts: list[int]) -> None:
+    sent = asking("/echo", b"first", *OFFER) + asking("/later", b"second", *OFFER) + LAST
+    places = [0, *sorted(cuts), len(sent)]
+    assert bodies(said(port, *(sent[low:high] for low, high in pairwise(places)))) == [b"first", b"second", b"last"]
+
+
+def test_many_offers_at_once_are_all_ignored(port: int) -> None:
+    assert bodies(said(port, asking("/echo", b"x", *OFFER) * 50 + LAST)) == [b"x"] * 50 + [b"last"]
+
+
+def test_a_tunnel_is_refused(port: int) -> None:
+    answer = said(port, b"CONNECT x:80 HTTP/1.1\r\nhost: x:80\r\n\r\nnonsense")
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 ", b"HTTP/1.1 405 "))
 
 
 def test_a_proxys_whole_url_is_read_as_a_path(port: int) -> None:

@@ -4,14 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
 
 from headrace.local.ports import HOST
 from headrace.log.progress import ProgressBoard
 from headrace.serve.answers import Answer
-from headrace.serve.http import Request, Route, get
+from headrace.serve.http import Request, Route, post
 from headrace.serve.scopes import Scope
 from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
@@ -58,18 +57,18 @@ class Commands:
         self.asked: list[dict[str, str]] = []
 
     def routes(self) -> list[Route]:
-        fixed = [get(path, self._fixed(said), Scope.READ) for path, said in ANSWERS.items()]
-        return [*fixed, get("/ask/letters", self._letters, Scope.READ)]
+        fixed = [post(path, self._fixed(said), scope=Scope.READ) for path, said in ANSWERS.items()]
+        return [*fixed, post("/ask/letters", self._letters, scope=Scope.READ)]
 
     def _fixed(self, said: Any) -> Any:
         async def answer(request: Request) -> Answer:
-            self.asked.append(dict(parse_qsl(request.query.decode())))
+            self.asked.append(json.loads(request.body))
             return Answer(200, json.dumps(said).encode())
 
         return answer
 
     async def _letters(self, request: Request) -> Answer:
-        asked = dict(parse_qsl(request.query.decode()))
+        asked = json.loads(request.body)
         return Answer(200, json.dumps([*OPEN, DONE] if "every" in asked else OPEN).encode())
 
 

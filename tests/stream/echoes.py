@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 import headrace as hr
-from headrace.declare.derivation import Derived, Operation, Written
+from headrace.declare.derivation import Derived, Operation
+from headrace.declare.source_lines import Written
 from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.produce import Producer
 from headrace.log.records import Record

@@ -3,6 +3,11 @@
 import time
 from pathlib import Path
 
+import confluent_kafka
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 import headrace as hr
 from headrace.local.broker import Broker
 from headrace.log.ledger import ARRIVAL, OFFSET
@@ -10,14 +15,16 @@ from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
 from headrace.log.topics import ensure_topics
-from headrace.stream.clock import Clock, GateWatch, RecordedClock, now_us
+from headrace.stream.clock import Clock, RecordedClock, now_us
+from headrace.stream.gate_progress import GateWatch, JudgedOffsets
 from tests.log.streams import new_stream
+from tests.waiting import wait_until
 
 MS = 1000
 
 
 def watched(broker: Broker, folder: Path, **more: object) -> tuple[hr.Stream, Clock]:
-    stream = new_stream()
+    stream = new_stream(late=more.pop("late")) if "late" in more else new_stream()
     ensure_topics(broker.address, [stream])
     offsets = Offsets(broker.address)
     return stream, Clock([GateWatch(stream, offsets, folder / "none")], offsets, **more)  # type: ignore[arg-type]
@@ -29,9 +36,14 @@ def arrive(
     with Producer(broker.address) as producer:
         for offset, arrival_us in enumerate(arrivals_us, first):
             producer.send(stream.name, b"{}", key="k", partition=partition)
-            headers = [(OFFSET, str(offset)), (ARRIVAL, str(arrival_us))]
             if gated:
-                producer.send(stream.clean, b"{}", key="k", partition=partition, headers=headers)
+                judge(producer, stream.clean, partition, offset, arrival_us)
+
+
+def judge(producer: Producer, topic: str, partition: int, offset: int, arrival_us: int = MS) -> None:
+    """What the gate writes of a raw record."""
+    headers = [(OFFSET, str(offset)), (ARRIVAL, str(arrival_us))]
+    producer.send(topic, b"{}", key="k", partition=partition, headers=headers)
 
 
 def test_of_a_stream_without_records_the_clock_is_the_time(broker: Broker, tmp_path: Path) -> None:
@@ -83,3 +95,70 @@ def test_recorded_history_ends_with_its_newest_record_once_all_is_read(broker: B
     zero, one = Partition(stream.clean, 0), Partition(stream.clean, 1)
     assert clock.look({zero: 1, one: 1}) is None
     assert clock.look({zero: 2, one: 1}) == 30 * MS
+
+
+@pytest.mark.parametrize("fate", ["late", "dead", "dropped"])
+def test_a_partition_whose_last_records_are_not_clean_holds_nothing_up(
+    broker: Broker, tmp_path: Path, fate: str
+) -> None:
+    stream, clock = watched(broker, tmp_path, late=hr.Late("1h", then="drop"))
+    arrive(broker, stream, 0, 10 * MS, 20 * MS)
+    read = {Partition(stream.clean, 0): 2}
+    assert clock.look(read) is not None
+    arrive(broker, stream, 0, 30 * MS, 40 * MS, first=2, gated=False)
+    assert clock.look(read) is None, "the gate may still find it clean"
+    before_us = now_us()
+    with Producer(broker.address) as producer:
+        judge(producer, f"{stream.name}.{fate}", 0, 2)
+        judge(producer, stream.dead, 0, 3)
+    found_us = clock.look(read)
+    assert found_us is not None
+    assert found_us >= before_us
+
+
+def test_a_watch_that_begins_later_finds_what_was_put_aside_before(broker: Broker, tmp_path: Path) -> None:
+    stream, _ = watched(broker, tmp_path)
+    arrive(broker, stream, 0, 10 * MS)
+    with Producer(broker.address) as producer:
+        for offset in range(1, 30):
+            producer.send(stream.name, b"{}", key="k", partition=0)
+            judge(producer, stream.dead, 0, offset)
+    offsets = Offsets(broker.address)
+    clock = Clock([GateWatch(stream, offsets, tmp_path / "none")], offsets)
+    assert clock.look({Partition(stream.clean, 0): 1}) is not None
+
+
+def test_a_dead_record_does_not_vouch_for_one_before_it(broker: Broker, tmp_path: Path) -> None:
+    stream, clock = watched(broker, tmp_path)
+    arrive(broker, stream, 0, 10 * MS, 20 * MS, gated=False)
+    with Producer(broker.address) as producer:
+        judge(producer, stream.dead, 0, 1)
+    assert clock.look({}) is None, "topics are written beside each other: the first may be clean and on its way"
+    with Producer(broker.address) as producer:
+        judge(producer, stream.clean, 0, 0)
+    assert clock.look({Partition(stream.clean, 0): 1}) is not None
+
+
+def test_the_marker_of_a_transaction_holds_nothing_up(broker: Broker, tmp_path: Path) -> None:
+    stream, clock = watched(broker, tmp_path)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": stream.name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(stream.name, b"{}", partition=0)
+    producer.commit_transaction()
+    wait_until(lambda: clock.offsets.ends(stream.name)[0] == 2, 60, "the marker")
+    read = {Partition(stream.clean, 0): 1}
+    assert clock.look(read) is None
+    assert clock.look(read) is None, "there is a record that nothing is known of"
+    with Producer(broker.address) as judging:
+        judge(judging, stream.clean, 0, 0)
+    wait_until(lambda: clock.look(read) is not None, 10, "the clock to pass the marker")
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
+def test_offsets_are_judged_up_to_the_first_that_is_not(steps: list[tuple[bool, int]]) -> None:
+    judged, known = JudgedOffsets(), set[int]()
+    for is_range, offset in steps:
+        known |= set(range(offset)) if is_range else {offset}
+        (judged.advance if is_range else judged.add)(offset)
+        assert judged.next == next(one for one in range(100) if one not in known)

@@ -9,7 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import App
-from headrace.declare.derivation import Derived, Operation, Written
+from headrace.declare.derivation import Derived, Operation
+from headrace.declare.source_lines import Written
 from headrace.stream.checkpoints import write_whole
 from headrace.stream.generations import ChangedDefinition
 from headrace.stream.operations import plan_run, possible_runs, rebuilt, terms_of

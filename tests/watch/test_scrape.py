@@ -14,6 +14,7 @@ from headrace.declare.catalogue import CATALOGUE, Sort
 from headrace.local.ports import HOST, free_port
 from headrace.log.lag import Behind, Lag
 from headrace.log.ledger import Account
+from headrace.log.outages import status_of
 from headrace.log.progress import (
     BridgeProgress,
     CaptureProgress,
@@ -22,6 +23,7 @@ from headrace.log.progress import (
     LandingProgress,
     OutboxProgress,
     OutcomesProgress,
+    PartProgress,
     ProgressBoard,
     QualityProgress,
     QueryProgress,
@@ -81,6 +83,7 @@ class Server:
         self.board.latest["q"] = QueryProgress(
             "q", "payments", (), "real-time", True, 0, watermark_us=1, checkpoint_ms=1
         )
+        self.board.parts["shop", "lake"] = PartProgress("lake", 0, "running", app="shop")
         self.board.checks["CardSpend"] = CheckProgress("CardSpend", 0, 1, {"exact": 1})
         self.board.sinks["warehouse", "c"] = SinkProgress("warehouse", "c", 0, {"written": 1}, {"wrong": 1}, 1, "")
         self.board.outboxes["shop", "c"] = OutboxProgress("shop", "c", 0, {"sent": 1}, {"wrong": 1}, 1, 0.5, "")
@@ -120,6 +123,7 @@ class Server:
             lambda: counted,
             lambda: report,
             lambda: self.behind,
+            lambda: status_of(the_app(), self.board),
         )
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(sources))
@@ -234,7 +238,7 @@ def test_a_server_that_is_not_there_is_down_and_everything_else_unknown() -> Non
 def test_every_objective_has_a_default_that_says_why_and_what_to_run() -> None:
     names = [alert.name for alert in defaults_of(the_app())]
     assert names == [
-        "server down",
+        *("server down", "part down", "query down", "table not landing"),
         *("payments: lag", "payments: dead letters", "verdicts: lag", "verdicts: dead letters"),
         *("CardSpend: wrong values", "CardSpend: freshness"),
         *("fraud: degraded", "fraud: degraded over HTTP", "fraud: drift", "fraud: quality", "fraud: label coverage"),

@@ -1,8 +1,9 @@
 """The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from headrace.bridge.reader import Reader
 from headrace.bridge.work import Bridging
@@ -10,8 +11,10 @@ from headrace.declare.app import App
 from headrace.declare.sources import Source
 from headrace.declare.stream import Stream
 from headrace.extras import module_of
+from headrace.log.kept_worker import KeptWorker
 from headrace.log.produce import Producer
 from headrace.log.progress import BridgeProgress, ensure_progress_topic, report
+from headrace.log.retries import retry_until
 from headrace.log.topics import ensure_topics
 
 REPORT_SECONDS = 1.0
@@ -38,8 +41,14 @@ def bridge_until(app: App, broker: str, stop: threading.Event) -> None:
     if not streams:
         stop.wait()
         return
-    ensure_topics(broker, app.streams, app.views, app.models)
-    bridges = [Bridging(stream, reader, broker) for stream in streams for reader in readers_of(stream)]
+    prepare = partial(ensure_topics, broker, app.streams, app.views, app.models)
+    if retry_until(prepare, stop, "Bridges") is None:
+        return
+    bridges = [
+        KeptWorker(f"The bridge of {stream.name}", partial(_bridging, stream, place, broker))
+        for stream in streams
+        for place in range(len(readers_of(stream)))
+    ]
     try:
         for bridge in bridges:
             bridge.start()
@@ -49,15 +58,24 @@ def bridge_until(app: App, broker: str, stop: threading.Event) -> None:
             bridge.stop()
 
 
-def _watch(bridges: list[Bridging], broker: str, stop: threading.Event) -> None:
-    ensure_progress_topic(broker)
+def _bridging(stream: Stream, place: int, broker: str, _number: int) -> Bridging:
+    return Bridging(stream, readers_of(stream)[place], broker)
+
+
+def _watch(bridges: Sequence[KeptWorker[Bridging]], broker: str, stop: threading.Event) -> None:
+    """Restart each bridge that has failed, alone, and report all."""
+    retry_until(partial(ensure_progress_topic, broker), stop, "Reporting bridges")
     producer = Producer(broker)
     while not stop.wait(REPORT_SECONDS):
         for bridge in bridges:
-            if bridge.failure is not None:
-                raise bridge.failure
-        for said in of_streams([bridge.progress() for bridge in bridges]):
+            bridge.look()
+        for said in of_streams([_progress(bridge) for bridge in bridges]):
             report(producer, said)
+
+
+def _progress(bridge: KeptWorker[Bridging]) -> BridgeProgress:
+    said = bridge.worker.progress()
+    return replace(said, trouble=said.trouble or bridge.error)
 
 
 def of_streams(said: Iterable[BridgeProgress]) -> list[BridgeProgress]:

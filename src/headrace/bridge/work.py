@@ -14,7 +14,6 @@ import orjson
 from headrace.bridge.position import BATCH, Place, Position, headers_of, position_in
 from headrace.bridge.reader import Arrived, Away, Reader
 from headrace.declare.stream import Stream
-from headrace.errors import HeadraceError
 from headrace.log.produce import NotDelivered, Producer
 from headrace.log.progress import BridgeProgress
 from headrace.log.strangers import BrokerUnreachable
@@ -35,7 +34,7 @@ class Bridging(threading.Thread):
     def __init__(self, stream: Stream, reader: Reader, broker: str) -> None:
         super().__init__(name=f"bridge {stream.name}", daemon=True)
         self.copied, self.left, self.trouble = 0, 0, ""
-        self.failure: HeadraceError | None = None
+        self.failure: BaseException | None = None
         self._stream, self._reader, self._broker = stream, reader, broker
         self._stopping = threading.Event()
         self._look_at = 0.0
@@ -44,7 +43,7 @@ class Bridging(threading.Thread):
         try:
             while not self._stopping.is_set():
                 self._try()
-        except HeadraceError as failure:
+        except Exception as failure:  # noqa: BLE001 - nobody is above a thread: whoever watches is told
             self.failure = failure
         finally:
             self._reader.close()

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.local.connect import Connect
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import CaptureProgress, ensure_progress_topic, report
+from headrace.log.retries import retry_until
 from headrace.log.topics import ensure_topics
 
 LOGGER = logging.getLogger("headrace.capture")
@@ -49,8 +51,9 @@ def capture_until(app: App, broker: str, state: Path, stop: threading.Event) -> 
     if not databases:
         stop.wait()
         return
-    ensure_topics(broker, [database.changes for database in databases], app.views)
-    ensure_progress_topic(broker)
+    prepare = partial(_ensure_topics, app, broker, databases)
+    if not retry_until(prepare, stop, "Capture"):
+        return
     passwords = {variable_of(database.changes): database.password for database in databases}
     connect = Connect(app.name, broker, state, passwords)
     connect.hold()
@@ -66,6 +69,12 @@ def capture_until(app: App, broker: str, state: Path, stop: threading.Event) -> 
             Watch(connect, told, follower).until(stop)
     finally:
         connect.stop()
+
+
+def _ensure_topics(app: App, broker: str, databases: Sequence[Database]) -> bool:
+    ensure_topics(broker, [database.changes for database in databases], app.views)
+    ensure_progress_topic(broker)
+    return True
 
 
 class Told:

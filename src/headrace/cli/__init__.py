@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import SECURITY, file_defaults
+from headrace.cli.locations import offer_locations
+from headrace.cli.settings import SECURITY, defaults_of_group, file_defaults
 from headrace.cli.subjects import subject_known
 from headrace.declare.encoded import schemas_known_by
 from headrace.errors import HeadraceError
 
 COMMANDS = (
     "up",
+    "status",
     "plan",
     "run",
     "backfill",
@@ -51,6 +53,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        offer_locations(command)
         _offer_security(command)
         _read_environment(command)
         return command
@@ -87,4 +90,8 @@ def _read_environment(command: click.Command) -> None:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Features declared once, kept fresh by Spark, served and trained alike."""
-    context.default_map = file_defaults(COMMANDS)
+    defaults, name = file_defaults(COMMANDS), context.invoked_subcommand or ""
+    group = main.get_command(context, name)
+    context.default_map = (
+        defaults_of_group(defaults, name, group.commands) if isinstance(group, click.Group) else defaults
+    )

@@ -1,13 +1,13 @@
 """What the page asks of commands: each question is a command of its own, run beside the server, and told in JSON.
 
-GET  /ask/trace?id=p-17                      ──▶  headrace trace APP --json --since=1h -- p-17
+POST /ask/trace {"id": "p-17"}               ──▶  headrace trace APP --json --since=1h -- p-17
 POST /ask/replay {"stream": …, "places": …}  ──▶  headrace dead APP replay payments --json --place=payments-0@42
 
 So the page shows what a command says, and neither the event loop nor its lock waits for a log that is read through.
+Each starts a process, so each is a POST: a page of another site can make a browser GET anything without asking.
 """
 
 import asyncio
-import json
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -15,26 +15,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 from headrace.cli.run import broker_of
 from headrace.cli.settings import Settings
 from headrace.declare.app import App
 from headrace.local.polite import give_way
-from headrace.serve.answers import Answer, BadRequest, TooLarge, Unavailable, WrongType, json_of
-from headrace.serve.http import Handle, Request, Route, get, post
+from headrace.serve.answers import Answer, BadRequest, TooLarge, Unavailable, WrongType, encode_json, json_of
+from headrace.serve.http import Handle, Request, Route, post
 from headrace.serve.keys import shown
 from headrace.serve.live import NOT_KEPT
-from headrace.serve.operations import ANY, TEXT, Operation, Parameter
+from headrace.serve.operations import Operation, Schema, list_of
 from headrace.serve.scopes import Scope
 
 AT_ONCE, WAIT_SECONDS = 2, 15.0
-LIMIT_SECONDS, HEAVY_LIMIT_SECONDS = 60.0, 240.0
+LIMIT_SECONDS, HEAVY_LIMIT_SECONDS, GRACE_SECONDS = 60.0, 240.0, 10.0
 LONGEST_WORD = 500
 MOST_PLACES = 500
 MOST_BYTES = 8 << 20
 LETTERS = 50
 AN_OBJECT = 'an object: {"stream": "payments", "places": ["payments-0@42"]}'
+WORD: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_WORD}
 
 Asked = Mapping[str, Any]
 
@@ -51,12 +51,24 @@ class Question(NamedTuple):
     is_heavy: bool = False
 
     @property
+    def limit_s(self) -> float:
+        """How long its command may take."""
+        return HEAVY_LIMIT_SECONDS if self.is_heavy else LIMIT_SECONDS
+
+    @property
     def operation(self) -> Operation:
         """What the page's own questions take and give: what the command says with --json."""
         summary = f"What `headrace {self.path.rpartition('/')[2]}` says to the dashboard"
-        if self.changes:
-            return Operation(summary, body={"type": "object", "properties": dict.fromkeys(self.names, ANY)})
-        return Operation(summary, parameters=tuple(Parameter(name, TEXT) for name in self.names))
+        properties = {name: PROPERTIES.get(name, WORD) for name in self.names}
+        return Operation(summary, body={"type": "object", "properties": properties})
+
+
+PROPERTIES: Mapping[str, Schema] = {
+    "places": {**list_of(WORD), "minItems": 1, "maxItems": MOST_PLACES},
+    "every": {"type": "boolean"},
+    "for": {"anyOf": [WORD, {"type": "null"}]},
+    "mended": {"type": ["string", "object"]},
+}
 
 
 def asked_of(file: str, app: App, settings: Settings) -> list[Route]:
@@ -66,33 +78,29 @@ def asked_of(file: str, app: App, settings: Settings) -> list[Route]:
 
 
 def _route(question: Question, room: asyncio.Semaphore) -> Route:
-    route = (
-        post(question.path, _told(question, room), scope=Scope.WRITE)
-        if question.changes
-        else get(question.path, _looked(question, room), Scope.READ)
-    )
-    return replace(route, operation=question.operation)
-
-
-def _looked(question: Question, room: asyncio.Semaphore) -> Handle:
-    async def answer(request: Request) -> Answer:
-        asked = dict(parse_qsl(request.query.decode("ascii", "replace")))
-        return await _run(question.words(asked), room, is_heavy=question.is_heavy)
-
-    return answer
+    route = post(question.path, _told(question, room), scope=Scope.WRITE if question.changes else Scope.READ)
+    limit_s = WAIT_SECONDS + question.limit_s + GRACE_SECONDS
+    return replace(route, operation=question.operation, limit_s=limit_s)
 
 
 def _told(question: Question, room: asyncio.Semaphore) -> Handle:
     async def answer(request: Request) -> Answer:
         asked = _object(request)
-        if "mended" not in asked:
-            return await _run(question.words(asked), room)
+        if "mended" not in question.names or "mended" not in asked:
+            return await _run(question, question.words(asked), room)
         with tempfile.TemporaryDirectory() as folder:  # on a command line everybody could read it
             letters = Path(folder) / "letters.jsonl"
-            letters.write_text(json.dumps({"place": _word(asked, "place"), "value": asked["mended"]}))
-            return await _run([*question.words(asked), f"--from={letters}"], room)
+            letters.write_bytes(_letter(asked))
+            return await _run(question, [*question.words(asked), f"--from={letters}"], room)
 
     return answer
+
+
+def _letter(asked: Asked) -> bytes:
+    try:
+        return encode_json({"place": _word(asked, "place"), "value": asked["mended"]})
+    except (RecursionError, TypeError, ValueError):
+        raise BadRequest("mended is nested too deeply. Write the record as it should have come.") from None
 
 
 def _object(request: Request) -> dict[str, Any]:
@@ -197,21 +205,21 @@ def _places(asked: Asked) -> list[str]:
     return [f"--place={_word({'places': place}, 'places')}" for place in places]
 
 
-async def _run(words: list[str], room: asyncio.Semaphore, *, is_heavy: bool = False) -> Answer:
+async def _run(question: Question, words: list[str], room: asyncio.Semaphore) -> Answer:
     """What a command says, or why it does not; one that starts Spark gives way to events and requests."""
-    limit_s = HEAVY_LIMIT_SECONDS if is_heavy else LIMIT_SECONDS
     await _require_room(room)
     try:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "headrace", *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         try:
-            if is_heavy:
+            if question.is_heavy:
                 give_way(child.pid)
-            said, complaint = await asyncio.wait_for(child.communicate(), limit_s)
+            async with asyncio.timeout(question.limit_s):
+                said, complaint = await child.communicate()
         except TimeoutError:
             raise Unavailable(
-                f"It was not found within {limit_s:g} s. Ask the command itself: headrace {words[0]}."
+                f"It was not found within {question.limit_s:g} s. Ask the command itself: headrace {words[0]}."
             ) from None
         finally:
             await _end(child)
@@ -222,7 +230,8 @@ async def _run(words: list[str], room: asyncio.Semaphore, *, is_heavy: bool = Fa
 
 async def _require_room(room: asyncio.Semaphore) -> None:
     try:
-        await asyncio.wait_for(room.acquire(), WAIT_SECONDS)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await room.acquire()
     except TimeoutError:
         raise Unavailable(f"{AT_ONCE} others are being looked up, and take long. Ask again later.") from None
 

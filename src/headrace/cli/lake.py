@@ -17,6 +17,7 @@ from headrace.lake.landing import Landing, landings_of
 from headrace.local.polite import give_way
 
 if TYPE_CHECKING:
+    from headrace.evaluate.evaluations import Evaluations
     from headrace.evaluate.lasting import Together
 
 LOGGER = logging.getLogger("headrace.lake")
@@ -64,7 +65,7 @@ class Politeness:
 
     def __init__(self, stop: threading.Event) -> None:
         self.spark: int | None = None
-        self.beside: Sequence[Together] = ()
+        self.beside: Sequence[Together | Evaluations] = ()
         self._stop, self._gives_way, self._until = stop, False, time.monotonic() + PATIENCE_SECONDS
 
     def kept_up(self) -> None:
@@ -88,8 +89,8 @@ def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], "Togethe
     return [partial(Outcomes, app=app, place=Place(lake, state))]
 
 
-def comparisons(app: App, lake: Lake, state: Path) -> list["Together"]:
+def comparisons(app: App, lake: Lake, state: Path) -> list[Callable[[], "Together"]]:
     """What counts served vectors and compares them with what models were trained on; nothing where none was."""
     from headrace.evaluate.compare import Comparisons, Place, compared
 
-    return [Comparisons(app, Place(lake, state))] if compared(app) else []
+    return [partial(Comparisons, app, Place(lake, state))] if compared(app) else []

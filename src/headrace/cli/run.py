@@ -20,6 +20,7 @@ from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 
 if TYPE_CHECKING:
+    from headrace.lake.lake import Lake
     from headrace.outbox.table import Table
     from headrace.sink.writer import SinkPlace
     from headrace.stream.queries import Place
@@ -83,11 +84,12 @@ def spark_of(settings: Settings) -> "SparkOptions":
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
-    from headrace.evaluate.lasting import Together
+    from headrace.evaluate.evaluations import Evaluations
     from headrace.evaluate.reach import require_kept
-    from headrace.lake.lake import prepare
     from headrace.lake.writer import LakeWriter
+    from headrace.log.retries import retry_until
     from headrace.stream.session import process_of
+    from headrace.stream.session_liveness import wait_while_alive
 
     lake = lake_of(app, settings)
     if lake is None:
@@ -96,21 +98,34 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
         stop.wait()
         return
     require_kept(app, lake.retention)
-    prepare(lake)
+    if not retry_until(partial(_prepared, lake), stop, "Lake"):
+        return
     politeness = Politeness(stop)
     with batch_session(settings.spark) as spark:
         politeness.spark = process_of(spark)
         writer = LakeWriter(spark, lake, lake.tables, politeness)
-        judges = [judge(spark) for judge in outcomes(app, lake, settings.state)]
-        politeness.beside = [*judges, *comparisons(app, lake, settings.state)]
-        parts: list[LakeWriter | Together] = [writer, *politeness.beside]
+        evaluations = Evaluations(
+            [
+                *(partial(judge, spark) for judge in outcomes(app, lake, settings.state)),
+                *comparisons(app, lake, settings.state),
+            ]
+        )
+        politeness.beside = [evaluations]
+        parts: list[LakeWriter | Evaluations] = [writer, evaluations]
         for part in parts:
             part.start()
-        stop.wait()
+        wait_while_alive(spark, stop)
         for part in parts:
             part.stop()
         for part in parts:
             part.join(timeout=STEP_SECONDS)
+
+
+def _prepared(lake: "Lake") -> bool:
+    from headrace.lake.lake import prepare
+
+    prepare(lake)
+    return True
 
 
 def run_serve(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
@@ -207,6 +222,7 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
     from headrace.log.progress import report
     from headrace.watch.addresses import networks_of
     from headrace.watch.judged import Judged
+    from headrace.watch.outage_values import OutageValues
     from headrace.watch.quality import Quality
     from headrace.watch.run import WatchPlace, watch_until
 
@@ -221,20 +237,23 @@ def run_watch(started_as: str, app: App, settings: Settings, stop: threading.Eve
         otlp_of(settings),
         settings.otlp_every_s,
     )
-    quality = Quality(app.models)
-    with quality.followed(broker_of(settings)), Producer(broker_of(settings)) as producer:
+    quality, outages, broker = Quality(app.models), OutageValues(app, settings.state), broker_of(settings)
+    with quality.followed(broker), outages.followed(broker), Producer(broker) as producer:
         judged = Judged(app.models, quality, settings.state, partial(report, producer))
-        watch_until(app, place, stop, more=[quality, judged])
+        watch_until(app, place, stop, more=[outages, quality, judged])
 
 
 def run_retrain(started_as: str, app: App, settings: Settings, stop: threading.Event) -> None:
     """Train models anew when they are due, or an alert they wait for fires."""
     from headrace.cli.retraining import retrain_until
     from headrace.log.follow import Follower
+    from headrace.log.retries import retry_until
     from headrace.watch.board import TOPIC, read_board
 
     require_known_reasons(started_as, app)
-    board = read_board(broker_of(settings))
+    board = retry_until(partial(read_board, broker_of(settings)), stop, "Retraining")
+    if board is None:
+        return
     with Follower(broker_of(settings), [TOPIC], board.apply, patient=True):
         retrain_until(started_as, app, broker_of(settings), settings, board.firing, stop)
 

@@ -8,24 +8,31 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.locations import location
 from headrace.cli.settings import Settings
 from headrace.declare.app import App, load_app
 
 if TYPE_CHECKING:
     from headrace.stream.savepoints import Savepoint
 
+OLD_US = 600_000_000  # twice the default of --checkpoint
+
 
 @click.command()
 @click.argument("app")
 @click.argument("name")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where checkpoints live.")
+@location("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
-    """Keep the state of APP, running or not, as NAME; or ls those there are."""
+    """Keep the state of APP, running or not, as NAME; or ls those there are.
+
+    A query that is down is kept as of its last commit.
+    """
+    from headrace.stream.queries import checkpoints_of
     from headrace.stream.savepoints import make, savepoints
 
-    load_app(app)
-    found = savepoints(Path(state)) if name == "ls" else [make(Path(state), name)]
+    declared, folder = load_app(app), Path(state)
+    found = savepoints(folder) if name == "ls" else [make(folder, name, checkpoints_of(declared, folder))]
     if in_json:
         click.echo(json.dumps([asdict(one) for one in found]))
     else:
@@ -33,9 +40,22 @@ def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
 
 
 def _lines(one: "Savepoint") -> list[str]:
-    made = datetime.fromtimestamp(one.made_us / 1_000_000, UTC).isoformat(timespec="seconds")
-    queries = ", ".join(f"{query} at batch {batch}" for query, batch in one.batches.items())
-    return [f"{one.name}  {made}  {queries or 'no query has begun'}"]
+    queries = ", ".join(f"{query} at batch {batch}{_since(one, query)}" for query, batch in one.batches.items())
+    lines = [f"{one.name}  {_moment(one.made_us)}  {queries or 'no query has begun'}"]
+    if one.missing:
+        lines.append(f"  without {', '.join(one.missing)}: nothing committed yet; begins with the earliest record")
+    return lines
+
+
+def _since(one: "Savepoint", query: str) -> str:
+    """When the last batch of a query was committed, where that was long before: the query may be down."""
+    committed_us = one.committed_us.get(query, one.made_us)
+    is_old = committed_us and one.made_us - committed_us > OLD_US
+    return f" of {_moment(committed_us)}" if is_old else ""
+
+
+def _moment(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec="seconds")
 
 
 def go_back(app: App, settings: Settings) -> str | None:

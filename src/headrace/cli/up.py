@@ -2,10 +2,11 @@
 
 import json
 import os
-import sys
+import threading
 import time
 import urllib.error
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 
 from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.lake import lake_of, missing_outcomes
+from headrace.cli.parts import AFFECTS, BROKER, REGISTRY, command_of, parts_of
 from headrace.cli.run import (
     broker_of,
     is_captured,
@@ -30,22 +32,24 @@ from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.cli.subjects import require_schemas
 from headrace.declare.app import App, load_app
-from headrace.declare.derivation import Operation
-from headrace.declare.durations import duration_text
 from headrace.evaluate.reach import require_kept
 from headrace.lake.lake import require_fitting
 from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.local.part_reporter import PartReporter
 from headrace.local.ports import require_free
 from headrace.local.registry import EmbeddedRegistry
-from headrace.local.supervise import ProcessPart, Supervisor
+from headrace.local.supervise import Keeper, ProcessPart, Supervisor
+from headrace.log.schemas.subjects import NoSubject, asked_for
+from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import ensure_topics
-from headrace.serve.access import USUAL_RATE, Access
 from headrace.serve.door import TOKEN_VARIABLE, Door
+from headrace.store.kinds import require_store
 from headrace.stream.generations import possible_plans, remember
 from headrace.stream.operations import begin_run, possible_runs, rebuilt
 
+LOOK_SECONDS = 0.2
 ASK_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 
@@ -58,41 +62,106 @@ PATIENCE_SECONDS = 60.0
 def up(app: str, **flags: Any) -> None:
     """Run APP on this machine: broker, Spark queries, store and HTTP server."""
     settings = settings_of(flags)
-    supervisor = Supervisor(say)
+    running = Running(app, settings, stop_on_signals())
     try:
-        _start_registry(supervisor, settings)
-        _up(app, settings, supervisor)
+        running.require_startable()
+        running.run()
     finally:
-        supervisor.stop()
+        running.stop()
     say("stopped; started again, it goes on from here")
 
 
-def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
-    declared = load_app(app)
-    stop = stop_on_signals()
-    require_guarded(settings)
-    require_tellable(settings)
-    require_known_reasons(app, declared)
-    require_learners(declared)
-    require_sinkable(declared, settings)
-    require_relayable(declared)
-    require_bridgeable(declared)
-    require_capturable(declared)
-    require_answerable(declared)
-    require_free(settings.port, settings.host, setting="--http")
-    find_java()
-    jar_paths("spark", say)
-    settings.state.mkdir(parents=True, exist_ok=True)
-    require_schemas(declared, say)
-    _start_broker(supervisor, settings)
-    if (before := go_back(declared, settings)) is not None:
-        say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
-    _require_plan(declared, settings)
-    _tell_parts(settings)
-    needed, others = parts_of(settings, declared)
-    start = partial(_start, supervisor, app, settings)
-    start(needed)
-    supervisor.watch(stop, settings.limit_s, Readiness(door_of(settings), partial(start, others)))
+class Running:
+    """One run of `up`: what can never work is refused before anything starts; what fails later is restarted."""
+
+    def __init__(self, file: str, settings: Settings, stop: threading.Event) -> None:
+        self._file, self._settings, self._stop = file, settings, stop
+        self._supervisor = Supervisor(say)
+        self._reporter: PartReporter | None = None
+        self._broker = None if settings.broker else Broker(settings.state, settings.broker_port, say)
+        self._registry = EmbeddedRegistry(settings.state, settings.registry_port, say) if settings.registry else None
+
+    def require_startable(self) -> None:
+        """Refuse what no restart could mend: settings, taken ports, a folder in use, missing Java or jars."""
+        settings = self._settings
+        require_guarded(settings)
+        require_tellable(settings)
+        require_free(settings.port, settings.host, setting="--http")
+        require_store(settings.store)
+        find_java()
+        jar_paths("spark", say)
+        settings.state.mkdir(parents=True, exist_ok=True)
+        for server in (self._registry, self._broker):
+            if server is not None:
+                server.require_startable()
+
+    def run(self) -> None:
+        """Start everything and wait until it is to stop."""
+        settings, declared = self._settings, self._load()
+        require_possible(self._file, declared, settings)
+        self._reporter = PartReporter(declared.name, broker_of(settings), settings.state, self._supervisor.states)
+        self._reporter.start()
+        if not self._start_broker() or not self._write_plan(declared):
+            return
+        _tell_parts(settings)
+        needed, others = parts_of(settings, declared)
+        self._start(needed)
+        readiness = Readiness(door_of(settings), partial(self._start, others))
+        self._supervisor.watch(self._stop, settings.limit_s, readiness)
+
+    def stop(self) -> None:
+        """Stop every part; one that was never started too, for it may hold its folder."""
+        if self._reporter is not None:
+            self._reporter.stop()
+        self._supervisor.stop()
+        if self._broker is not None:
+            self._broker.stop()
+
+    def _load(self) -> App:
+        """The app; declarations are refused before its own registry starts, and are then told their schemas by it."""
+        if self._registry is None:
+            return load_app(self._file)
+        if self._file.endswith(".py"):  # a module is imported once
+            with suppress(NoSubject), asked_for(self._settings.state):
+                load_app(self._file)
+        say(f"starting the schema registry: registry={self._registry.url!r}")
+        self._started(self._supervisor.start(REGISTRY, self._registry, AFFECTS[REGISTRY]))
+        return load_app(self._file)
+
+    def _start_broker(self) -> bool:
+        """Start the broker and wait for it; False where it is to stop meanwhile."""
+        if self._broker is None:
+            return True
+        say(f"starting the broker on 127.0.0.1:{self._settings.broker_port}")
+        return self._started(self._supervisor.start(BROKER, self._broker, AFFECTS[BROKER]))
+
+    def _started(self, keeper: Keeper) -> bool:
+        """Wait until a part has started, however often that is tried; False where it is to stop meanwhile."""
+        while not keeper.has_started.wait(LOOK_SECONDS):
+            if self._stop.is_set():
+                return False
+        return True
+
+    def _write_plan(self, declared: App) -> bool:
+        """Create topics and write down what runs; a broker of our own that ends meanwhile is waited for."""
+        while not self._stop.is_set():
+            try:
+                write_plan(declared, self._settings)
+            except BrokerUnreachable as away:
+                if self._broker is None:
+                    raise
+                say(f"waiting for the broker: {away}")
+                self._stop.wait(ASK_SECONDS)
+            else:
+                return True
+        return False
+
+    def _start(self, parts: Sequence[str]) -> None:
+        logs = self._settings.state / "logs"
+        say(f"starting {', '.join(parts)}; their logs are in {logs}")
+        for part in parts:
+            command = command_of(self._file, part, self._settings)
+            self._supervisor.start(part, ProcessPart(command, logs / f"{part}.log"), AFFECTS[part])
 
 
 def say(line: str) -> None:
@@ -100,27 +169,31 @@ def say(line: str) -> None:
     click.echo(f"headrace: {line}")
 
 
-def _start_registry(supervisor: Supervisor, settings: Settings) -> None:
-    """First of all: the app's own declarations may ask it."""
-    if settings.registry:
-        registry = EmbeddedRegistry(settings.state, settings.registry_port, say)
-        say(f"starting the schema registry: registry={registry.url!r}")
-        supervisor.start("the schema registry", registry)
-
-
-def _start_broker(supervisor: Supervisor, settings: Settings) -> None:
-    if settings.broker is not None:
-        return
-    say(f"starting the broker on 127.0.0.1:{settings.broker_port}")
-    supervisor.start("the broker", Broker(settings.state, settings.broker_port, say))
-
-
-def _require_plan(app: App, settings: Settings) -> None:
-    """Refuse before anything starts what the kept state cannot follow, and write down what now runs."""
+def require_possible(file: str, app: App, settings: Settings) -> None:
+    """Refuse before anything starts what the declarations, the drivers or the kept state do not allow."""
+    require_known_reasons(file, app)
+    require_learners(app)
+    require_sinkable(app, settings)
+    require_relayable(app)
+    require_bridgeable(app)
+    require_capturable(app)
+    require_answerable(app)
+    if is_captured(app):
+        jar_paths("connect", say)
+    require_schemas(app, say)
     lake = lake_of(app, settings)
     if lake is not None:
         require_fitting(lake)
         require_kept(app, lake.retention)
+    if (before := go_back(app, settings)) is not None:
+        say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
+    again = rebuilt(app, settings.rebuild)
+    possible_runs(app, settings.state, again, settings.since_us)
+    possible_plans(app, settings.state, {stream.name: stream.partitions for stream in app.streams}, again)
+
+
+def write_plan(app: App, settings: Settings) -> None:
+    """Create the topics of an app, and write down what now runs."""
     for missing in missing_outcomes(app, settings):
         say(missing)
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
@@ -150,70 +223,6 @@ def _tell_parts(settings: Settings) -> None:
         "HEADRACE_FROM_SAVEPOINT",
     ):  # above, and not again whenever a part is started
         os.environ.pop(planned, None)
-
-
-def _start(supervisor: Supervisor, app: str, settings: Settings, parts: Sequence[str]) -> None:
-    logs = settings.state / "logs"
-    say(f"starting {', '.join(parts)}; their logs are in {logs}")
-    for part in parts:
-        supervisor.start(part, ProcessPart(command_of(app, part, settings), logs / f"{part}.log"))
-
-
-def parts_of(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The processes of a running app: those an answer needs, and the others.
-
-    A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, captured tables Connect, sinks who brings events to them, outboxes who empties them, and streams that
-    come from elsewhere who fetches them.
-    """
-    feeding = () if settings.store == "memory" else ("apply",)
-    scoring = ("score",) if app.models else ()
-    landing = () if settings.lake is None else ("lake",)
-    training = ("retrain",) if any(model.retrain for model in app.models) else ()
-    sinking = ("sink",) if app.sinks else ()
-    relaying = ("outbox",) if app.outboxes else ()
-    bridging = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
-    operating = ("operate",) if any(isinstance(one, Operation) for one in app.derivations) else ()
-    capturing = ("connect",) if is_captured(app) else ()
-    needed = (*feeding, "serve", "stream", *bridging, *operating, *capturing, *scoring)
-    return needed, ("check", "watch", *landing, *training, *sinking, *relaying)
-
-
-def command_of(app: str, part: str, settings: Settings) -> list[str]:
-    """How a part is started as a process of its own."""
-    flags = {
-        "--broker": broker_of(settings),
-        "--http": settings.http,
-        "--workers": str(settings.workers),
-        "--state": str(settings.state),
-        "--lane": settings.lane,
-        "--checkpoint": f"{settings.checkpoint_seconds}s",
-        "--alerts-every": duration_text(round(settings.alerts_every_s * 1_000_000)),
-        "--otlp-every": duration_text(round(settings.otlp_every_s * 1_000_000)),
-        "--lake": str(settings.lake or "off"),
-        "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
-        "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
-        **({"--lake-format": settings.lake_format} if settings.lake_format else {}),
-        **({"--spark": settings.spark} if settings.spark else {}),
-        **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
-    }
-    pairs: list[tuple[str, ...]] = [
-        *flags.items(),
-        *(("--webhook-allow", address) for address in settings.webhook_allow),
-    ]
-    pairs += access_flags(settings.access)
-    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
-
-
-def access_flags(access: Access) -> list[tuple[str, ...]]:
-    """How a part is told who may ask: where secrets are, never what they are."""
-    files = {"--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
-    return [
-        *((flag, str(file)) for flag, file in files.items() if file is not None),
-        *([("--behind-proxy",)] if access.is_behind_proxy else []),
-        *(("--allow-host", name) for name in access.names),
-        *([("--rate", f"{access.rate:g}")] if access.rate != USUAL_RATE else []),
-    ]
 
 
 class Readiness:

@@ -3,12 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headrace.declare.catalogue import Sort
 from headrace.declare.durations import duration_us
 from headrace.declare.series import Objective, Series, Share
+from headrace.declare.source_lines import Written, declaring_line
 from headrace.errors import DeclarationError
 
 SEVERITIES = ("page", "ticket")
@@ -44,6 +45,7 @@ class Alert:
     silent_us: int | None
     why: str
     run: str
+    written: Written = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Alert:
             "silent_us": None if no_data == KEEP else duration_us(no_data, f'{where}: no_data (or "{KEEP}")'),
             "why": _words(why, "why", where),
             "run": _words(run, "run", where),
+            "written": declaring_line(),
         }
         for setting, value in values.items():
             object.__setattr__(self, setting, value)

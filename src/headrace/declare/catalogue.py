@@ -111,6 +111,7 @@ DECIDE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1
 REQUEST_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 LABEL_SECONDS = (1, 10, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 259_200, 604_800, 2_592_000)
 LOST = Allowed(0.01, "degraded")
+STUCK = Limit(above=0, for_="1m")
 
 STREAMS = (
     _count(
@@ -329,13 +330,7 @@ OUTBOXES = (
 BRIDGES = (
     _count("bridge_copied", "messages", "Messages that a bridge has copied into a stream", "stream", is_kept=True),
     _level("bridge_left", "messages", "Messages of the other log that it has not copied yet", "stream", is_kept=True),
-    _level(
-        "bridge_waits",
-        "yes or no",
-        "1 while a bridge cannot go on, or says nothing",
-        "stream",
-        objective=Limit(above=0, for_="1m"),
-    ),
+    _level("bridge_waits", "yes or no", "1 while a bridge cannot go on, or says nothing", "stream", objective=STUCK),
 )
 CAPTURES = (
     _level(
@@ -343,7 +338,7 @@ CAPTURES = (
         "yes or no",
         "1 while a table's changes are not captured, or nobody says so",
         "stream",
-        objective=Limit(above=0, for_="1m"),
+        objective=STUCK,
     ),
     _level("capture_kept_bytes", "bytes", "Bytes of its log that a database keeps for us", "stream", is_kept=True),
 )
@@ -372,7 +367,16 @@ WATCH = (
         is_told=False,
     ),
 )
+OUTAGES = (
+    _level("part_up", "yes or no", "1 while a part of `headrace up` runs, 0 while it is being restarted", "part"),
+    _count("part_restarts", "restarts", "Restarts of a part since `headrace up` started", "part"),
+    _level("query_up", "yes or no", "1 while a query that the app declares runs, 0 while it does not", "query"),
+    _count("query_restarts", "restarts", "Restarts of a query since its driver started", "query"),
+    _level("lake_table_up", "yes or no", "1 while a table of the lake lands, 0 while its steps fail", "table"),
+    _level("down", "things", "Parts, queries or lake tables that are down", "kind", objective=STUCK, is_kept=True),
+)
 ROOMS = {
+    "What is down": OUTAGES,
     "Streams": STREAMS,
     "Queries": QUERIES,
     "The store": STORE,

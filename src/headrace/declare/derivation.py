@@ -9,34 +9,16 @@ What is derived is judged by a gate of its own, like what came from outside: its
 dead letters, its duplicates. So whatever reads a stream can read a derived one.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
+from headrace.declare.source_lines import Written
 from headrace.declare.stream import Stream
 
 AskedLane = Literal["auto", "real-time", "micro-batch"]
 
 KNOWN_AT = "known_at"  # the column that says when a derived event could first be known: the arrival of what made it
-
-
-@dataclass(frozen=True)
-class Written:
-    """Where in the user's code something is declared: what a refusal names."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-def written_here(frames_up: int = 1) -> Written:
-    """Where the caller's caller, so many frames up, stands."""
-    frame = inspect.stack(context=0)[frames_up + 1]  # without lines of source, which are slow to find
-    return Written(Path(frame.filename).name, frame.lineno)
 
 
 @dataclass(frozen=True)

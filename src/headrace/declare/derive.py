@@ -7,9 +7,10 @@ payments.clean ──▶ function(payments) ──▶ abroad ──gate──▶
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from headrace.declare.derivation import KNOWN_AT, AskedLane, Derived, FunctionOf, Written, written_here
+from headrace.declare.derivation import KNOWN_AT, AskedLane, Derived, FunctionOf
 from headrace.declare.durations import duration_text
 from headrace.declare.schema import Schema, parse_schema
+from headrace.declare.source_lines import Written, written_here
 from headrace.declare.stream import Late, Stream
 from headrace.errors import DeclarationError
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from headrace.declare.derivation import KNOWN_AT, Derivation, Derived, Written, written_here
+from headrace.declare.derivation import KNOWN_AT, Derivation, Derived
 from headrace.declare.durations import duration_text
 from headrace.declare.join_inputs import Names
+from headrace.declare.source_lines import Written, written_here
 from headrace.declare.stream import Stream
 from headrace.declare.table import Table
 from headrace.errors import DeclarationError

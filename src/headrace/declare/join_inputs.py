@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.declare.derivation import KNOWN_AT, Written, written_here
+from headrace.declare.derivation import KNOWN_AT
 from headrace.declare.durations import duration_us
 from headrace.declare.schema import Kind
+from headrace.declare.source_lines import Written, written_here
 from headrace.declare.stream import Late, LatePolicy, Stream
 from headrace.errors import DeclarationError
 

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from headrace.declare.operands import REQUEST
 from headrace.declare.retrain import Retrain
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.shown import shown
+from headrace.declare.source_lines import Written, declaring_line
 from headrace.declare.stream import Stream
 from headrace.declare.views import View, view_of
 from headrace.errors import DeclarationError
@@ -47,6 +48,7 @@ class Model(Measured):
     budget_us: int
     retrain: Retrain | None
     drift: Drift
+    written: Written = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class Model(Measured):
             "costs": costs_of(costs, where),
             "retrain": retrain,
             "drift": _drift(drift, where),
+            "written": declaring_line(),
         }
         for setting, value in values.items():
             object.__setattr__(self, setting, value)

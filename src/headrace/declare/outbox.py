@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.declare.derivation import written_here
+from headrace.declare.source_lines import Written, declaring_line, written_here
 from headrace.declare.targets import url_problem
 from headrace.errors import DeclarationError
 
@@ -13,6 +13,7 @@ class Outbox:
 
     url: str = field(repr=False)
     table: str = "outbox"
+    written: Written = field(default_factory=declaring_line, compare=False, repr=False, init=False)
 
     def __post_init__(self) -> None:
         problem = url_problem(self.url, ("postgres", "postgresql"), "PG_URL")

@@ -11,12 +11,13 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
-from headrace.declare.derivation import Operation, Written, written_here
+from headrace.declare.derivation import Operation
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.pattern_outputs import Matches, matches
 from headrace.declare.schema import Kind, Schema
 from headrace.declare.sequence import After, Near, Never, Sequence, Step, readable
+from headrace.declare.source_lines import Written, written_here
 from headrace.declare.stream import Late, Stream
 from headrace.errors import DeclarationError
 

@@ -1,8 +1,9 @@
 """Saved queries: a question in SQL that is asked again and again, and shown as a panel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.declare.durations import UNITS_US, duration_us
+from headrace.declare.source_lines import Written, declaring_line
 from headrace.errors import DeclarationError
 
 OFTENEST_US = UNITS_US["s"]
@@ -15,10 +16,17 @@ class Query:
     name: str
     sql: str
     every_us: int
+    written: Written = field(compare=False, repr=False)
 
     def __init__(self, name: str, sql: str, *, every: str = "5s") -> None:
         where = _where(name)
-        for setting, value in (("name", name), ("sql", _sql(sql, where)), ("every_us", _every_us(every, where))):
+        values = {
+            "name": name,
+            "sql": _sql(sql, where),
+            "every_us": _every_us(every, where),
+            "written": declaring_line(),
+        }
+        for setting, value in values.items():
             object.__setattr__(self, setting, value)
 
 

@@ -9,8 +9,9 @@ A change is read twice: once by the entity it leaves, once by the one it comes t
 from dataclasses import dataclass
 
 from headrace.declare.changes import BEFORE, Changes
-from headrace.declare.derivation import Operation, Written
+from headrace.declare.derivation import Operation
 from headrace.declare.durations import UNITS_US
+from headrace.declare.source_lines import Written
 from headrace.declare.views import View
 
 LEAVING, COMING = 0, 1  # which of the two inputs an event is of

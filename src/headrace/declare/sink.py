@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headrace.declare.derivation import Written, written_here
 from headrace.declare.schema import Schema
+from headrace.declare.source_lines import Written, written_here
 from headrace.declare.sunk import Sunk, identity_of, order_of, schema_of, topic_of
 from headrace.declare.targets import DELIVERIES, Delivery, Target
 from headrace.declare.views import View

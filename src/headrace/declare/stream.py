@@ -1,7 +1,7 @@
 """Streams: a topic, the shape of its events, and what to do with the late and the wrong ones."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from headrace.declare.durations import duration_text, duration_us
@@ -9,6 +9,7 @@ from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, en
 from headrace.declare.expressions import Expression, parse
 from headrace.declare.schema import Kind, Schema, parse_schema
 from headrace.declare.shown import shown
+from headrace.declare.source_lines import Written, declaring_line
 from headrace.declare.sources import Source
 from headrace.errors import DeclarationError
 
@@ -73,6 +74,7 @@ class Stream:
     encoded: Encoded | None
     subject: Subject | None  # where the schema was left out: what it was taken from
     from_: Source | None
+    written: Written = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -128,9 +130,10 @@ class Stream:
             "encoded": encoded,
             "subject": registered,
             "from_": _source(name, from_),
+            "written": declaring_line(),
         }
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
+        for setting, value in values.items():
+            object.__setattr__(self, setting, value)
 
     def _repr_html_(self) -> str:
         parts: dict[str, list[str]] = {}

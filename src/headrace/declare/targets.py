@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from headrace.declare.derivation import written_here
 from headrace.declare.encoded import Encoded, address_problem
+from headrace.declare.source_lines import written_here
 from headrace.declare.sources import ENV
 from headrace.errors import DeclarationError
 

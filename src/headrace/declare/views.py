@@ -1,7 +1,7 @@
 """Feature views: a class of aggregates over one stream, or several as one, by entity."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.declare.aggregates import Aggregate, Declared
@@ -13,6 +13,7 @@ from headrace.declare.expressions import Expression, fields
 from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.shown import shown
+from headrace.declare.source_lines import Written, declaring_line
 from headrace.declare.stream import Stream
 from headrace.declare.table import ENTITY
 from headrace.declare.union import require_in_all, schema_of, streams_of
@@ -44,6 +45,7 @@ class View:
     requested: tuple[Column, ...] = ()
     joined: tuple[Joined, ...] = ()
     salt: int = 1
+    written: Written | None = field(default=None, compare=False, repr=False)
 
     def _repr_html_(self) -> str:
         line = f"features by {', '.join(self.by)}, of {' and '.join(stream.name for stream in self.streams)}"
@@ -141,6 +143,7 @@ def features(
             requested=requested,
             joined=distinct_joins(computed.values()),
             salt=_salt(salt, name),
+            written=declaring_line(),
         )
 
     return declare

@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from headrace.declare.aggregates import Aggregate, Declared
 from headrace.declare.binding import bind
-from headrace.declare.derivation import KNOWN_AT, Derived, Operation, written_here
+from headrace.declare.derivation import KNOWN_AT, Derived, Operation
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import NUMBERS
 from headrace.declare.schema import Kind, Schema
 from headrace.declare.shapes import Global, Session, Shape
+from headrace.declare.source_lines import written_here
 from headrace.declare.stream import Late, Stream
 from headrace.errors import DeclarationError
 

@@ -9,7 +9,8 @@ from headrace.declare.durations import UNITS_US
 from headrace.declare.model import Model
 from headrace.declare.stream import Stream
 from headrace.log.offsets import Offsets
-from headrace.stream.clock import Clock, GateWatch
+from headrace.stream.clock import Clock
+from headrace.stream.gate_progress import GateWatch
 
 LONGEST_PATIENCE_US = UNITS_US["h"]
 

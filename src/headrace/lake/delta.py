@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
-from headrace.lake.files import statistics
+from headrace.lake.files import count_nulls, statistics
 from headrace.lake.landing import DAY
 from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
 
@@ -27,6 +27,7 @@ CONFIGURATION: Mapping[str, str | None] = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
+SKIPPED_BY = "delta.dataSkippingStatsColumns"
 
 
 class DeltaLog(TableLog):
@@ -44,13 +45,15 @@ class DeltaLog(TableLog):
 
     def make(self, columns: pa.Schema) -> None:
         schema = Schema.from_arrow(columns)
-        table = DeltaTable.create(
-            self.folder, schema, mode="ignore", partition_by=[DAY], configuration=dict(CONFIGURATION)
-        )
+        configuration = dict(CONFIGURATION) | {SKIPPED_BY: _columns_to_skip_by(columns)}
+        table = DeltaTable.create(self.folder, schema, mode="ignore", partition_by=[DAY], configuration=configuration)
         known = {field.name for field in table.schema().fields}
         new = [field for field in schema.fields if field.name not in known]
         if new:
             table.alter.add_columns(new)
+            table.update_incremental()
+        if table.metadata().configuration.get(SKIPPED_BY) != configuration[SKIPPED_BY]:
+            table.alter.set_table_properties({SKIPPED_BY: configuration[SKIPPED_BY]})
             table.update_incremental()
         self._own = table
 
@@ -125,6 +128,19 @@ class DeltaLog(TableLog):
         return self._own
 
 
+def _columns_to_skip_by(columns: pa.Schema) -> str:
+    """The columns of which every file tells bounds.
+
+    deltalake's datasets skip a file that tells none of a column they expect bounds of, whatever is asked of it.
+    """
+    names = [field.name for field in columns if field.name != DAY and _has_bounds(field.type)]
+    return ",".join(name for name in names if name.isidentifier())
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind)
+
+
 def _entry(file: Path, folder: Path) -> AddAction:
     """The entry that adds a file to a table."""
     stat = file.stat()
@@ -134,8 +150,18 @@ def _entry(file: Path, folder: Path) -> AddAction:
         partition_values={DAY: file.parent.name.removeprefix(f"{DAY}=")},
         modification_time=stat.st_mtime_ns // 1_000_000,
         data_change=True,
-        stats=json.dumps(statistics(pq.read_metadata(file))),
+        stats=json.dumps(_statistics(file)),
     )
+
+
+def _statistics(file: Path) -> dict[str, Any]:
+    """What the footer of a file tells, and the nulls of texts too long for it.
+
+    deltalake's datasets take a column with bounds for one without nulls where their number is not told.
+    """
+    told = statistics(pq.read_metadata(file))
+    untold = told["minValues"].keys() - told["nullCount"].keys()
+    return told | {"nullCount": told["nullCount"] | count_nulls(file, sorted(untold))}
 
 
 def _news(commit: Path) -> Iterator[str]:

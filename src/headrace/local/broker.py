@@ -9,6 +9,7 @@ from typing import Self
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child, ProcessId
+from headrace.local.exit_reason import exit_reason
 from headrace.local.folder import OwnFolder
 from headrace.local.jars import Progress, cache_dir, jar_paths, silent
 from headrace.local.java import Java, find_java
@@ -80,6 +81,23 @@ class Broker:
         """Whether the broker runs."""
         return self.pid is not None
 
+    def exit_reason(self) -> str:
+        """Why the broker ended, in one sentence."""
+        return exit_reason(self._own.said(), None if self._child is None else self._child.exit_code)
+
+    def require_startable(self) -> None:
+        """Raise what would keep the broker from ever starting: no Java, a folder in use, a full disk, a taken port."""
+        find_java()
+        jar_paths("broker", self._progress)
+        try:
+            self._claim()
+        except OSError as error:
+            self.stop()
+            raise self._unwritable(error) from error
+        except BaseException:
+            self.stop()
+            raise
+
     def check(self) -> None:
         """Raise what ended the broker, if it has ended on its own."""
         if self._child and not self._child.alive():
@@ -93,10 +111,9 @@ class Broker:
         """Start the broker and return once it serves; one left over by a crash is ended first."""
         java, jars = find_java(), jar_paths("broker", self._progress)
         try:
-            self._own.hold("runs a broker on")
-            self._end_left_over()
-            self._require_room()
-            prepare(self.folder, self._choose_ports(), after_crash=self._own.was_left)
+            self._claim()
+            listeners = Listeners(HOST, self.port, free_port(beside=self.port), self._guard)
+            prepare(self.folder, listeners, after_crash=self._own.was_left)
             self._launch(java, jars)
             self._wait_until_started()
         except OSError as error:
@@ -126,10 +143,14 @@ class Broker:
         if free < _LEAST_FREE_BYTES:
             raise DiskFull(_no_room(self.folder, free))
 
-    def _choose_ports(self) -> Listeners:
+    def _claim(self) -> None:
+        """Hold the folder, end what a crash left running there, and see that there is room and a port."""
+        if not self._own.is_held:
+            self._own.hold("runs a broker on")
+        self._end_left_over()
+        self._require_room()
         self.port = self.port or free_port()
         require_free(self.port, setting="--broker-port")
-        return Listeners(HOST, self.port, free_port(beside=self.port), self._guard)
 
     def _launch(self, java: Java, jars: list[Path]) -> None:
         self._own.turn_log()
@@ -147,6 +168,8 @@ class Broker:
     def _wait_until_started(self) -> None:
         deadline = time.monotonic() + _START_LIMIT_S
         while _STARTED not in _text(self.log):
+            if self._child is None:
+                raise BrokerFailed(f"The broker at {self.address} was stopped while it started.")
             self.check()
             if time.monotonic() > deadline:
                 raise self._failure(f"did not start within {_START_LIMIT_S} s")

@@ -93,6 +93,11 @@ class Child:
             raise RuntimeError(f"{self._command[6]} has not been started")
         return self._process.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, negative where a signal ended it; None while it runs or where it never ran."""
+        return None if self._process is None else self._process.returncode
+
     def alive(self) -> bool:
         """Whether the program runs."""
         return self._process is not None and not self._ended.is_set()

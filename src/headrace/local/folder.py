@@ -12,6 +12,7 @@ from typing import IO
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child, ProcessId
+from headrace.local.log_files import rotate_log
 
 
 class StateInUse(HeadraceError):
@@ -71,9 +72,8 @@ class OwnFolder:
         self._pid_file.unlink(missing_ok=True)
 
     def turn_log(self) -> None:
-        """Begin a log anew, and keep the one before."""
-        if self.log.exists():
-            self.log.replace(self.log.with_suffix(".log.1"))
+        """Begin a log anew, and keep those of the last runs."""
+        rotate_log(self.log)
 
     def said(self) -> str:
         """All that the server said in this run."""

@@ -13,6 +13,7 @@ from typing import Self
 
 from headrace.errors import HeadraceError
 from headrace.local.child import Child
+from headrace.local.exit_reason import exit_reason
 from headrace.local.folder import OwnFolder
 from headrace.local.jars import Progress, cache_dir, jar_paths, silent
 from headrace.local.java import find_newer_java
@@ -62,14 +63,24 @@ class EmbeddedRegistry:
         """The end of what it said."""
         return self._own.last_words()
 
+    def exit_reason(self) -> str:
+        """Why it ended, in one sentence."""
+        return exit_reason(self._own.said(), None if self._child is None else self._child.exit_code)
+
+    def require_startable(self) -> None:
+        """Raise what would keep it from ever starting: no Java that is new enough, a taken port."""
+        find_newer_java()
+        jar_paths("registry", self._progress)
+        self._require_port()
+
     def start(self) -> None:
         """Start it and return once it answers."""
         java = find_newer_java()
         (archive,) = jar_paths("registry", self._progress)
         program = unpacked(archive)
-        self.port = self.port or free_port()
-        require_free(self.port, setting="--registry-port")
+        self._require_port()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._own.turn_log()
         command = [str(java.command), *_JVM, *self._settings(), "-jar", str(program)]
         is_new = not (self.folder / f"{_DATA}.mv.db").exists()
         self._child = Child(command, folder=self.folder, output=self._own.log)
@@ -87,6 +98,10 @@ class EmbeddedRegistry:
         if self._child is not None:
             self._child.stop(_STOP_GRACE_S)
             self._child = None
+
+    def _require_port(self) -> None:
+        self.port = self.port or free_port()
+        require_free(self.port, setting="--registry-port")
 
     def _begin_backward(self) -> None:
         """As Confluent's does, unless told otherwise: a new version has to read what the one before wrote."""

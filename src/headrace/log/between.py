@@ -12,12 +12,18 @@ from headrace.log.strangers import BrokerUnreachable
 READ_AHEAD_KB = 8192
 
 
-def records_between(broker: str, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[Record]:
-    """What there is from `begins` up to, not with, `ends`, each partition's in their order."""
+def records_between(
+    broker: str, begins: Mapping[Partition, int], ends: Mapping[Partition, int], *, uncommitted: bool = False
+) -> Iterator[Record]:
+    """What there is from `begins` up to, not with, `ends`, each partition's in their order.
+
+    With `uncommitted`, records of transactions that are open or aborted are among them, as Spark reads them.
+    """
     left = {partition: end for partition, end in ends.items() if begins[partition] < end}
     if not left:
         return
-    consumer = Consumer(reader_settings(broker), logger=LOGGER)
+    isolation = "read_uncommitted" if uncommitted else "read_committed"
+    consumer = Consumer({**reader_settings(broker), "isolation.level": isolation}, logger=LOGGER)
     try:
         consumer.assign([TopicPartition(*partition, begins[partition]) for partition in left])
         while left:

@@ -19,6 +19,7 @@ PASSING = {
     "FENCED_LEADER_EPOCH",
     "OFFSET_NOT_AVAILABLE",
 }
+LEADER_SECONDS = 120.0  # a busy machine elects the leaders of new topics in tens of seconds
 
 
 class TopicMissing(HeadraceError):
@@ -35,8 +36,10 @@ class Offsets:
     """Asks the broker for the first and the next offset of partitions; one connection for many questions."""
 
     def __init__(self, broker: str, timeout: float = ANSWER_SECONDS) -> None:
+        """Waits longer for the leader of a partition than for an answer, unless given a time-out of its own."""
         self.broker = broker
         self._timeout = timeout
+        self._leader_timeout = LEADER_SECONDS if timeout == ANSWER_SECONDS else timeout
         self._admin = admin_client(broker)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
@@ -93,7 +96,7 @@ class Offsets:
         asked = {TopicPartition(*partition): which for partition in partitions}
         if not asked:
             return {}
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._leader_timeout
         while True:
             found = self._admin.list_offsets(asked, request_timeout=self._timeout).items()
             try:
@@ -101,4 +104,4 @@ class Offsets:
             except KafkaException as failure:
                 if failure.args[0].name() not in PASSING or time.monotonic() > deadline:
                     raise refusal(self.broker, "list offsets", failure) from failure
-            time.sleep(0.02)
+            time.sleep(0.05)

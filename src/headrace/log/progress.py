@@ -1,9 +1,10 @@
 """How the queries fare: each reports every second to one compacted topic, and whoever serves knows what runs."""
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
 
 import orjson
 
@@ -92,10 +93,11 @@ class PartProgress:
     down_since_us: int | None = None  # None while it runs
     error: str = ""  # why it ended last, in one sentence
     affects: str = ""  # what does not work while it is down, in one sentence
+    app: str = ""  # several apps may run on one broker
 
     @property
     def key(self) -> str:
-        return f"part {self.part}"
+        return f"part {self.app} {self.part}"
 
 
 @dataclass(frozen=True)
@@ -290,6 +292,10 @@ Progress = (
 )
 
 
+Reported = TypeVar("Reported")
+LOGGER = logging.getLogger("headrace.log")
+
+
 def waits(said: BridgeProgress | CaptureProgress, now_us: int) -> bool:
     """Whether who said this cannot go on, or has fallen silent."""
     return bool(said.trouble) or now_us - said.at_us > SILENT_AFTER_US
@@ -305,6 +311,30 @@ def report(producer: Producer, progress: Progress) -> None:
     producer.send(TOPIC, orjson.dumps(asdict(progress)), key=progress.key)
 
 
+def _read(kind: type[Reported], said: dict[str, Any]) -> Reported:
+    """A report by the fields that are known here; a newer version may write others."""
+    known = {one.name: said[one.name] for one in fields(kind) if one.name in said}  # type: ignore[arg-type]
+    return kind(**known | {name: tuple(known[name]) for name in ("views", "derives") if name in known})
+
+
+# The field that only one kind of report has: where the board keeps it, its kind, and what it is kept by.
+KINDS: dict[str, tuple[str, type[Progress], tuple[str, ...]]] = {
+    "query": ("latest", QueryProgress, ("query",)),
+    "checked": ("checks", CheckProgress, ("checked",)),
+    "landed": ("landings", LandingProgress, ("landed",)),
+    "part": ("parts", PartProgress, ("app", "part")),
+    "scored": ("scorers", ScorerProgress, ("scored", "scorer")),
+    "sunk": ("sinks", SinkProgress, ("sunk", "copy")),
+    "relayed": ("outboxes", OutboxProgress, ("relayed", "copy")),
+    "bridged": ("bridges", BridgeProgress, ("bridged",)),
+    "captured": ("captures", CaptureProgress, ("captured",)),
+    "watched": ("watchers", WatchProgress, ("watched",)),
+    "judged": ("outcomes", OutcomesProgress, ("judged",)),
+    "compared": ("drifts", DriftProgress, ("compared",)),
+    "measured": ("qualities", QualityProgress, ("measured",)),
+}
+
+
 class ProgressBoard:
     """The latest word of whoever tells how far it is: queries, checks, tables, scorers, sinks, bridges, watchers."""
 
@@ -312,7 +342,7 @@ class ProgressBoard:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
-        self.parts: dict[str, PartProgress] = {}
+        self.parts: dict[tuple[str, str], PartProgress] = {}  # by app and part
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}
         self.outboxes: dict[tuple[str, str], OutboxProgress] = {}
@@ -324,43 +354,20 @@ class ProgressBoard:
         self.qualities: dict[str, QualityProgress] = {}
 
     def apply(self, records: Iterable[Record]) -> None:
+        """Take in what was reported; what cannot be read is passed over, for others must not suffer from it."""
         for record in records:
             if record.value is not None:
-                self._hear(orjson.loads(record.value))
+                try:
+                    self._hear(orjson.loads(record.value))
+                except (ValueError, KeyError, TypeError) as problem:
+                    LOGGER.warning("%s is no report of progress: %s", record.place, problem)
 
     def _hear(self, said: dict[str, Any]) -> None:
-        if "query" in said:
-            lists = {name: tuple(said.get(name, ())) for name in ("views", "derives")}
-            self.latest[said["query"]] = QueryProgress(**said | lists)
-        elif "scored" in said:
-            self.scorers[said["scored"], said["scorer"]] = ScorerProgress(**said)
-        elif "sunk" in said:
-            self.sinks[said["sunk"], said["copy"]] = SinkProgress(**said)
-        elif "relayed" in said:
-            self.outboxes[said["relayed"], said["copy"]] = OutboxProgress(**said)
-        else:
-            self._hear_of_one(said)
-
-    def _hear_of_one(self, said: dict[str, Any]) -> None:
-        """The word of what there is one of for each thing that it is about."""
-        if "checked" in said:
-            self.checks[said["checked"]] = CheckProgress(**said)
-        elif "landed" in said:
-            self.landings[said["landed"]] = LandingProgress(**said)
-        elif "part" in said:
-            self.parts[said["part"]] = PartProgress(**said)
-        elif "bridged" in said:
-            self.bridges[said["bridged"]] = BridgeProgress(**said)
-        elif "captured" in said:
-            self.captures[said["captured"]] = CaptureProgress(**said)
-        elif "watched" in said:
-            self.watchers[said["watched"]] = WatchProgress(**said)
-        elif "judged" in said:
-            self.outcomes[said["judged"]] = OutcomesProgress(**said)
-        elif "compared" in said:
-            self.drifts[said["compared"]] = DriftProgress(**said)
-        elif "measured" in said:
-            self.qualities[said["measured"]] = QualityProgress(**said)
+        for marker, (room, kind, key) in KINDS.items():
+            if marker in said:
+                names = [said.get(name, "") for name in key]
+                getattr(self, room)[names[0] if len(names) == 1 else tuple(names)] = _read(kind, said)
+                return
 
     def missing(self, streams: Sequence[Stream], views: Sequence[View], now_us: int | None = None) -> list[str]:
         """What does not run yet, or has fallen silent, a sentence each."""

@@ -6,9 +6,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ import uvloop
 from headrace.declare.app import App
 from headrace.declare.model import Model
 from headrace.errors import HeadraceError
+from headrace.log.kept_worker import KeptWorker
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ScorerProgress, report
@@ -51,10 +53,8 @@ def score_until(app: App, place: ScorePlace, stop: threading.Event) -> None:
         stop.wait()
         return
     apply_politely()
-    stores = _stores(app, place)
-    for online in set(stores):
-        online.start()
-    scorings = [ModelScoring(model, online, place) for model, online in zip(app.models, stores, strict=True)]
+    store_of = _stores(app, place)
+    scorings = [KeptWorker(f"Scoring {model.name}", partial(_scoring, model, store_of, place)) for model in app.models]
     try:
         for scoring in scorings:
             scoring.start()
@@ -64,20 +64,32 @@ def score_until(app: App, place: ScorePlace, stop: threading.Event) -> None:
             scoring.stop()
 
 
-def _stores(app: App, place: ScorePlace) -> list[Online]:
-    """A store for each model: all share the one in this process, and a connection is one thread's own."""
+def _stores(app: App, place: ScorePlace) -> Callable[[], Online]:
+    """A store for each scorer: all share the one in this process, and a connection is one thread's own."""
     views = tuple(dict.fromkeys(view for model in app.models for view in model.views))
     read = App(app.name, app.streams, views)
-    if place.store_url == "memory":
-        return [online_of(read, place.broker, place.store_url)] * len(app.models)
-    return [online_of(read, place.broker, place.store_url) for _ in app.models]
+
+    def begun() -> Online:
+        online = online_of(read, place.broker, place.store_url)
+        online.start()
+        return online
+
+    if place.store_url != "memory":
+        return begun
+    shared = begun()
+    return lambda: shared
 
 
-def _watch(scorings: list["ModelScoring"], producer: Producer, stop: threading.Event) -> None:
+def _scoring(model: Model, store_of: Callable[[], Online], place: ScorePlace, number: int) -> "ModelScoring":
+    return ModelScoring(model, store_of(), place, number)
+
+
+def _watch(scorings: Sequence[KeptWorker["ModelScoring"]], producer: Producer, stop: threading.Event) -> None:
+    """Restart the scorer of each model that has failed, alone, and report all."""
     while not stop.wait(REPORT_SECONDS):
         for scoring in scorings:
-            scoring.raise_failure()
-            progress = scoring.progress()
+            scoring.look()
+            progress = scoring.worker.progress()
             if progress is not None:
                 report(producer, progress)
 
@@ -85,14 +97,15 @@ def _watch(scorings: list["ModelScoring"], producer: Producer, stop: threading.E
 class ModelScoring(threading.Thread):
     """Waits for a champion and a filled store, then scores a model's stream as one of a group."""
 
-    def __init__(self, model: Model, online: Online, place: ScorePlace) -> None:
+    def __init__(self, model: Model, online: Online, place: ScorePlace, number: int = 0) -> None:
+        """`number` is how many of this model were before it in this process: each counts for itself."""
         super().__init__(name=f"score {model.name}", daemon=True)
         self._model, self._online, self._place = model, online, place
         self._stopping = threading.Event()
         self._scorer: StreamScorer | None = None
         self._follower: WorkFollower | None = None
         self._failure: BaseException | None = None
-        self._process = f"{socket.gethostname()}:{os.getpid()}"
+        self._process = f"{socket.gethostname()}:{os.getpid()}" + (f":{number}" if number else "")
 
     def run(self) -> None:
         try:
@@ -109,10 +122,10 @@ class ModelScoring(threading.Thread):
             self._follower.stop()
         self.join()
 
-    def raise_failure(self) -> None:
-        """Raise what made it stop by itself, if anything did."""
-        if self._failure is not None:
-            raise self._failure
+    @property
+    def failure(self) -> BaseException | None:
+        """What made it stop by itself, if anything did."""
+        return self._failure
 
     def progress(self) -> ScorerProgress | None:
         """What it has done so far; None before it began."""

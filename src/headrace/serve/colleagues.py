@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -37,14 +37,25 @@ class Worker:
         return self.number == 1
 
 
+class Missing(NamedTuple):
+    """What is missing, a sentence each: what keeps a process from answering, and what keeps it from being fresh."""
+
+    to_answer: list[str]
+    to_be_fresh: list[str]
+
+    @property
+    def sentences(self) -> list[str]:
+        return [*self.to_answer, *self.to_be_fresh]
+
+
 class Colleagues:
     """What all workers have counted, and what any of them misses; one alone asks nobody."""
 
     def __init__(
-        self, worker: Worker | None, count: Callable[[], Counted], miss: Callable[[], Awaitable[list[str]]]
+        self, worker: Worker | None, count: Callable[[], Counted], miss: Callable[[], Awaitable[Missing]]
     ) -> None:
         self._worker, self._count, self._miss = worker, count, miss
-        self._missing = ["it has just begun"]
+        self._missing = Missing(["it has just begun"], [])
         self._writing = Lock()
 
     async def tell(self) -> None:
@@ -66,20 +77,23 @@ class Colleagues:
 
     async def hold_back(self, stop: Event) -> None:
         """Wait while this process misses something and another does not: that one answers better."""
-        while self._worker is not None and not stop.is_set() and await self._miss():
+        while self._worker is not None and not stop.is_set() and (await self._miss()).sentences:
             others = [missing for number, missing in self._missing_by(self._worker) if number != self._worker.number]
-            if all(others):
+            if all(one.sentences for one in others):
                 return
             await asyncio.sleep(WRITE_SECONDS)
 
-    async def missing(self) -> list[str]:
-        """What keeps any of them from answering, a sentence each."""
+    async def missing(self) -> Missing:
+        """What any of them misses, a sentence each."""
         if self._worker is None:
             return await self._miss()
         by_number = self._missing_by(self._worker)
-        return [f"worker {number}: {sentence}" for number, missing in by_number for sentence in missing]
+        return Missing(
+            [f"worker {number}: {sentence}" for number, missing in by_number for sentence in missing.to_answer],
+            [f"worker {number}: {sentence}" for number, missing in by_number for sentence in missing.to_be_fresh],
+        )
 
-    def _missing_by(self, worker: Worker) -> list[tuple[int, list[str]]]:
+    def _missing_by(self, worker: Worker) -> list[tuple[int, Missing]]:
         """What each worker misses, by its number."""
         latest = dict(sorted(self._said(worker), key=lambda one: one[1]["at"]))
         return [(number, _missing_of(latest.get(number))) for number in range(1, worker.of + 1)]
@@ -100,7 +114,7 @@ class Colleagues:
         ]
 
 
-def _missing_of(said: dict[str, Any] | None) -> list[str]:
+def _missing_of(said: dict[str, Any] | None) -> Missing:
     if said is None or time.time() - said["at"] > SILENT_AFTER_S:
-        return ["it is being started"]
-    return list(said["missing"])
+        return Missing(["it is being started"], [])
+    return Missing(*said["missing"])

@@ -33,8 +33,14 @@ SAFE_METHODS = {"GET", "HEAD"}
 BEARER = b"bearer "
 CHALLENGE = b'Bearer realm="headrace"'
 OWN = "own"
+FETCH_SITE, FETCH_MODE = b"sec-fetch-site", b"sec-fetch-mode"
+# Which page made the browser ask: one of this very server or none at all. Whoever does not say it is no browser.
+OWN_FETCHES: set[bytes | None] = {None, b"same-origin", b"none"}
 # By their length: most headers need no second look.
-WANTED = {len(name) for name in (b"host", b"origin", b"cookie", b"authorization", b"x-forwarded-for", b"accept")}
+WANTED = {
+    len(name)
+    for name in (b"host", b"origin", b"cookie", b"authorization", b"x-forwarded-for", b"accept", FETCH_SITE, FETCH_MODE)
+}
 LOGGER = logging.getLogger("headrace.serve")
 
 
@@ -130,7 +136,7 @@ class Guard:
     def require(self, request: Head, scope: Scope) -> None:
         """Refuse a request that may not be answered."""
         found = _found(request.headers)
-        if b"origin" in found or found.get(b"host") not in self._sites.known:
+        if b"origin" in found or FETCH_SITE in found or found.get(b"host") not in self._sites.known:
             self._require_site(request, scope, found)
         if not self._is_closed:
             return
@@ -224,8 +230,19 @@ class Guard:
         if host is not None:  # a browser always says it
             self._sites.require_name(host)
         is_public = scope is Scope.OPEN and request.method in SAFE_METHODS
-        if origin is not None and not is_public:
+        if is_public:
+            return
+        if origin is not None:
             self._sites.require_page(origin, host)
+        if found.get(FETCH_SITE) not in OWN_FETCHES and not self._may_cross(request, found):
+            raise OtherSite(
+                "A page of another site may not ask this server. Ask from a page of its own, or without one."
+            )
+
+    def _may_cross(self, request: Head, found: dict[bytes, bytes]) -> bool:
+        """Whether a page of another site may ask all the same: one that was named may, any may lead to ours."""
+        is_link = request.method in SAFE_METHODS and found.get(FETCH_MODE) == b"navigate"
+        return is_link or self._sites.is_given(found.get(b"origin", b""))
 
     def _require_holder(self, request: Head, scope: Scope, found: dict[bytes, bytes]) -> Holder:
         """Who asks; whoever is not known may be anybody, and asks as often as anybody may."""

@@ -16,6 +16,7 @@ from headrace.serve.tallies import Tally
 from headrace.store.reads import StoreUnavailable
 
 LARGEST_BODY = 1 << 20
+ANSWER_SECONDS = 60.0
 LOGGER = logging.getLogger("headrace.serve")
 
 
@@ -50,7 +51,7 @@ class Route:
     What it takes and gives is told here by who is not of this room.
 
     Work is refused where there is too much of it, looking is not. Who is at hand rarely has to wait for anybody, and is
-    begun before there is a task for it.
+    begun before there is a task for it. An answer that takes longer than `limit_s`, or the usual limit, is given up.
     """
 
     path: str
@@ -60,6 +61,7 @@ class Route:
     is_at_hand: bool = False
     scope: Scope = Scope.ADMIN
     operation: Operation | None = None
+    limit_s: float | None = None
 
 
 def get(path: str, handle: Handle, scope: Scope = Scope.ADMIN) -> Route:
@@ -110,6 +112,11 @@ class Http:
             return refused.answer
         return None
 
+    def limit_s(self, path: str) -> float:
+        """How long the answer to a request may take."""
+        route = self._routes.get(path)
+        return ANSWER_SECONDS if route is None or route.limit_s is None else route.limit_s
+
     def count(self, request: Request, answer: Answer) -> None:
         """Count an answer, and how long it took."""
         tally = self._tallies.get(request.path, self._elsewhere)
@@ -153,3 +160,10 @@ def too_large(size: int | None = None) -> TooLarge:
     """The refusal of a body of so many bytes or, where its end has not come, of too many."""
     has = f"more than {LARGEST_BODY} bytes" if size is None else f"{size} bytes and may have {LARGEST_BODY}"
     return TooLarge(f"The body has {has}. Ask for fewer keys at a time.")
+
+
+def timed_out(limit_s: float) -> Unavailable:
+    """The refusal of a request whose answer took too long."""
+    return Unavailable(
+        f"There was no answer within {limit_s:g} s, and its work was ended. Ask for less, or again later."
+    )

@@ -1,17 +1,19 @@
 """The ledger of each stream, and its heaviest keys, opened as soon as the broker answers."""
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Self
 
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
+from headrace.errors import HeadraceError
 from headrace.log.heavy import StreamKeys
 from headrace.log.ledger import Account, Ledger, LedgerFollower
 from headrace.log.records import Partition
-from headrace.log.strangers import BrokerUnreachable
 
 RETRY_SECONDS = 0.5
+LOGGER = logging.getLogger("headrace.serve")
 
 
 class Ledgers:
@@ -62,12 +64,14 @@ class Ledgers:
         return {name: one.ledger for name, one in list(self._open.items()) if one.follower.caught_up}
 
     def _open_all(self) -> None:
-        for stream in self._streams:
-            while not self._stopping.is_set() and stream.name not in self._open:
-                self._try_to_open(stream)
+        while not self._stopping.is_set() and len(self._open) < len(self._streams):
+            for stream in self._streams:
+                if stream.name not in self._open and not self._stopping.is_set():
+                    self._try_to_open(stream)
 
     def _try_to_open(self, stream: Stream) -> None:
         try:
             self._open[stream.name] = LedgerFollower(self.broker, stream, self.keys[stream.name]).start()
-        except BrokerUnreachable:
+        except HeadraceError as problem:  # whatever it is, the other streams and the next look do not suffer from it
+            LOGGER.info("The ledger of %s is not open yet: %s", stream.name, problem)
             self._stopping.wait(RETRY_SECONDS)

@@ -1,7 +1,9 @@
 """The HTTP server itself: where it listens, and how long its connections may last.
 
-a connection   ├─ request sent ─┼─ answered and taken ─┤ idle ├─ next request …
-               └──────── EXCHANGE_SECONDS ─────────────┘ └──┘ IDLE_SECONDS
+a connection   ├─ request sent ─┼─ answer made ─┼─ answer taken ─┤ idle ├─ next request …
+               EXCHANGE_SECONDS  limit of route  EXCHANGE_SECONDS  IDLE_SECONDS
+
+Sending and taking may go on for longer as long as bytes move: see `transfer_pace`.
 """
 
 import asyncio
@@ -131,9 +133,10 @@ class StoppableServer:
     def _end_slow_ones(self) -> None:
         now = asyncio.get_running_loop().time()
         for one in list(self._connections):
-            if one.busy_since is not None and one.busy_since < now - EXCHANGE_SECONDS:
+            one.end_overdue_work(now)
+            if one.is_too_slow(now, EXCHANGE_SECONDS) or one.is_idle_since(now - IDLE_SECONDS - EXCHANGE_SECONDS):
                 one.abort()
-            elif one.busy_since is None and one.idle_since < now - IDLE_SECONDS:
+            elif one.is_idle_since(now - IDLE_SECONDS):
                 one.end()
 
     async def _end_all(self) -> None:

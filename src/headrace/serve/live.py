@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 import orjson
@@ -21,11 +21,18 @@ NOT_KEPT = ((b"cache-control", b"no-store"),)
 LOGGER = logging.getLogger("headrace.serve")
 
 
-def snapshot(families: Iterable[Metric], words: Mapping[str, str] | None = None) -> bytes:
-    """The moment and all samples in JSON, of each its name, labels and value; and in words what holds back queries."""
+def snapshot(
+    families: Iterable[Metric],
+    words: Mapping[str, str] | None = None,
+    down: Sequence[Mapping[str, object]] | None = None,
+) -> bytes:
+    """The moment and all samples in JSON, of each its name, labels and value; in words what holds back queries, and
+    what is down.
+    """
     samples = [[sample.name, sample.labels, _in_json(sample.value)] for family in families for sample in family.samples]
     held = {} if words is None else {"held": words}
-    return orjson.dumps({"at": time.time_ns() // 1_000_000, "samples": samples, **held})
+    outages = {} if down is None else {"down": down}
+    return orjson.dumps({"at": time.time_ns() // 1_000_000, "samples": samples, **held, **outages})
 
 
 def _in_json(value: float) -> float | str:

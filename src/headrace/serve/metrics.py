@@ -16,6 +16,7 @@ from headrace.declare.catalogue import DECIDE_SECONDS, LABEL_SECONDS
 from headrace.declare.stream import Stream
 from headrace.log.lag import Behind
 from headrace.log.ledger import Account
+from headrace.log.outages import AppStatus
 from headrace.log.progress import (
     SILENT_AFTER_US,
     BridgeProgress,
@@ -39,6 +40,7 @@ from headrace.serve.families import tell
 from headrace.serve.hot import LEAST_EVENTS, HotKey, Report
 from headrace.serve.http import Request
 from headrace.serve.ledgers import Ledgers
+from headrace.serve.outage_metrics import outage_metrics
 from headrace.serve.tallies import Tally
 from headrace.store.delays import Delays
 from headrace.store.memory import Table
@@ -62,6 +64,7 @@ class Sources:
     counted: Callable[[], Counted]
     hot: Callable[[], Report] = Report
     behind: Callable[[], Behind] = Behind
+    status: Callable[[], AppStatus] = AppStatus
 
 
 class Metrics(Collector):
@@ -103,6 +106,7 @@ class Metrics(Collector):
         yield from drifts(sources.board.drifts.copy().values())
         yield from qualities(sources.board.qualities.copy().values())
         yield from heavy(sources.hot())
+        yield from outage_metrics(sources.status())
 
 
 def events(accounts: Mapping[str, Account]) -> Iterator[Metric]:

@@ -202,6 +202,15 @@ SPREAD = object_of(
 HOT = object_of({"keys": list_of(HOT_KEY), "topics": list_of(SPREAD), "advice": list_of(TEXT)})
 PANEL = object_of({"name": TEXT, "sql": TEXT, "at": NUMBER, "error": or_null(TEXT), "answer": or_null(SQL_ANSWER)})
 SNAPSHOT = object_of({"at": NUMBER, "samples": list_of({"type": "array"})})
+OUTAGE = object_of({"what": TEXT, "since": or_null(MOMENT), "why": TEXT, "affects": TEXT})
+READY_DETAILS = {
+    "answers": FLAG,
+    "fresh": FLAG,
+    "complete": FLAG,
+    "missing": list_of(TEXT),
+    "down": list_of(OUTAGE),
+}
+READY = object_of({"ready": FLAG, **READY_DETAILS}, list(READY_DETAILS))
 FIXED: Mapping[str, Operation] = {
     "/openapi.json": Operation("This document", {"type": "object"}),
     "/sql": Operation("The answer to a query over the live tables and the lake; it only reads", SQL_ANSWER, SQL_ASKED),
@@ -215,8 +224,10 @@ FIXED: Mapping[str, Operation] = {
     "/v2": Operation("Who answers", object_of({"name": TEXT, "version": TEXT, "extensions": list_of(TEXT)})),
     "/v2/health/live": Operation("Whether the server answers", object_of({"live": FLAG})),
     "/v2/health/ready": Operation(
-        "Whether everything runs; 503 says what is missing",
-        object_of({"ready": FLAG, "missing": list_of(TEXT)}, ["missing"]),
+        "Whether the server answers, is fresh, or everything runs; 503 says what is missing and what is down",
+        READY,
+        None,
+        (Parameter("level", {"enum": ["answers", "fresh", "complete"]}),),
     ),
     "/ping": Operation("Whether the server answers, by MLflow's protocol", TEXT, kind=PLAIN),
     "/version": Operation("The version of Headrace", TEXT, kind=PLAIN),

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +18,15 @@ from headrace.declare.model import Model
 from headrace.declare.views import View
 from headrace.log.follow import Follower
 from headrace.log.lag import Behind
+from headrace.log.outages import AppStatus, status_of
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard
+from headrace.log.status_file import read_status
 from headrace.serve import openapi
 from headrace.serve.access import UNTOLD, Access
 from headrace.serve.answers import JSON_TYPE, encode_json
 from headrace.serve.backfilled import Histories, once_whole
-from headrace.serve.colleagues import Colleagues, Worker
+from headrace.serve.colleagues import Colleagues, Missing, Worker
 from headrace.serve.contenders import Scoring
 from headrace.serve.counted import Counted, count_of
 from headrace.serve.features import Features
@@ -32,7 +35,7 @@ from headrace.serve.health import Health
 from headrace.serve.held import held
 from headrace.serve.history import History, Told, keep_on
 from headrace.serve.hot import Hot
-from headrace.serve.http import Handle, Http, Route, get, post
+from headrace.serve.http import Handle, Http, Request, Route, get, post
 from headrace.serve.inference import Inference, server_metadata
 from headrace.serve.invocations import Invocations, own_version, ping
 from headrace.serve.lagging import Lagging, Readers
@@ -102,6 +105,7 @@ def serve(app: App, place: ServePlace, stop: threading.Event, more: Sequence[Rou
             more=more,
             guard=guard,
             lagging=lagging,
+            state=place.state,
         )
         uvloop.run(_answer_securely(stop, listening, parts, place.access))
 
@@ -143,6 +147,7 @@ class Parts(NamedTuple):
     more: Sequence[Route] = ()
     guard: Guard | None = None
     lagging: Lagging | None = None
+    state: Path | None = None
 
     def behind(self) -> Behind:
         """How far whoever reads the log is behind, as last looked up."""
@@ -152,10 +157,16 @@ class Parts(NamedTuple):
         """What holds back watermarks, in words."""
         return {} if self.lagging is None else held(self.lagging.readers, self.behind(), time.time_ns() // 1000)
 
-    async def missing(self) -> list[str]:
-        """What keeps this process from answering, a sentence each: the store must have caught up, every query run."""
-        missing = [*await self.online.missing(), *self.board.missing(self.app.streams, self.app.views)]
-        return missing if self.histories is None else [*missing, *await self.histories.missing(self.app.views)]
+    async def missing(self) -> Missing:
+        """What this process misses: to answer, the store must have caught up; to be fresh, every query must run."""
+        histories = [] if self.histories is None else await self.histories.missing(self.app.views)
+        computed = self.board.missing(self.app.streams, self.app.views)
+        return Missing([*await self.online.missing(), *histories], computed)
+
+    def status(self) -> AppStatus:
+        """What of the app is up, and what is down; the supervisor's file counts while the broker brings no news."""
+        written = None if self.state is None else read_status(self.state)
+        return status_of(self.app, self.board, more_parts=() if written is None else written.parts)
 
 
 async def answer_until(
@@ -167,7 +178,14 @@ async def answer_until(
     colleagues = Colleagues(parts.worker, lambda: _counted(parts, tallies, predictors), parts.missing)
     hot = Hot(parts.app, parts.ledgers)
     sources = Sources(
-        parts.app, parts.board, parts.ledgers, parts.online.tables, colleagues.counted, hot.report, parts.behind
+        app=parts.app,
+        board=parts.board,
+        ledgers=parts.ledgers,
+        tables=parts.online.tables,
+        counted=colleagues.counted,
+        hot=hot.report,
+        behind=parts.behind,
+        status=parts.status,
     )
     metrics = Metrics(sources)
     queries = Queries(parts.lake, LiveTables(parts.app, parts.online, parts.histories))
@@ -185,6 +203,11 @@ async def answer_until(
         queries.stop()
         parts.scoring.stop()
         await parts.online.stop()
+
+
+def _told(parts: Parts, metrics: Metrics) -> bytes:
+    """Every number of this moment, what holds back watermarks, and what is down."""
+    return snapshot(metrics.collect(), parts.held(), [one.as_json() for one in parts.status().outages])
 
 
 def _keeping(parts: Parts, metrics: Metrics) -> list[Coroutine[Any, Any, None]]:
@@ -212,11 +235,13 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> 
     tallies, colleagues, metrics, hot, queries = telling
     is_at_hand = bool(online.tables)
     guard, panels = parts.guard, Panels(app.queries, queries)
-    health = Health(colleagues, lambda request: guard is None or guard.allows(request, Scope.READ))
+    health = Health(
+        colleagues, lambda: parts.status().outages, lambda request: guard is None or guard.allows(request, Scope.READ)
+    )
     routes = [
         *page_of(app),
         *login_of(guard),
-        get("/live", Live(lambda: snapshot(metrics.collect(), parts.held()), panels.news), Scope.READ),
+        get("/live", Live(partial(_told, parts, metrics), panels.news), Scope.READ),
         get("/panels", panels, Scope.READ),
         post("/sql", Sql(queries), scope=Scope.READ),
         get("/history", Told(parts.history), Scope.READ),
@@ -232,6 +257,10 @@ def http_of(parts: Parts, predictors: Sequence[Predictor], telling: Telling) -> 
         *parts.more,
     ]
     return Http([*routes, openapi_of(app, routes)], tallies, guard)
+
+
+def _may_read(guard: Guard | None, request: Request) -> bool:
+    return guard is None or guard.allows(request, Scope.READ)
 
 
 def openapi_of(app: App, routes: Sequence[Route]) -> Route:

@@ -48,7 +48,11 @@ class Sites:
     def is_own_page(self, origin: bytes, host: bytes | None) -> bool:
         """Whether a page is ours: from the name that is asked, or one that was given."""
         _, _, place = origin.lower().partition(b"://")
-        return bool(place) and (place == (host or b"").lower() or place.decode("latin-1") in self._given)
+        return bool(place) and (place == (host or b"").lower() or self.is_given(origin))
+
+    def is_given(self, origin: bytes) -> bool:
+        """Whether a page is of a name that was given."""
+        return origin.lower().partition(b"://")[2].decode("latin-1") in self._given
 
     def _is_ours(self, host: str) -> bool:
         if host in self._names:

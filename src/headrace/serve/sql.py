@@ -11,10 +11,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.declare.app import App
 from headrace.declare.views import View
+from headrace.errors import HeadraceError
 from headrace.serve.answers import Answer, BadRequest, Unavailable, json_of
 from headrace.serve.backfilled import Histories
 from headrace.serve.http import Request
@@ -107,13 +109,24 @@ class Queries:
             async with self._turn:
                 rows = await self._live.named_in(sql)
                 asked = Asked(sql, most_rows, most_bytes, SECONDS)
-                return await asyncio.get_running_loop().run_in_executor(self._asking, self._process.ask, asked, rows)
+                return await self._answered(asked, rows)
         except (SqlRefused, TooLongAgo) as refused:
             raise BadRequest(str(refused)) from refused
         except SqlFailed as failed:
             raise Unavailable(str(failed)) from failed
         finally:
             self._waiting -= 1
+
+    async def _answered(self, asked: Asked, rows: list[bytes]) -> bytes:
+        """What the process says; whoever goes meanwhile ends the query, and the next is asked once it has ended."""
+        answering = asyncio.get_running_loop().run_in_executor(self._asking, self._process.ask, asked, rows)
+        try:
+            return await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            self._process.interrupt()
+            with suppress(HeadraceError):
+                await answering
+            raise
 
     def stop(self) -> None:
         """End the process, and with it what it is asked."""

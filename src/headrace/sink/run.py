@@ -5,14 +5,19 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from headrace.declare.app import App
 from headrace.declare.sink import Sink
 from headrace.errors import HeadraceError
 from headrace.extras import module_of
+from headrace.log.kept_worker import KeptWorker
 from headrace.log.placed import PlacedFollower
 from headrace.log.produce import Producer
 from headrace.log.progress import SinkProgress, ensure_progress_topic, report
+from headrace.log.retries import retry_until
 from headrace.log.topics import ensure_sink_topics
 from headrace.sink.park import Parking
 from headrace.sink.work import Work
@@ -36,7 +41,7 @@ def sink_until(app: App, place: SinkPlace, stop: threading.Event) -> None:
     if not app.sinks:
         stop.wait()
         return
-    sinkings = [Sinking(sink, writer_of(sink, place), place.broker) for sink in app.sinks]
+    sinkings = [KeptWorker(f"Sink {sink.name}", partial(_sinking, sink, place)) for sink in app.sinks]
     try:
         for sinking in sinkings:
             sinking.start()
@@ -46,26 +51,33 @@ def sink_until(app: App, place: SinkPlace, stop: threading.Event) -> None:
             sinking.stop()
 
 
-def _watch(sinkings: list["Sinking"], broker: str, stop: threading.Event) -> None:
-    ensure_progress_topic(broker)
+def _sinking(sink: Sink, place: SinkPlace, number: int) -> "Sinking":
+    return Sinking(sink, writer_of(sink, place), place.broker, number)
+
+
+def _watch(sinkings: Sequence[KeptWorker["Sinking"]], broker: str, stop: threading.Event) -> None:
+    """Restart each sink that has failed, alone, and report all."""
+    retry_until(partial(ensure_progress_topic, broker), stop, "Reporting sinks")
     producer = Producer(broker)
     while not stop.wait(REPORT_SECONDS):
         for sinking in sinkings:
-            sinking.raise_failure()
-            report(producer, sinking.progress())
+            sinking.look()
+            said = sinking.worker.progress()
+            report(producer, replace(said, trouble=said.trouble or sinking.error))
 
 
 class Sinking(threading.Thread):
     """Waits for the topic of a sink, then brings it to its target as one of a group."""
 
-    def __init__(self, sink: Sink, writer: Writer, broker: str) -> None:
+    def __init__(self, sink: Sink, writer: Writer, broker: str, number: int = 0) -> None:
+        """`number` is how many of this sink were before it in this process: each counts for itself."""
         super().__init__(name=f"sink {sink.slug}", daemon=True)
         self.work = Work(sink, writer, Parking(broker, sink))
         self._sink, self._writer, self._broker = sink, writer, broker
         self._follower = PlacedFollower(broker, [sink.topic, sink.again], self.work, sink.group)
         self.work.group = self._follower
         self._failure: BaseException | None = None
-        self._copy = f"{socket.gethostname()}:{os.getpid()}"
+        self._copy = f"{socket.gethostname()}:{os.getpid()}" + (f":{number}" if number else "")
 
     def run(self) -> None:
         try:
@@ -82,6 +94,11 @@ class Sinking(threading.Thread):
         """End after what is in hand was tried."""
         self._follower.stop()
         self.join()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What made it stop by itself, if anything did."""
+        return self._failure
 
     def raise_failure(self) -> None:
         """Raise what made it stop by itself, if anything did."""

@@ -55,6 +55,12 @@ class SqlProcess:
             raise SqlFailed
         return content
 
+    def interrupt(self) -> None:
+        """End the query that is being answered, from another thread than the one that asks."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def stop(self) -> None:
         """End the process; the next query starts another."""
         process, self._process = self._process, None

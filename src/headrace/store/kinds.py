@@ -11,6 +11,7 @@ from headrace.store.redis import RedisStore
 from headrace.store.shared import SharedStore
 from headrace.store.writes import CLUSTER
 
+MEMORY = "memory"
 REDIS_SCHEMES = {"redis", "rediss", "unix", CLUSTER}
 OTHERS = {"cassandra"}  # each in the module of its name
 
@@ -26,6 +27,12 @@ def store_of(url: str, views: Sequence[View]) -> SharedStore:
         return RedisStore(url, views)
     store: SharedStore = getattr(module_of("store", kind, f"--store {kind}://…"), f"{kind.title()}Store")(url, views)
     return store
+
+
+def require_store(url: str) -> None:
+    """Refuse a store of another kind than there are, or one whose driver is missing."""
+    if url != MEMORY and (kind := kind_of(url)) not in REDIS_SCHEMES:
+        module_of("store", kind, f"--store {kind}://…")
 
 
 def kind_of(url: str) -> str:

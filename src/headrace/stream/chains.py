@@ -15,7 +15,8 @@ from pathlib import Path
 from headrace.declare.derivation import Derivation, Derived, Operation
 from headrace.log.offsets import Offsets
 from headrace.stream.checkpoints import committed_places, committed_watermark_us
-from headrace.stream.clock import Clock, GateWatch, now_us
+from headrace.stream.clock import Clock, now_us
+from headrace.stream.gate_progress import GateWatch
 from headrace.stream.keyed import FINE_US, Keyed
 from headrace.stream.operation import KeyedSpec
 from headrace.stream.operations import KeptRun

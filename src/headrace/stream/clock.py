@@ -3,7 +3,8 @@
     10:00  where do the raw topics end?  ──▶ 10:01 their gates are past that; where do the clean topics end?
            ──▶ 10:02 the query has committed that far as well: all that arrived before 10:00 is in ──▶ NAME.clock
 
-A gate is past an offset once it has committed it, or written a clean record of a later one: it writes in order.
+A gate is past an offset once it has committed it, written a clean record of a later one, or put aside all that came
+after its last clean record (gate_progress.py).
 Nothing is guessed. While a gate or the query is behind, the clock goes as far as each partition has been read: the log
 takes its records in the order in which they arrive. What another query writes is known only up to that one's own clock,
 whatever the time is.
@@ -12,17 +13,14 @@ whatever the time is.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
-from headrace.declare.stream import Stream
 from headrace.log.between import records_between
-from headrace.log.ledger import ARRIVAL, OFFSET
+from headrace.log.ledger import ARRIVAL
 from headrace.log.offsets import Offsets
 from headrace.log.records import Partition, Record
 from headrace.log.tail import Tail
-from headrace.stream.checkpoints import committed_places
+from headrace.stream.gate_progress import GateWatch
 
 Ends = Mapping[Partition, int]
 
@@ -40,36 +38,6 @@ def now_us() -> int:
 
 
 @dataclass
-class GateWatch:
-    """How far the gate of a stream has come, by its checkpoint and by what it has written."""
-
-    stream: Stream
-    offsets: Offsets
-    checkpoint: Path
-    _written: dict[Partition, int] = field(default_factory=dict)
-
-    @property
-    def topics(self) -> tuple[str, str]:
-        """What it reads, and what the query reads of it."""
-        return self.stream.name, self.stream.clean
-
-    def reached(self) -> dict[Partition, int]:
-        """The first raw offset of each partition that the gate may still have before it."""
-        for record in self._tail.news():
-            place, offset = Partition(self.stream.name, record.partition), int(record.header(OFFSET) or -1)
-            self._written[place] = max(offset + 1, self._written.get(place, 0))
-        committed = committed_places(self.checkpoint)
-        places = committed.keys() | self._written.keys()
-        return {place: max(committed.get(place, 0), self._written.get(place, 0)) for place in places}
-
-    @cached_property
-    def _tail(self) -> Tail:
-        """The last clean record of each partition."""
-        clean = self.stream.clean
-        return Tail(self.offsets.broker, clean, len(self.offsets.partitions([clean])))
-
-
-@dataclass
 class Clock:
     """Moments on their way: through the gates, then through the query, which may read topics without a gate as well."""
 
@@ -84,8 +52,9 @@ class Clock:
     def look(self, read: Ends) -> int | None:
         """The newest time that is through both, given how far the query has committed; None where none is news."""
         known_us = self.known_until_us()  # first: what comes between the two questions is among the ends
-        self._at_gates.append(Moment(known_us, self._ends([gate.stream.name for gate in self.gates])))
-        reached = dict(item for gate in self.gates for item in gate.reached().items())
+        raw_ends = self._ends([gate.stream.name for gate in self.gates])
+        self._at_gates.append(Moment(known_us, raw_ends))
+        reached = dict(item for gate in self.gates for item in gate.reached(raw_ends).items())
         first = self._at_gates[0]
         gated, self._at_gates = _passed(self._at_gates, reached)
         if gated is not None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.declare.app import App
-from headrace.declare.derivation import Derived, Operation, Written
+from headrace.declare.derivation import Derived, Operation
 from headrace.declare.recounted import Recount
+from headrace.declare.source_lines import Written
 from headrace.declare.stream import Stream
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty

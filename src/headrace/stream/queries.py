@@ -18,10 +18,10 @@ from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, derived
 from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
-from headrace.stream.generations import Generation, Generations, possible_plans
+from headrace.stream.generations import Generation, Generations, plan_generations, possible_plans
 from headrace.stream.lanes import Lane, QuerySpec
 from headrace.stream.learning import Learning
-from headrace.stream.operations import KeptRun, possible_runs, rebuilt
+from headrace.stream.operations import KeptRun, plan_run, possible_runs, rebuilt
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
@@ -88,6 +88,21 @@ def plan_queries(app: App, place: Place) -> Planned:
     specs = tuple(spec for plan in plans for spec in _specs(plan, place, found))
     runs = possible_runs(app, place.state, again, place.since_us)
     return Planned(specs, plans, found.partitions, app.derivations, runs, found.changelogs)
+
+
+def checkpoints_of(app: App, state: Path) -> list[str]:
+    """The checkpoints of all queries of an app, begun or not, as STREAM/QUERY in the folder of checkpoints."""
+    plans = [plan_generations(stream, app.views_of(stream), state, stream.partitions) for stream in app.streams]
+    gates = [f"{stream.name}/gate" for stream in app.streams]
+    tiles = [f"{plan.stream.name}/tiles-{one.number}" for plan in plans for one in plan.running]
+    derived = [_checkpoint_of(made_by, state) for made_by in app.derivations]
+    return [*gates, *tiles, *derived]
+
+
+def _checkpoint_of(made_by: Derivation, state: Path) -> str:
+    if isinstance(made_by, Operation):
+        return f"{made_by.name}/{plan_run(made_by, state).checkpoint(state).name}"
+    return f"{made_by.name}/derive"
 
 
 def _require_cuts(plan: Generations, place: Place) -> None:

@@ -1,5 +1,6 @@
 """Runs the queries of an app on Spark until told to stop, and reports on each every second."""
 
+import logging
 import os
 import shutil
 import threading
@@ -16,20 +17,26 @@ from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived
+from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
 from headrace.stream.chains import Chain
 from headrace.stream.derived import Function, functions_of, judge
+from headrace.stream.error_summary import summarize_spark_error
 from headrace.stream.generations import remember
 from headrace.stream.lanes import QuerySpec
-from headrace.stream.operation import OperationRunner
-from headrace.stream.operations import begin_run
-from headrace.stream.pilot import Pilot
+from headrace.stream.operation import KeyedSpec, OperationRunner
+from headrace.stream.operations import KeptRun, begin_run
+from headrace.stream.pilot import PendingSpec, Pilot
 from headrace.stream.queries import Place, Planned, derive_spec, plan_queries
 from headrace.stream.runner import Runner
 from headrace.stream.session import SparkPlace, process_of, start_session
+from headrace.stream.session_liveness import require_session, stopped_at_end
+from headrace.stream.start_turns import StartTurns
 
+LOGGER = logging.getLogger("headrace.stream")
 REPORT_SECONDS = 1.0
+STOP_SECONDS = 20.0
 SPARE_SLOTS = 2
 
 
@@ -43,24 +50,42 @@ class SparkOptions:
 
 
 def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.Event) -> None:
-    """Run every query of the app but its operations until `stop` is set; one that fails stops them all, and raises."""
+    """Run every query of the app but its operations until `stop` is set; one that fails is restarted alone.
+
+    Raises where that cannot help: the Spark session is gone.
+    """
     planned = plan_queries(app, place)
     for generations in planned.generations:
         remember(generations, place.state)
     with _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark") as spark:
-        _run(Crew(spark, app, place, planned).runners(), place.broker, stop)
+        _run(spark, Crew(spark, app, place, planned).runners(), place.broker, stop)
 
 
 def run_operations(
     app: App, place: Place, options: SparkOptions, stop: threading.Event, begun: Callable[[int], None]
 ) -> None:
-    """Run the operations of the app until `stop` is set; `begun` is called with Java's process once all of them run."""
+    """Run the operations of the app until `stop` is set; `begun` is called with Java's process once all of them run.
+
+    One that is down by then is not waited for.
+    """
     planned = plan_queries(app, place)
-    for run in planned.runs:
-        begin_run(app, run, place.state, place.broker)
+    unbegun = _begin_runs(app, place, planned.runs)
     with _session(options, planned.operating_slots + SPARE_SLOTS, place.state.resolve() / "operators") as spark:
-        runners = Crew(spark, app, place, planned).operators()
-        _run(runners, place.broker, stop, partial(begun, process_of(spark)))
+        runners = Crew(spark, app, place, planned).operators(unbegun)
+        _run(spark, runners, place.broker, stop, partial(begun, process_of(spark)))
+
+
+def _begin_runs(app: App, place: Place, runs: Sequence[KeptRun]) -> dict[str, Callable[[], None]]:
+    """Write down what now runs, before anything reads what it makes; gives how to try again where that failed."""
+    unbegun: dict[str, Callable[[], None]] = {}
+    for run in runs:
+        begin = partial(begin_run, app, run, place.state, place.broker)
+        try:
+            begin()
+        except (HeadraceError, OSError) as failure:
+            LOGGER.error("Could not begin run %s of %s: %s", run.number, run.operation.name, failure)
+            unbegun[run.operation.name] = begin
+    return unbegun
 
 
 @dataclass(frozen=True)
@@ -86,27 +111,30 @@ class Crew:
                 found[spec.name] = self._pilot(spec, [found[gates[spec.stream].name]])
         return list(found.values())
 
-    def operators(self) -> list[Runner]:
-        """One for each operation."""
+    def operators(self, unbegun: Mapping[str, Callable[[], None]]) -> list[Runner]:
+        """One for each operation; what could not be begun before is begun when it starts."""
         runs = {run.operation.name: run for run in self.planned.runs}
-        chain = Chain(self.place.broker, self.place.state, runs)
-        changelogs = self.planned.changelogs
+        chain, turns = Chain(self.place.broker, self.place.state, runs), StartTurns()
         return [
-            OperationRunner(
-                self.spark,
-                chain.spec(run, self.app.made_by(run.operation), changelogs.get(run.operation.name, 1)),
-            )
+            OperationRunner(self.spark, self._spec(chain, run), turns, unbegun.get(run.operation.name))
             for run in self.planned.runs
         ]
 
-    def _deriving(self, function: Function, found: Mapping[str, Runner]) -> tuple[str, Runner]:
-        """Who derives a stream by a function, by the name of its query."""
-        gates = [found[f"{one.name}.gate"] for one in function.parents]
-        judged = judge(self.spark.newSession(), function)
-        spec = derive_spec(function, judged, self.place, self.planned.partitions)
-        return spec.name, self._pilot(spec, gates)
+    def _spec(self, chain: Chain, run: KeptRun) -> KeyedSpec:
+        changelog_partitions = self.planned.changelogs.get(run.operation.name, 1)
+        return chain.spec(run, self.app.made_by(run.operation), changelog_partitions)
 
-    def _pilot(self, spec: QuerySpec, upstream: Sequence[Runner]) -> Pilot:
+    def _deriving(self, function: Function, found: Mapping[str, Runner]) -> tuple[str, Runner]:
+        """Who derives a stream by a function, by the name of its query; the function is called when that starts."""
+        gates, stream = [found[f"{one.name}.gate"] for one in function.parents], function.stream.name
+        pending = PendingSpec(function.made_by.query, stream, (), (stream,), partial(self._derive_spec, function))
+        return pending.name, self._pilot(pending, gates)
+
+    def _derive_spec(self, function: Function) -> QuerySpec:
+        judged = judge(self.spark.newSession(), function)
+        return derive_spec(function, judged, self.place, self.planned.partitions)
+
+    def _pilot(self, spec: QuerySpec | PendingSpec, upstream: Sequence[Runner]) -> Pilot:
         return Pilot(self.spark, spec, self.place.lane, upstream)
 
 
@@ -115,42 +143,59 @@ def _session(options: SparkOptions, slots: int, scratch: Path) -> Iterator[Spark
     shutil.rmtree(scratch, ignore_errors=True)  # what a crash left there
     if options.java_home is not None:
         os.environ["JAVA_HOME"] = str(options.java_home)
-    spark = start_session(SparkPlace(options.master, slots, options.jars, scratch))
-    try:
+    with stopped_at_end(start_session(SparkPlace(options.master, slots, options.jars, scratch))) as spark:
         yield spark
-    finally:
-        spark.stop()
 
 
 def _run(
-    runners: Sequence[Runner], broker: str, stop: threading.Event, begun: Callable[[], None] = lambda: None
+    spark: SparkSession,
+    runners: Sequence[Runner],
+    broker: str,
+    stop: threading.Event,
+    begun: Callable[[], None] = lambda: None,
 ) -> None:
     try:
         for runner in runners:
             runner.start()
-        _report_until(stop, runners, broker, begun)
+        _report_until(stop, spark, runners, Producer(broker), begun)
     finally:
+        until_s = time.monotonic() + STOP_SECONDS
         for runner in runners:
             runner.stop()
         for runner in runners:
-            runner.join(timeout=10)
+            runner.join(timeout=max(0.0, until_s - time.monotonic()))
 
 
-def _report_until(stop: threading.Event, runners: Sequence[Runner], broker: str, begun: Callable[[], None]) -> None:
-    producer, have_begun = Producer(broker), False
+def _report_until(
+    stop: threading.Event,
+    spark: SparkSession,
+    runners: Sequence[Runner],
+    producer: Producer,
+    begun: Callable[[], None],
+) -> None:
+    have_begun = False
     while not stop.wait(REPORT_SECONDS):
+        require_session(spark)
         for runner in runners:
             if runner.failure is not None:
                 raise runner.failure
-            report(producer, progress_of(runner))
-        if not have_begun and all(runner.running() for runner in runners):
+            _report(producer, runner)
+        if not have_begun and all(runner.running() or runner.observe().is_down for runner in runners):
             have_begun = True
             begun()
 
 
+def _report(producer: Producer, runner: Runner) -> None:
+    """Send how a query fares; what cannot be asked just now is sent the next time."""
+    try:
+        report(producer, progress_of(runner))
+    except Exception as failure:  # noqa: BLE001  # one query's figures are no reason to end the others
+        LOGGER.warning("Could not report on %s: %s", runner.spec.name, summarize_spark_error(failure))
+
+
 def progress_of(runner: Runner) -> QueryProgress:
     """What a query has to say of itself now."""
-    last = runner.last_progress()
+    last, health = runner.last_progress(), runner.observe()
     operators = last.get("stateOperators", [])
     return QueryProgress(
         query=runner.spec.name,
@@ -166,6 +211,9 @@ def progress_of(runner: Runner) -> QueryProgress:
         dropped_by_watermark=runner.dropped_by_watermark(),
         checkpoint_ms=last.get("durationMs", {}).get("commitOffsets"),
         reached=dict(runner.reached()),
+        restarts=health.restarts,
+        down_since_us=health.down_since_us,
+        error=health.error,
     )
 
 

@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -34,15 +34,32 @@ class BadSavepoint(HeadraceError):
 
 @dataclass(frozen=True)
 class Savepoint:
-    """One savepoint: when it was made, and the last batch of each query in it."""
+    """One savepoint: when it was made, the last batch of each query in it, and when that was committed.
+
+    `missing` are the queries of the app that had committed nothing yet: they would begin with the earliest record.
+    """
 
     name: str
     made_us: int
     batches: dict[str, int]
+    committed_us: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
 
-def make(state: Path, name: str) -> Savepoint:
-    """Keep what every query has committed, of a running app as of one that is stopped."""
+def make(state: Path, name: str, expected: Collection[str] = ()) -> Savepoint:
+    """Keep what every query has committed, whether it runs or is down; `expected` are the queries of the app.
+
+    Refuses where none has committed anything.
+    """
+    if not any(_last_batch(state / "checkpoints" / query) >= 0 for query in _queries(state)):
+        raise BadSavepoint(
+            f"There is nothing to keep in {str(state)!r}: no query has committed a batch there. "
+            "Start the app with `headrace up` and wait for its first checkpoint, or name the app's own --state."
+        )
+    return _make(state, name, expected)
+
+
+def _make(state: Path, name: str, expected: Collection[str] = ()) -> Savepoint:
     folder = state / FOLDER / name
     if not _NAME.fullmatch(name) or name == "ls":
         raise BadSavepoint(f"{name!r} is no name for a savepoint. Write up to 100 letters, digits, dots, hyphens.")
@@ -54,7 +71,9 @@ def make(state: Path, name: str) -> Savepoint:
             shutil.copytree(state / declared, folder / declared)
     queries = list(_queries(state))
     batches = {query: _keep(state / "checkpoints" / query, folder / "checkpoints" / query) for query in queries}
-    made = Savepoint(name, time.time_ns() // 1000, batches)
+    committed_us = {query: _committed_us(folder / "checkpoints" / query, batch) for query, batch in batches.items()}
+    missing = sorted(query for query in expected if batches.get(query, -1) < 0)
+    made = Savepoint(name, time.time_ns() // 1000, batches, committed_us, missing)
     write_whole(folder / MANIFEST, json.dumps(asdict(made), indent=2))
     return made
 
@@ -77,7 +96,7 @@ def folder_of(state: Path, name: str) -> Path:
 def restore(state: Path, name: str) -> Savepoint:
     """Go back to a savepoint; what was kept until now is a savepoint as well, which is given."""
     folder = folder_of(state, name)
-    before = make(state, f"before-{name}-{time.time_ns() // 1_000_000}")
+    before = _make(state, f"before-{name}-{time.time_ns() // 1_000_000}")
     for query in _queries(state):
         shutil.rmtree(state / "checkpoints" / query)
     for declared in DECLARED:
@@ -97,19 +116,43 @@ def _queries(state: Path) -> Iterator[str]:
             yield str(commits.parent.relative_to(root))
 
 
+def _last_batch(checkpoint: Path) -> int:
+    return max(batches_in(checkpoint / "commits"), default=-1)
+
+
+def _committed_us(checkpoint: Path, batch: int) -> int:
+    """When a batch was committed; 0 where none was."""
+    commit = checkpoint / "commits" / str(batch)
+    return commit.stat().st_mtime_ns // 1000 if commit.exists() else 0
+
+
 def _keep(checkpoint: Path, into: Path) -> int:
-    """Link what belongs to the batches that are done; the number of the last, or −1."""
+    """Link what belongs to the batches that are done; the number of the last, or −1.
+
+    Where too many batches have passed meanwhile, only what is new is linked again: that takes less time each time.
+    """
     while True:
-        last = max(batches_in(checkpoint / "commits"), default=-1)
-        shutil.rmtree(into, ignore_errors=True)
+        last = _last_batch(checkpoint)
         for log in BATCH_LOGS:
-            (into / log).mkdir(parents=True)
+            (into / log).mkdir(parents=True, exist_ok=True)
             for batch in (batch for batch in batches_in(checkpoint / log) if batch <= last):
                 _link(checkpoint / log / str(batch), into / log / str(batch))
         for file in _others(checkpoint):
             _link(checkpoint / file, into / file)
-        if max(batches_in(checkpoint / "commits"), default=-1) - last <= BATCHES_KEPT:
+        if _last_batch(checkpoint) - last <= BATCHES_KEPT:
+            _require_whole(checkpoint, into, last)
             return last
+
+
+def _require_whole(checkpoint: Path, into: Path, last: int) -> None:
+    """Refuse what a query could not go on from."""
+    needed = [] if last < 0 else ["metadata", f"offsets/{last}", f"commits/{last}"]
+    for file in needed:
+        if not (into / file).exists():
+            raise BadSavepoint(
+                f"{checkpoint} has committed batch {last} and no {file}: its checkpoint is broken, and no savepoint of "
+                "it would work. Go back to an earlier savepoint, or rebuild the stream with --rebuild."
+            )
 
 
 def _others(checkpoint: Path) -> Iterator[Path]:
@@ -124,6 +167,8 @@ def _link(file: Path, into: Path) -> None:
     into.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, into)
+    except FileExistsError:
+        return  # linked before; files of a checkpoint never change
     except FileNotFoundError:
         return  # an old one, which Spark has just taken away
     except OSError:  # another disk

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from headrace.log.dialects import HIDDEN, jvm_words
+from headrace.stream.worker_launcher import worker_python
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -54,6 +55,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
+    # How long a Python worker waits for Java's answer; the default of 15 s is for a machine that is not busy.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
@@ -133,4 +136,7 @@ def start_session(place: SparkPlace) -> SparkSession:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if place.master is None and os.environ["PYSPARK_PYTHON"] == sys.executable:
+        spark.sparkContext.pythonExec = worker_python(place.scratch)
+    return spark

@@ -54,6 +54,7 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
         why="Nobody gets features or predictions, and nothing else is watched.",
         run="headrace doctor",
     )
+    yield from _of_outages(started_as)
     for stream in app.streams:
         yield from _of_stream(stream, started_as)
     for view in app.views:
@@ -67,6 +68,23 @@ def defaults_of(app: App, started_as: str = "APP") -> Iterator[Alert]:
             yield from _of_capture(stream, started_as)
     for sink in app.sinks:
         yield from _of_sink(sink, started_as)
+
+
+def _of_outages(app: str) -> Iterator[Alert]:
+    reasons = {
+        "part": ("part down", "page", "A process ends again and again, and is restarted; its log has the whole error."),
+        "query": ("query down", "page", "A query fails and is restarted; what it computes stands still meanwhile."),
+        "table": ("table not landing", "ticket", "Steps of a lake table fail; nothing is lost while topics keep it."),
+    }
+    for kind, (name, severity, why) in reasons.items():
+        yield Alert(
+            name,
+            on=metric("headrace_down", kind=kind),
+            **held("headrace_down"),
+            severity=severity,
+            why=why,
+            run=f"headrace status {app}",
+        )
 
 
 def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:

@@ -60,6 +60,7 @@ def _delays(title: str, name: str) -> Panel:
 
 
 PANELS = (
+    _level("Down", "headrace_down"),
     _rate("Events in and out", "headrace_events_total", "stream", "fate"),
     _level("Lag of the gate", "headrace_lag"),
     _level("Oldest record that waits", "headrace_lag_seconds"),

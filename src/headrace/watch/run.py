@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headrace.declare.app import App
 from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.progress import WatchProgress, ensure_progress_topic, report
+from headrace.log.retries import retry_until
 from headrace.serve.door import Door
 from headrace.watch.addresses import Network
 from headrace.watch.board import TOPIC, Board, read_board, write_state
@@ -46,11 +48,12 @@ class WatchPlace:
 
 
 def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequence[Values] = ()) -> None:
-    """Watch an app until `stop` is set, by its server's numbers and by what others know."""
+    """Watch an app until `stop` is set, by what others know and by its server's numbers."""
     alerts = alerts_of(app, place.app)
     webhook = Webhook(place.webhook, place.webhook_allow, place.webhook_ca) if place.webhook else None
-    ensure_progress_topic(place.broker)
-    board = read_board(place.broker)
+    board = retry_until(partial(_read_board, place.broker), stop, "Alerts")
+    if board is None:
+        return
     kept = {name: one.state for name, one in board.kept.items()}
     with ExitStack() as open_:
         open_.enter_context(Follower(place.broker, [TOPIC], board.apply, patient=True))
@@ -59,10 +62,15 @@ def watch_until(app: App, place: WatchPlace, stop: threading.Event, more: Sequen
             open_.enter_context(webhook)
         push = open_.enter_context(_push(app, place.otlp, place)) if place.otlp is not None else None
         engine = Engine(alerts, kept, lambda *word: write_state(producer, *word))
-        watch = Watch(engine, Together([ServerValues(place.door, alerts), *more]), board, webhook)
+        watch = Watch(engine, Together([*more, ServerValues(place.door, alerts)]), board, webhook)
         while not stop.wait(place.every_seconds):
             watch.look(time.time_ns() // 1000)
             report(producer, watch.progress(app.name, {} if push is None else push.outcomes()))
+
+
+def _read_board(broker: str) -> Board:
+    ensure_progress_topic(broker)
+    return read_board(broker)
 
 
 def _push(app: App, endpoint: Endpoint, place: WatchPlace) -> Push:

@@ -15,7 +15,7 @@ export function live(_app, numbers) {
 
 function look() {
   return fill(at("alerts"), async () => {
-    const rows = await ask("/ask/alerts");
+    const rows = await ask("/ask/alerts", {});
     const place = ({ status }) => (ORDER.includes(status) ? ORDER.indexOf(status) : ORDER.length);
     return table(["alert", "severity", "state", "since", "on", "which says", "run", ""], rows.sort((one, other) => place(one) - place(other)).map(cells), "No alert is declared.");
   });

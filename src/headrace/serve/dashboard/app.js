@@ -2,6 +2,7 @@
 
 import * as alerts from "./alerts.js";
 import { ask, at, element } from "./dom.js";
+import { drawDown } from "./down.js";
 import * as features from "./features.js";
 import * as models from "./models.js";
 import { Numbers } from "./numbers.js";
@@ -120,6 +121,7 @@ async function start() {
   const news = new EventSource("/live");
   news.onmessage = ({ data }) => {
     numbers.take(JSON.parse(data));
+    drawDown(numbers);
     show(app);
     age();
   };

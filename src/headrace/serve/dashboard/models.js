@@ -47,7 +47,7 @@ function driftOf(model, numbers) {
 /** What drifted, the heaviest first, by segments and with texts never seen, as the command ranks it. */
 function drifted(model) {
   return fill(at("drifted"), async () => {
-    const { version, window, rows, ranked } = await ask(`/ask/drift?${new URLSearchParams({ model })}`);
+    const { version, window, rows, ranked } = await ask("/ask/drift", { model });
     const number = (value) => (value === null ? "exact" : shown(value, ""));
     const pairs = (of) => Object.entries(of).map(([name, value]) => `${name}=${value}`).join(", ");
     const cells = (one) => [one.column, pairs(one.segment) || "all", one.tests.join(", "), `${number(one.multiple)} × critical`, number(one.effect), number(one.importance), pairs(one.new)];
@@ -64,7 +64,7 @@ async function qualityOf(app) {
   const panels = [];
   for (const { name } of judged) {
     const found = [];
-    for (const window of WINDOWS) found.push(await ask(`/ask/quality?${new URLSearchParams({ model: name, window })}`));
+    for (const window of WINDOWS) found.push(await ask("/ask/quality", { model: name, window }));
     const plain = (metric) => metric.replace(/"[^"]*"/g, "").replace(/\(\)/g, "");
     const named = found.map((one) => Object.fromEntries(Object.entries(one).map(([metric, value]) => [plain(metric), value])));
     const rows = [...new Set(named.flatMap((one) => Object.keys(one)))].map((metric) => [metric, ...named.map((one) => shown(one[metric] ?? null, ""))]);
@@ -74,7 +74,7 @@ async function qualityOf(app) {
 }
 
 async function versions() {
-  const rows = await ask("/ask/models");
+  const rows = await ask("/ask/models", {});
   return table(
     ["model", "version", "role", "made", "when it was trained", ""],
     rows.map(({ model, version, role, created_at: made, metrics }) => [
@@ -91,7 +91,7 @@ async function versions() {
 
 function card(model, version) {
   return fill(at("card"), async () => {
-    const { reference, ...said } = await ask(`/ask/card?${new URLSearchParams({ model, version })}`);
+    const { reference, ...said } = await ask("/ask/card", { model, version });
     return element("article", {}, element("h3", {}, `${model} ${version}`), element("pre", {}, JSON.stringify(said, null, 2)));
   });
 }

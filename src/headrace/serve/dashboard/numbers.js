@@ -13,14 +13,14 @@ export class Numbers {
   }
 
   /** Take what was told, forget what is too old, and keep no more than fit: the newest stands alone until it is time. */
-  take({ at, samples, held = {} }) {
+  take({ at, samples, held = {}, down = [] }) {
     const byName = new Map();
     for (const [name, labels, value] of samples) {
       if (!byName.has(name)) byName.set(name, []);
       byName.get(name).push([labels, value === "Infinity" ? Infinity : value]);
     }
     if (this.snapshots.length > 1 && at - this.snapshots.at(-2).at < this.keptMs / AT_MOST) this.snapshots.pop();
-    this.snapshots.push({ at, byName, held });
+    this.snapshots.push({ at, byName, held, down });
     while (this.snapshots[0].at < at - this.keptMs) this.snapshots.shift();
   }
 

@@ -32,7 +32,7 @@ export function make(app) {
 /** What each choice of late= would lose, of what has landed in the lake; Spark counts it, which takes a while. */
 function measure(stream) {
   return fill(at("lateness"), async () => {
-    const found = await ask(`/ask/lateness?${new URLSearchParams({ stream })}`);
+    const found = await ask("/ask/lateness", { stream });
     const { by_hour: hours, lost } = found;
     const delays = (name, one) => [name, shown(one.events, ""), ...SHARES.map((share) => shown(one[`${share}_ms`], "ms"))];
     return [
@@ -76,7 +76,7 @@ async function heavy() {
 
 function look() {
   return fill(at("dead"), async () => {
-    const rows = await ask("/ask/dead");
+    const rows = await ask("/ask/dead", {});
     const cells = ({ stream, reason, open, replayed, discarded, last, said }) => [stream, reason, `${open}`, `${replayed}`, `${discarded}`, last, said, button("show", () => show(stream, reason))];
     return table(["stream", "reason", "open", "replayed", "discarded", "last", "which says", ""], rows.map(cells), "No dead letters.");
   });
@@ -85,7 +85,7 @@ function look() {
 /** Letters that are open, or with `every` also those that were replayed or discarded. */
 function show(stream, reason, every = false) {
   return fill(at("letters"), async () => {
-    const letters = await ask(`/ask/letters?${new URLSearchParams({ stream, reason, ...(every ? { every } : {}) })}`);
+    const letters = await ask("/ask/letters", { stream, reason, ...(every ? { every: true } : {}) });
     const places = letters.filter((one) => one.state === "open").map((one) => one.place);
     const both = places.length ? [does("replay them", "/ask/replay", stream, reason, places), " ", does("discard them", "/ask/discard", stream, reason, places), " "] : [];
     const other = button(every ? "only those that are open" : "also those dealt with", () => show(stream, reason, !every));

@@ -20,7 +20,7 @@ export function make(_app, state) {
 
 function show(id, since) {
   return fill(at("way"), async () => {
-    const ways = await ask(`/ask/trace?${new URLSearchParams({ id, since })}`);
+    const ways = await ask("/ask/trace", { id, since });
     return ways.flatMap((way) => [element("h3", {}, way[0].place), element("ol", { class: "way" }, ...way.map((step) => stepOf(step, way[0].at_us)))]);
   });
 }

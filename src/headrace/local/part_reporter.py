@@ -1,0 +1,99 @@
+"""What the supervisor reports of its parts each second: to the progress topic, and to STATE/status.json."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from threading import Event, Thread
+
+from headrace.errors import HeadraceError
+from headrace.local.child import ProcessId
+from headrace.local.supervise import STOPPED, PartState
+from headrace.log.produce import Producer
+from headrace.log.progress import PartProgress, ensure_progress_topic, report
+from headrace.log.status_file import StatusFile, write_status
+
+REPORT_SECONDS = 1.0
+DELIVERY_SECONDS = 3.0  # older words are of no use: the next ones follow
+LOGGER = logging.getLogger("headrace.local")
+
+
+class PartReporter:
+    """Reports the states of parts until it is stopped; a broker that is down holds nobody up."""
+
+    def __init__(self, app: str, broker: str, state: Path, states: Callable[[], Sequence[PartState]]) -> None:
+        self._app, self._broker, self._folder, self._states = app, broker, state, states
+        own = ProcessId.of(os.getpid())
+        self._supervisor = {} if own is None else asdict(own)
+        self._producer: Producer | None = None
+        self._stopping = Event()
+        self._sending = Thread(target=self._send_on, name="report parts", daemon=True)
+        self._writing = Thread(target=self._write_on, name="write status", daemon=True)
+
+    def start(self) -> None:
+        for thread in (self._sending, self._writing):
+            thread.start()
+
+    def stop(self) -> None:
+        """Report every part as stopped, and no more after that."""
+        self._stopping.set()
+        for thread in (self._sending, self._writing):
+            if thread.ident is not None:
+                thread.join(DELIVERY_SECONDS + 1)  # a broker that is away is not waited for
+        self._write(STOPPED)
+
+    def _progress(self, state: str | None = None) -> list[PartProgress]:
+        at_us = time.time_ns() // 1000
+        told = [progress_of(one, self._app, at_us) for one in self._states()]
+        return told if state is None else [replace(one, state=state, down_since_us=None) for one in told]
+
+    def _write_on(self) -> None:
+        self._write()
+        while not self._stopping.wait(REPORT_SECONDS):
+            self._write()
+
+    def _write(self, state: str | None = None) -> None:
+        parts, at_us = tuple(self._progress(state)), time.time_ns() // 1000
+        try:
+            write_status(self._folder, StatusFile(self._app, at_us, self._supervisor, parts))
+        except OSError as error:  # a full disk: the topic still has it
+            LOGGER.debug("Could not write the status of parts in %s: %s", self._folder, error)
+
+    def _send_on(self) -> None:
+        while not self._stopping.wait(REPORT_SECONDS):
+            self._send()
+        self._send(STOPPED)
+        self._flush()
+
+    def _send(self, state: str | None = None) -> None:
+        try:
+            if self._producer is None:
+                ensure_progress_topic(self._broker)
+                self._producer = Producer(self._broker, delivery_seconds=DELIVERY_SECONDS)
+            for one in self._progress(state):
+                report(self._producer, one)
+        except HeadraceError as error:
+            LOGGER.debug("Could not report the state of parts: %s", error)
+
+    def _flush(self) -> None:
+        try:
+            if self._producer is not None:
+                self._producer.flush()
+        except HeadraceError as error:
+            LOGGER.debug("Could not report the state of parts: %s", error)
+
+
+def progress_of(state: PartState, app: str, at_us: int) -> PartProgress:
+    """A part's state as the progress topic has it."""
+    return PartProgress(
+        part=state.name,
+        at_us=at_us,
+        state=state.state,
+        restarts=state.restarts,
+        down_since_us=state.down_since_us,
+        error=state.error,
+        affects=state.affects,
+        app=app,
+    )

@@ -1,0 +1,21 @@
+"""An app with a part of each kind that serving does not need: a lake, operators, a sink, the check, the watch."""
+
+import headrace as hr
+
+taps = hr.Stream(
+    "taps",
+    schema="id string, card string, shop string, amount bigint, at timestamp",
+    id="id",
+    key="card",
+    time="at",
+    late=hr.Late("1m", then="update", until="1d"),
+)
+
+
+@hr.features(taps, by="card")
+class ByCard:
+    taps = hr.count(windows=["1h", "7d"])
+
+
+visits = hr.windowed("visits", taps, by="card", over=hr.Tumbling("5s"), n=hr.count()).out
+copies = hr.Sink("copies", of=taps, to=hr.Kafka("taps.copies"))

@@ -1,0 +1,73 @@
+"""What must have become of every record of the raw log, by loops over the log itself and what was sent."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from headrace.declare.stream import Stream
+from headrace.log.between import records_between
+from headrace.log.ledger import OFFSET
+from headrace.log.offsets import Offsets
+from headrace.log.records import Record
+
+Position = tuple[int, int]  # partition and offset in the raw log
+BROKEN = {"not-json", "wrong-type", "missing-id", "failed-check", "poison"}
+
+
+@dataclass
+class Expected:
+    """The records of the raw log by fate, and the events that count by id."""
+
+    fates: dict[str, set[Position]] = field(default_factory=lambda: defaultdict(set))
+    events: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def by_card(self) -> dict[str, tuple[int, float]]:
+        """How many payments each card made, and their sum."""
+        counts: Counter[str] = Counter()
+        sums: dict[str, float] = defaultdict(float)
+        for event in self.events.values():
+            counts[event["card"]] += 1
+            sums[event["card"]] += event["amount"]
+        return {card: (count, sums[card]) for card, count in counts.items()}
+
+
+def records_of(broker: str, topic: str) -> Iterator[Record]:
+    """Every record of a topic."""
+    offsets = Offsets(broker)
+    return records_between(broker, offsets.begin([topic]), offsets.end([topic]))
+
+
+def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expected:
+    """What the gate must make of the raw log; `reasons` says of which bytes it must be a dead letter, and why."""
+    expected = Expected()
+    for record in sorted(records_of(broker, stream.name), key=lambda one: one.appended_us):
+        value = record.value or b""
+        fate, event = _fate(stream, record, value, reasons.get(value, ""))
+        expected.fates[fate].add((record.partition, record.offset))
+        if fate == "clean":
+            expected.events.setdefault(event["payment_id"], event)
+    return expected
+
+
+def _fate(stream: Stream, record: Record, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
+    """Dead for what is wrong in it, or late or too early by the time at which the log took it."""
+    if reason in BROKEN:
+        return "dead", {}
+    event: dict[str, Any] = json.loads(value)
+    at_us = round(datetime.fromisoformat(event["at"]).timestamp() * 1_000_000)
+    arrival_us = record.appended_us
+    if at_us - arrival_us > stream.ahead_us:
+        return "dead", event
+    return ("late" if arrival_us - at_us > stream.late.until_us else "clean"), event
+
+
+def found_fates(broker: str, stream: Stream) -> dict[str, set[Position]]:
+    """What the gate made of each raw record."""
+    topics = {"clean": stream.clean, "late": stream.late_topic, "dead": stream.dead}
+    return {
+        fate: {(record.partition, int(record.header(OFFSET) or -1)) for record in records_of(broker, topic)}
+        for fate, topic in topics.items()
+    }
