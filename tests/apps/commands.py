@@ -1,6 +1,5 @@
 """Every command of Headrace, asked of a running app: it answers, and no user sees a traceback."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ def every_command(row: Row, app: App, running: Running, folder: Path) -> list[As
     http, lake = ("--http", f"127.0.0.1:{running.http_port}"), ("--lake", str(folder / "lake"))
     stream, view = app.streams[0], app.views[0]
     asked = [
+        Asked(("status", file, *state, *http, *broker)),
         Asked(("plan", file, *state)),
         Asked(("plan", file, *state, "--json")),
         Asked(("hot", file, *http)),
@@ -73,15 +73,19 @@ def _of_lake(
         yield Asked(("lateness", file, stream, *state, *lake), (0, 1))
 
 
-def run(asked: Asked) -> str:
+def complaint_of(asked: Asked) -> str:
     """What is wrong with how a command answered; empty where nothing is."""
-    command = [sys.executable, "-m", "headrace", *asked.words]
-    environment = dict(os.environ)
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S, env=environment)
+        said = answer_of(asked)
     except subprocess.TimeoutExpired:
         return f"headrace {asked} has not answered within {LIMIT_S} s"
     told = (said.stdout + said.stderr)[-2000:]
     if said.returncode not in asked.codes:
         return f"headrace {' '.join(asked.words)} ended with {said.returncode}: {told}"
     return f"headrace {' '.join(asked.words)} shows a traceback: {told}" if "Traceback" in told else ""
+
+
+def answer_of(asked: Asked) -> subprocess.CompletedProcess[str]:
+    """How a command ends, and what it prints."""
+    command = [sys.executable, "-m", "headrace", *asked.words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)

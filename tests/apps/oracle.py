@@ -75,7 +75,7 @@ class Oracle:
 
     def complaints(self) -> list[str]:
         """Everything that is wrong now; what is on its way is wrong until it is there."""
-        return [*self.fates(), *self.derived(), *self.served()]
+        return [*self.fates(), *self.derived(), *self.served(), *self.scored()]
 
     def fates(self) -> Iterator[str]:
         """Each raw record of what was sent has the fate that loops over the log give it."""
@@ -168,6 +168,17 @@ class Oracle:
             if "ratio" in row["values"]:
                 yield from _ratio(view, row["values"], expected["mean_1h"].value)
 
+    def scored(self) -> Iterator[str]:
+        """Each clean event has a prediction; of a network that adds its inputs, their sum is the score."""
+        for model in self.app.models if self.traffic.row["model"] == "file" else ():
+            told = [json.loads(record.value or b"") for record in records_of(self.broker, model.predictions)]
+            wanted = {event[model.stream.id] for event in clean_events(self.broker, model.stream)}
+            found = {one["event_id"] for one in told}
+            if found != wanted:
+                yield f"{model.name}: {len(wanted - found)} events are not scored, {len(found - wanted)} are none"
+            wrong = [one for one in told if abs(_added(one["features"]) - one["score"]) > 1e-3]
+            yield from (f"{model.name}: {one['score']} of {one['features']}" for one in wrong[:1])
+
     def landed(self) -> Iterator[str]:
         """Each table of the lake has every record of its topic once."""
         for landing in landings_of(self.app):
@@ -200,6 +211,10 @@ def ask(running: Running, view: str, body: dict[str, Any]) -> list[Event]:
     assert status == 200, answer
     rows: list[Event] = json.loads(answer)["rows"]
     return rows
+
+
+def _added(features: Event) -> float:
+    return sum(float(value) for value in features.values() if value is not None)
 
 
 def _fate(stream: Stream, one: Sent) -> str:

@@ -20,9 +20,10 @@ HEAD = """# A zoo of apps
 
 {apps} small apps of as many domains, chosen so that every pair of values of {factors} factors occurs in one of them
 (`tests/apps/apps.csv`). Each is played through a real `headrace up`: hostile traffic (out of order, late, twice,
-broken, too far ahead, without a key, above 2 kB), every served value, window, pair, match, sink and lake table against brute
-force, every command, `kill -9` of every part, a restart, and a changed declaration. It is well if all of that is right,
-no part ended that was not killed, and no log has a traceback. `make faults` plays all of them, `make test` two a day.
+broken, too far ahead, without a key, above 2 kB), every served value, window, pair, match, sink and lake table
+against brute force, every command, `kill -9` of every part, a restart, and a changed declaration. It is well if all of
+that is right, no part ended that was not killed, and no log has a traceback. `make faults` plays all of them, `make
+test` two a day.
 
 Written by `tests/apps/page.py` from the runs of the dates shown; seconds are of a machine with two busy cores.
 

@@ -1,5 +1,6 @@
 """Plays an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` plays one."""
 
+import json
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from headrace.declare.app import App, load_app
 from headrace.log.topics import APPEND_TIME, Topic
-from tests.apps.commands import every_command, run
+from tests.apps.commands import Asked, answer_of, complaint_of, every_command
 from tests.apps.factors import Row
 from tests.apps.oracle import Oracle
 from tests.apps.pairs import read_rows
@@ -31,8 +32,9 @@ from tests.score.networks import weighing
 from tests.waiting import wait_until
 
 SETTLE_LIMIT_S = 420
+PAUSE_S = 2.0  # between two looks: each reads whole topics, and the app has no more than two cores
 BURST = 120
-ENDED = re.compile(r"headrace: (.+?) (?:ended|did not start)")
+DOWN = re.compile(r"headrace: (.+?) is down \(restart")
 # Every part is killed but the one whose fall is the fall of all: the broker is killed last.
 KILLED = (
     "serve",
@@ -118,10 +120,11 @@ class Play:
             self._until(lambda: list(self.oracle.landed()), "the lake")
 
     def _until(self, complaints: Callable[[], list[str]], what: str) -> None:
-        last: list[str] = []
+        last, looked = ["not looked yet"], [0.0]
 
         def is_right() -> bool:
-            last[:] = complaints()
+            if time.monotonic() - looked[0] > PAUSE_S:
+                last[:], looked[0] = complaints(), time.monotonic()
             return not last or self.running.ended()
 
         wait_until(is_right, SETTLE_LIMIT_S, what, lambda: "\n".join(last[:12]) + "\n" + self.running.said()[-6000:])
@@ -129,7 +132,7 @@ class Play:
 
     def ask_everything(self) -> None:
         for asked in every_command(self.row, self.app, self.running, self.places.folder):
-            if complaint := run(asked):
+            if complaint := complaint_of(asked):
                 self.outcome.complaints.append(complaint)
 
     def stop(self) -> None:
@@ -146,16 +149,27 @@ class Play:
             assert not self.running.ended(), self.running.said()
         self.running.wait_until_ready()
 
+    def require_steady(self) -> None:
+        """Everything runs, and nothing of it was restarted, as `headrace status` tells it."""
+        address = ("--broker", self.running.broker, "--http", f"127.0.0.1:{self.running.http_port}")
+        asked = Asked(("status", str(self.file), "--state", str(self.running.state), *address, "--json"))
+        wait_until(lambda: not complaint_of(asked), SETTLE_LIMIT_S, "all to run", lambda: complaint_of(asked))
+        told = json.loads(answer_of(asked).stdout)
+        for one in (*told["parts"], *told["queries"]):
+            if one["restarts"]:
+                name = one.get("part") or one["query"]
+                self.outcome.complaints.append(f"{name} was restarted {one['restarts']} times: {one['last_error']}")
+
     def _is_back(self, part: str, before: int) -> bool:
         return self.running.pid_of(part) not in (None, before) or self.running.ended()
 
     def look_back(self) -> None:
         """Nothing ended that was not killed, and no log has a traceback."""
-        ended = Counter(ENDED.findall(self.running.output.read_text(errors="replace")))
+        ended = Counter(DOWN.findall(self.running.output.read_text(errors="replace")))
         for part, count in ended.items():
             asked = self.killed[part.removeprefix("the ")]
             if count > asked:
-                self.outcome.complaints.append(f"{part} ended {count} times, and was killed {asked} times")
+                self.outcome.complaints.append(f"{part} was down {count} times, and was killed {asked} times")
         for log in sorted((self.running.state / "logs").glob("*.log*")):
             text = log.read_text(errors="replace")
             if "Traceback" in text:
@@ -180,6 +194,7 @@ def _play(one: Play, is_whole: bool) -> None:
     with one.step("traffic"):
         one.send()
         one.settle()
+        one.require_steady()
     if is_whole:
         with one.step("commands"):
             one.ask_everything()
