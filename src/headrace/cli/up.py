@@ -11,19 +11,12 @@ from typing import Any
 
 import click
 
-from headrace.cli.guarded import door_of, require_guarded
-from headrace.cli.lake import lake_of, missing_outcomes
+from headrace.cli.guarded import door_of
+from headrace.cli.lake import missing_outcomes
+from headrace.cli.preflight import require_startable
 from headrace.cli.run import (
     broker_of,
     is_captured,
-    require_answerable,
-    require_bridgeable,
-    require_capturable,
-    require_known_reasons,
-    require_learners,
-    require_relayable,
-    require_sinkable,
-    require_tellable,
     stop_on_signals,
 )
 from headrace.cli.savepoint import go_back
@@ -32,12 +25,8 @@ from headrace.cli.subjects import require_schemas
 from headrace.declare.app import App, load_app
 from headrace.declare.derivation import Operation
 from headrace.declare.durations import duration_text
-from headrace.evaluate.reach import require_kept
-from headrace.lake.lake import require_fitting
 from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
-from headrace.local.ports import require_free
 from headrace.local.registry import EmbeddedRegistry
 from headrace.local.supervise import ProcessPart, Supervisor
 from headrace.log.topics import ensure_topics
@@ -70,17 +59,7 @@ def up(app: str, **flags: Any) -> None:
 def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     declared = load_app(app)
     stop = stop_on_signals()
-    require_guarded(settings)
-    require_tellable(settings)
-    require_known_reasons(app, declared)
-    require_learners(declared)
-    require_sinkable(declared, settings)
-    require_relayable(declared)
-    require_bridgeable(declared)
-    require_capturable(declared)
-    require_answerable(declared)
-    require_free(settings.port, settings.host, setting="--http")
-    find_java()
+    require_startable(app, declared, settings)
     jar_paths("spark", say)
     settings.state.mkdir(parents=True, exist_ok=True)
     require_schemas(declared, say)
@@ -117,10 +96,6 @@ def _start_broker(supervisor: Supervisor, settings: Settings) -> None:
 
 def _require_plan(app: App, settings: Settings) -> None:
     """Refuse before anything starts what the kept state cannot follow, and write down what now runs."""
-    lake = lake_of(app, settings)
-    if lake is not None:
-        require_fitting(lake)
-        require_kept(app, lake.retention)
     for missing in missing_outcomes(app, settings):
         say(missing)
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
