@@ -1,7 +1,6 @@
 """`plan` refuses what `up` refuses: both run the same checks."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli import main
-from headrace.cli.preflight import AFTER_BROKER, CHECKS, PORT, require_startable
+from headrace.cli.preflight import CHECKS, OWNERS, PARTITIONS, PORT, require_startable
 from headrace.declare.app import load_app
 from headrace.errors import HeadraceError
 from headrace.local.ports import HOST, free_port
@@ -64,13 +63,13 @@ def test_what_plan_cannot_look_at_without_a_broker_is_said_by_name(tmp_path: Pat
     planned = plan(tmp_path, STREAM, "--json")
     assert planned.exit_code == 0, planned.output
     skipped = [one["check"] for one in json.loads(planned.output) if one.get("skipped")]
-    assert skipped == [PORT, *AFTER_BROKER]
-    assert "partitions of topics\n  not checked: it needs the broker" in plan(tmp_path, STREAM).output
+    assert skipped == [PORT, PARTITIONS, OWNERS]
+    assert "owners of topics\n  not checked: it needs a broker" in plan(tmp_path, STREAM).output
 
 
 def test_plan_writes_nothing(tmp_path: Path) -> None:
     assert plan(tmp_path, STREAM + VIEW).exit_code == 0
-    assert os.listdir(tmp_path) == ["app.py"]
+    assert [file.name for file in tmp_path.iterdir()] == ["app.py"]
 
 
 def test_an_app_that_nothing_speaks_against_may_start(tmp_path: Path) -> None:

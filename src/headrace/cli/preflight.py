@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headrace.cli.guarded import require_guarded
 from headrace.cli.lake import lake_of
+from headrace.cli.ownership import require_unowned_topics
 from headrace.cli.run import (
     require_answerable,
     require_bridgeable,
@@ -89,7 +90,7 @@ CHECKS = (
     Check("java", lambda _start: _require_java()),
 )
 PORT = "port of --http"
-AFTER_BROKER = ("partitions of topics", "owners of topics")
+PARTITIONS, OWNERS = "partitions of topics", "owners of topics"
 
 
 def _require_java() -> None:
@@ -110,8 +111,12 @@ def check_results(file: str, app: App, settings: Settings) -> Iterator[CheckResu
     for check in CHECKS:
         yield CheckResult(check.name, _refusal(check, start))
     yield CheckResult(PORT, skipped="`up` looks whether it is free when it starts")
-    for name in AFTER_BROKER:
-        yield CheckResult(name, skipped="it needs the broker, which `plan` does not start")
+    yield CheckResult(PARTITIONS, skipped="`up` looks at them, and makes those that are missing")
+    if settings.broker is None:
+        yield CheckResult(OWNERS, skipped="it needs a broker. Give --broker HOST:PORT")
+    else:
+        owners = Check(OWNERS, lambda start: require_unowned_topics(start.app, start.settings))
+        yield CheckResult(OWNERS, _refusal(owners, start))
 
 
 def _refusal(check: Check, start: Start) -> str | None:

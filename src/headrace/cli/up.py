@@ -13,6 +13,7 @@ import click
 
 from headrace.cli.guarded import door_of
 from headrace.cli.lake import missing_outcomes
+from headrace.cli.ownership import claim_all
 from headrace.cli.preflight import require_startable
 from headrace.cli.run import (
     broker_of,
@@ -66,6 +67,7 @@ def _up(app: str, settings: Settings, supervisor: Supervisor) -> None:
     _start_broker(supervisor, settings)
     if (before := go_back(declared, settings)) is not None:
         say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
+    claim_all(declared, settings)
     _require_plan(declared, settings)
     _tell_parts(settings)
     needed, others = parts_of(settings, declared)
@@ -123,6 +125,7 @@ def _tell_parts(settings: Settings) -> None:
         "HEADRACE_REBUILD",
         "HEADRACE_SINCE",
         "HEADRACE_FROM_SAVEPOINT",
+        "HEADRACE_TAKE_OVER",
     ):  # above, and not again whenever a part is started
         os.environ.pop(planned, None)
 
