@@ -361,6 +361,8 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
     """Run one part of APP alone; `up` starts those that an app needs."""
+    from headrace.cli.ownership import ownership
+
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -370,4 +372,6 @@ def run(app: str, part: str, **flags: Any) -> None:
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
     runs = dict(RUNS) | {name: partial(run_it, app) for name, run_it in NAMED_RUNS.items()}
-    runs[part](load_app(app), settings, stop)
+    declared = load_app(app)
+    with ownership(declared, settings, part, stop):
+        runs[part](declared, settings, stop)

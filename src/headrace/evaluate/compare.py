@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.declare.app import App
 from headrace.declare.model import Model
+from headrace.declare.names import gold_table, query_name
 from headrace.errors import HeadraceError
 from headrace.evaluate.drift.layout import Layout
 from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
@@ -18,7 +19,6 @@ from headrace.evaluate.lasting import Lasting, Together, make_each
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
-from headrace.lake.landing import GOLD
 from headrace.log.produce import Producer
 from headrace.log.progress import DriftProgress, report
 from headrace.score.versions import Versions
@@ -58,10 +58,10 @@ class Comparison(Lasting):
     """The comparison of one model; one that fails begins again with what its table has."""
 
     def __init__(self, model: Model, place: Place) -> None:
-        super().__init__(f"{model.name}.drift", place.every_seconds)
+        super().__init__(query_name(model.name, "drift"), place.every_seconds)
         self.model, self._every_s = model, place.every_seconds
         self.book = VectorBook(place.lake.folder, model, place.state, place.lake.broker, place.records_a_step)
-        outcomes = place.lake.folder / f"{GOLD}{model.name}_outcomes"
+        outcomes = place.lake.folder / gold_table(model.name, "outcomes")
         self._errors = Errors(outcomes, model) if is_followed(model) else None
         self._versions = Versions(place.state, model.name)
         self._producer = Producer(place.lake.broker)

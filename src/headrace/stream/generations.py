@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from headrace.declare.app import App
+from headrace.declare.names import query_name
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
@@ -35,7 +36,7 @@ class Generation:
     cut: Cut | None = None
 
     def query(self, stream: Stream) -> str:
-        return f"{stream.name}.tiles-{self.number}"
+        return query_name(stream.name, f"tiles-{self.number}")
 
 
 @dataclass(frozen=True)
