@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,14 +14,17 @@ from pyspark.sql import functions as F
 import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived
+from headrace.errors import HeadraceError
 from headrace.local.broker import Broker
 from headrace.log.between import records_between
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC, ProgressBoard, QueryProgress
+from headrace.log.topics import ensure_topics
 from headrace.stream.lanes import Lane
 from headrace.stream.operation import OperationRunner
-from headrace.stream.queries import Place, plan_queries
+from headrace.stream.pilot import PendingSpec, Pilot
+from headrace.stream.queries import Place, gate_spec, plan_queries
 from headrace.stream.query_restarts import RestartPolicy
 from headrace.stream.run import Crew, _run
 from headrace.stream.start_turns import StartTurns
@@ -127,6 +131,60 @@ def test_one_query_fails_and_restarts_while_the_others_go_on(
             assert (progress(at, steady) or pytest.fail("it says nothing")).restarts == 0
     assert {row["id"]: row["n"] for row in rows_of(at, sound)} == {f"p{n}": 2 * n for n in range(40)}
     assert {row["id"]: row["n"] for row in rows_of(at, flaky)} == {f"p{n}": 10 * n for n in range(40)}
+
+
+class Upstream(Pilot):
+    """A query that drains for as long as it is told to."""
+
+    draining = flooding = False  # type: ignore[assignment]  # properties of a real one
+
+
+def unmade() -> NoReturn:
+    raise HeadraceError("its plan cannot be made")
+
+
+@contextmanager
+def gating(spark: SparkSession, broker: str, name: str, state: Path, before: Pilot) -> Iterator[Pilot]:
+    """The gate of a stream of its own, as if it read what another query writes."""
+    stream = hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", partitions=1)
+    ensure_topics(broker, [stream])
+    gate = Pilot(spark, gate_spec(stream, Place(broker, state), 1), Lane.MICRO_BATCH, [before])
+    gate.start()
+    try:
+        yield gate
+    finally:
+        gate.stop()
+        gate.join(LIMIT_S)
+    assert gate.health.restarts == 0, gate.health.error
+
+
+def test_whoever_reads_from_a_query_that_drains_drains_with_it(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    before = Upstream(spark, PendingSpec("before", "before", (), (), unmade), Lane.MICRO_BATCH)
+    with gating(spark, broker.address, "after_drained", tmp_path, before) as gate:
+        wait_until(gate.running, LIMIT_S, "it to run")
+        before.draining = before.flooding = True  # type: ignore[assignment]
+        wait_until(lambda: gate.lane is Lane.DRAINING, LIMIT_S, "it to drain as well")
+        assert not gate.running()
+        before.draining = before.flooding = False  # type: ignore[assignment]
+        wait_until(gate.running, LIMIT_S, "it to run again")
+
+
+def test_whoever_reads_from_a_query_that_is_down_goes_on_without_it(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    before = Pilot(spark, PendingSpec("before", "before", (), (), unmade), Lane.MICRO_BATCH, policy=QUICK)
+    before.start()
+    try:
+        with gating(spark, broker.address, "after_down", tmp_path, before) as gate:
+            wait_until(gate.running, LIMIT_S, "it to run")
+            assert before.observe().is_down
+            assert before.health.error == "its plan cannot be made"
+    finally:
+        before.stop()
+        before.join(LIMIT_S)
+    assert not before.is_alive()
 
 
 def test_an_operation_that_fails_again_and_again_makes_what_it_would_have_made(

@@ -180,6 +180,9 @@ def _run(
         for runner in runners:
             runner.start()
         _report_until(stop, crew, runners, begun)
+    except Exception:
+        require_session(crew.spark)  # raises in its place: whatever fails for want of Java says less
+        raise
     finally:
         until_s = time.monotonic() + STOP_SECONDS
         for runner in runners:
