@@ -47,7 +47,7 @@ def refused(place: Settings, app: str = APP) -> HeadraceError:
             start(running)
     finally:
         running.stop()
-    assert running._supervisor.states() == []
+    assert running._supervisor._keepers == {}
     assert not list(place.state.rglob("*.log"))
     return caught.value
 

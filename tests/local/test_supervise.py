@@ -175,6 +175,16 @@ def test_the_logs_of_the_last_runs_are_kept(tmp_path: Path, supervisor: Supervis
     assert numbers == sorted(numbers, reverse=True)
 
 
+def test_a_part_that_is_to_be_started_later_is_reported_as_starting(tmp_path: Path, supervisor: Supervisor) -> None:
+    supervisor.plan("serve", "Nothing is served.")
+    supervisor.plan("lake", "No new rows.")
+    assert [(one.name, one.state) for one in supervisor.states()] == [("serve", "starting"), ("lake", "starting")]
+    sleeper = part(tmp_path, SLEEPS)
+    supervisor.start("serve", sleeper, "Nothing is served.")
+    wait_until(lambda: supervisor.states()[0].state == "running", LIMIT_S, "it to run")
+    assert [(one.name, one.state) for one in supervisor.states()] == [("serve", "running"), ("lake", "starting")]
+
+
 def test_parts_are_stopped_the_last_started_first(tmp_path: Path, said: Said) -> None:
     supervisor = Supervisor(said.append)
     for name in ("first", "second"):

@@ -72,16 +72,23 @@ def test_a_part_that_is_being_restarted_is_down_since_it_ended_with_why_and_what
     }
 
 
+def test_a_part_that_is_started_for_the_first_time_does_not_run_yet() -> None:
+    starting = replace(LAKE, state="starting", affects="No new rows.")
+    assert outages(starting) == [Outage(PART, "lake", None, "it is being started", "No new rows.")]
+    assert outages(replace(LAKE, state="stopped")) == []
+
+
 def test_parts_of_another_app_and_parts_that_are_reported_no_longer_do_not_count() -> None:
-    other = replace(LAKE, app="other", down_since_us=NOW_US)
-    former = replace(LAKE, part="sink", at_us=NOW_US - 60 * SECOND_US, down_since_us=1)
+    other = replace(LAKE, app="other", state="restarting", down_since_us=NOW_US)
+    former = replace(LAKE, part="sink", state="restarting", at_us=NOW_US - 60 * SECOND_US, down_since_us=1)
     status = status_of(APP, board(LAKE, other, former), NOW_US)
     assert [one.part for one in status.parts] == ["lake"]
     assert status.outages == ()
 
 
 def test_the_newer_word_on_a_part_counts_wherever_it_comes_from() -> None:
-    newer = replace(LAKE, at_us=NOW_US + SECOND_US, down_since_us=NOW_US, error="killed by signal 9 (SIGKILL)")
+    ended = {"state": "restarting", "down_since_us": NOW_US, "error": "killed by signal 9 (SIGKILL)"}
+    newer = replace(LAKE, at_us=NOW_US + SECOND_US, **ended)  # type: ignore[arg-type]
     status = status_of(APP, board(LAKE), NOW_US + SECOND_US, more_parts=[newer])
     assert [one.why for one in status.outages] == ["killed by signal 9 (SIGKILL)"]
     assert status_of(APP, board(newer), NOW_US + SECOND_US, more_parts=[LAKE]).outages == status.outages

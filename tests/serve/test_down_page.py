@@ -27,7 +27,7 @@ def test_what_is_down_is_shown_with_why_and_what_is_affected_until_it_runs_again
         assert (what, why, affects) == ("part lake", HOSTILE, "No rows.")
         assert since.endswith("Z")
         assert browser.value("document.getElementById('down').hidden") is False
-        board.parts["shop", "lake"] = replace(lake_down(), down_since_us=None)
+        board.parts["shop", "lake"] = replace(lake_down(), state="running", down_since_us=None)
         wait_until(lambda: browser.value("document.getElementById('down').hidden"), 30, "the end of it")
         assert browser.value("window.hit") is None
         assert browser.console == []

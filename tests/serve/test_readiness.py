@@ -113,7 +113,7 @@ def test_a_stranger_is_told_yes_or_no_of_every_level_and_nothing_else(tmp_path: 
 def test_metrics_tell_what_is_up_how_often_it_was_restarted_and_how_many_are_down() -> None:
     board = board_of(APP)
     board.parts["shop", "lake"] = lake_down()
-    board.parts["shop", "serve"] = replace(lake_down(), part="serve", down_since_us=None, restarts=0)
+    board.parts["shop", "serve"] = replace(lake_down(), part="serve", state="running", restarts=0)
     stuck = LandingProgress("silver/taps", 1, 0, 5, 0.1, APP.streams[0].clean, down_since_us=1, error="No statistics.")
     board.landings["silver/taps"] = stuck
     with serving(APP, filled(), board) as ask:

@@ -59,7 +59,7 @@ class StatusReport:
                 "down_since": _moment(one.down_since_us),
                 "restarts": one.restarts,
                 "last_error": one.error,
-                "affects": one.affects if one.down_since_us is not None else "",
+                "affects": "" if one.state == "running" else one.affects,
             }
 
     def _queries(self) -> Iterator[Row]:

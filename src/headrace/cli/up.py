@@ -90,12 +90,14 @@ class Running:
         """Start everything and wait until it is to stop."""
         settings, declared = self._settings, self._load()
         require_possible(self._file, declared, settings)
+        needed, others = parts_of(settings, declared)
+        for part in (*([] if self._broker is None else [BROKER]), *needed, *others):
+            self._supervisor.plan(part, AFFECTS[part])
         self._reporter = PartReporter(declared.name, broker_of(settings), settings.state, self._supervisor.states)
         self._reporter.start()
         if not self._start_broker() or not self._write_plan(declared):
             return
         _tell_parts(settings)
-        needed, others = parts_of(settings, declared)
         self._start(needed)
         readiness = Readiness(door_of(settings), partial(self._start, others))
         self._supervisor.watch(self._stop, settings.limit_s, readiness)

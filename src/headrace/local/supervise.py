@@ -195,6 +195,11 @@ class Supervisor:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
         self._keepers: dict[str, Keeper] = {}
+        self._planned: dict[str, PartState] = {}
+
+    def plan(self, name: str, affects: str = "") -> None:
+        """Report a part as starting that is to be started later."""
+        self._planned[name] = PartState(name, STARTING, affects=affects)
 
     def start(self, name: str, part: Part, affects: str = "") -> Keeper:
         """Start a part and keep it up from now on; returns at once."""
@@ -204,7 +209,8 @@ class Supervisor:
 
     def states(self) -> list[PartState]:
         """How each part fares now."""
-        return [keeper.state for keeper in list(self._keepers.values())]
+        started = {name: keeper.state for name, keeper in list(self._keepers.items())}
+        return [*(self._planned | started).values()]
 
     def watch(self, until: Event, limit_s: float | None = None, each_look: Callable[[], None] | None = None) -> None:
         """Wait until the event is set or the time is over."""

@@ -139,8 +139,9 @@ def _topics(app: App) -> Iterator[str]:
 
 def _down_parts(parts: Iterable[PartProgress], now_us: int) -> Iterator[Outage]:
     for one in parts:
-        if one.down_since_us is not None and now_us - one.at_us < SILENT_AFTER_US:
-            yield Outage(PART, one.part, one.down_since_us, one.error or "it has ended", one.affects)
+        if one.state in ("starting", "restarting") and now_us - one.at_us < SILENT_AFTER_US:
+            why = "it is being started" if one.down_since_us is None else one.error or "it has ended"
+            yield Outage(PART, one.part, one.down_since_us, why, one.affects)
 
 
 def _down_queries(

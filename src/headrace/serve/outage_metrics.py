@@ -11,7 +11,7 @@ from headrace.serve.families import tell
 def outage_metrics(status: AppStatus) -> Iterator[Metric]:
     """1 for what is up and 0 for what is not, by name."""
     parts, queries, tables = status.parts, status.queries, status.tables
-    yield tell("part_up", [([one.part], float(one.down_since_us is None)) for one in parts])
+    yield tell("part_up", [([one.part], float(one.state == "running")) for one in parts])
     yield tell("part_restarts_total", [([one.part], float(one.restarts)) for one in parts])
     yield tell("query_up", [([one.query], float(status.is_running(one))) for one in queries])
     yield tell("query_restarts_total", [([one.query], float(one.restarts)) for one in queries])
