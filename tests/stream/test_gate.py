@@ -43,6 +43,8 @@ HOSTILE: list[bytes | None] = [
     written() + written(),
     b'{"id":"1","card":"c","at":"2026-01-01T00:00:00Z","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     b"[" * 100_000,
+    *(written(card="deep").replace(b'"deep"', b"[" * depth + b"]" * depth) for depth in (100, 500, 1001, 5000)),
+    *(written(amount="deep").replace(b'"deep"', b'{"a":' * depth + b"1" + b"}" * depth) for depth in (100, 500, 5000)),
     written(card="x" * 900_000),
     *(written(amount=value) for value in (float("nan"), float("inf"), float("-inf"), "NaN", "Infinity", "-Infinity")),
     *(written(amount=value) for value in ("abc", "1.5", "", True, [], {}, 5, -1, -0.0, None, 1e308)),

@@ -26,6 +26,7 @@ from headrace.errors import HeadraceError
 Header = tuple[bytes, bytes]
 
 JSON_TYPE = b"application/json"
+MOST_LEVELS, WRITTEN_LEVELS = 200, 254
 
 
 # Tells one who listens a piece, or with None that it is over; gives whether there is still somebody.
@@ -110,9 +111,26 @@ class Unavailable(Refused):
 def json_of(body: bytes, instead: str) -> Any:
     """What a body says in JSON; one that says nothing is told what to write instead."""
     try:
-        return orjson.loads(body)
+        content = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
         raise BadRequest(f"The body is not JSON: {problem}. Write {instead}.") from problem
+    require_shallow(body, content)
+    return content
+
+
+def require_shallow(body: bytes, content: Any) -> None:
+    """Refuse JSON that is nested so deeply that it could not be written again, in a sentence or for the gate's reader.
+
+    orjson reads 1024 levels and writes 254: so many more are put around it. Few bodies open enough to be tried.
+    """
+    if body.count(b"[") + body.count(b"{") <= MOST_LEVELS:
+        return
+    for _ in range(WRITTEN_LEVELS - MOST_LEVELS):
+        content = [content]
+    try:
+        orjson.dumps(content)
+    except TypeError:
+        raise BadRequest(f"The body is nested too deeply. Write at most {MOST_LEVELS} levels.") from None
 
 
 def json_answer(content: Any, status: int = 200) -> Answer:

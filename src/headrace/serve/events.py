@@ -14,7 +14,7 @@ from headrace.declare.expressions import fields
 from headrace.declare.model import Model
 from headrace.declare.operands import REQUEST
 from headrace.declare.views import View
-from headrace.serve.answers import BadRequest, TooLarge, not_finite
+from headrace.serve.answers import BadRequest, TooLarge, not_finite, require_shallow
 from headrace.serve.keys import Read, reader_of
 from headrace.tiles.admission import failed_check, timed
 from headrace.tiles.events import Event, Unreadable, as_written, event_of
@@ -39,6 +39,7 @@ class EventReader:
             return self._as_the_gate(body, include)
         listed = written if type(written) is list else [written]
         require_few(len(listed))
+        require_shallow(body, written)
         events = [event for one in listed if (event := self._quickly(one, include)) is not None]
         if len(events) < len(listed):
             return self._as_the_gate(body, include)

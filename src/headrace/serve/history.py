@@ -84,7 +84,7 @@ class Told:
         self._history = history
 
     async def __call__(self, request: Request) -> Answer:
-        asked = parse_qs(request.query.decode("ascii", "replace")).get("minutes", ["60"])[-1]
+        asked = parse_qs(request.query.decode("ascii", "replace"), keep_blank_values=True).get("minutes", ["60"])[-1]
         if not asked.isdecimal() or not 1 <= int(asked[:9]) <= DAY_MS // MINUTE_MS:
             raise BadRequest(f"minutes={asked[:50]!r} is no number of minutes up to a day. Ask /history?minutes=60.")
         since_ms = time.time_ns() // 1_000_000 - int(asked) * MINUTE_MS

@@ -8,6 +8,7 @@ import orjson
 from headrace.declare.schema import Kind
 from headrace.serve.answers import Answer, BadRequest, Unavailable, json_answer
 from headrace.serve.http import Request
+from headrace.serve.keys import shown
 from headrace.serve.predictor import Asked, Predictor, Scored
 from headrace.serve.tables import TableScorer
 from headrace.serve.tensors import TEXT, packed, read_inputs
@@ -58,6 +59,8 @@ class Inference:
         parameters = asked.content.get("parameters", {})
         if not isinstance(parameters, dict) or type(parameters.get("include", False)) is not bool:
             raise BadRequest('"parameters" has an include that is neither true nor false.')
+        if not isinstance(asked.content.get("id", ""), str):
+            raise BadRequest(f'"id" is {shown(asked.content["id"])}. Write a text, or leave it out.')
         wanted = _wanted(asked.content, bool(parameters.get("binary_data_output")))
         scored = await self._table.scored(asked.columns, Asked.by(request), parameters.get("include", False))
         return self._answer(scored, asked.content, wanted)

@@ -36,7 +36,7 @@ class Invocations:
         """The score and the decision of each row."""
         _require_json(request.header(b"content-type"))
         asked = _parsed(request.body)
-        include = _include(asked.get("params") or {})
+        include = _include({} if asked.get("params") is None else asked["params"])
         scored = await self._table.scored(columns_of(asked), Asked.by(request), include)
         predictions = [
             {"score": score, "decision": decision, "version": version}

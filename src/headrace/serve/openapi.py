@@ -15,7 +15,9 @@ REFUSALS = {
     "401": "The server wants a token",
     "403": "Whoever asks may not",
     "413": "More bytes, keys or events than one request may have",
+    "415": "The body is of a type that is not read",
     "429": "More requests than the server can answer, or than one may make",
+    "500": "The server failed on this request; its log says why",
     "503": "The server, or its store, cannot answer now",
 }
 ERROR = object_of({"error": {"type": "string"}})
@@ -50,8 +52,7 @@ def _operation(route: Route, operation: Operation) -> dict[str, Any]:
         "operationId": route.path.strip("/").replace("/", "_").replace(".", "_").replace("-", "_") or "page",
         "summary": operation.summary,
         "security": [] if route.scope is Scope.OPEN else [{}, {"token": [str(route.scope)]}],
-        "responses": {"200": _answer(operation)}
-        | {status: {"$ref": f"#/components/responses/{_name(status)}"} for status in REFUSALS},
+        "responses": _responses(operation),
     }
     if operation.parameters:
         said["parameters"] = [
@@ -59,12 +60,20 @@ def _operation(route: Route, operation: Operation) -> dict[str, Any]:
             for one in operation.parameters
         ]
     if operation.body is not None:
-        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
+        said["requestBody"] = {"required": True, "content": {operation.sent: {"schema": operation.body}}}
     return said
 
 
-def _answer(operation: Operation) -> dict[str, Any]:
-    return {"description": operation.summary, "content": {operation.kind: {"schema": operation.answer}}}
+def _responses(operation: Operation) -> dict[str, Any]:
+    """The answers of an operation by their status."""
+    refused = {status: {"$ref": f"#/components/responses/{_name(status)}"} for status in REFUSALS}
+    usual = {"200": _answer(operation.summary, operation.kind, operation.answer), **refused}
+    instead = {status: _answer(operation.summary, *told) for status, told in operation.instead.items() if told[0]}
+    return {status: one for status, one in usual.items() if status not in operation.instead} | instead
+
+
+def _answer(summary: str, kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"description": summary, "content": {kind: {"schema": schema}}}
 
 
 def _refusal(why: str) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ from headrace.declare.model import Model
 from headrace.declare.operands import REQUEST
 from headrace.declare.schema import Column, Kind
 from headrace.declare.views import Feature, View
+from headrace.serve.events import needed_by
+from headrace.tiles.events import INTEGER_BITS
 
 Schema = Mapping[str, Any]
 
@@ -27,8 +29,16 @@ OF_KIND: Mapping[Kind, Schema] = {
     Kind.TIMESTAMP: MOMENT,
 }
 # What is sent may say a moment in epoch milliseconds as well.
-SENT_MOMENT: Schema = {"anyOf": [MOMENT, {"type": "integer", "description": "epoch milliseconds"}]}
-SENT: Mapping[Kind, Schema] = {**OF_KIND, Kind.TIMESTAMP: SENT_MOMENT}
+MOST_MILLIS = 10**14 - 1
+MILLIS: Schema = {"type": "integer", "minimum": -MOST_MILLIS, "maximum": MOST_MILLIS}
+SENT_MOMENT: Schema = {"anyOf": [MOMENT, {**MILLIS, "description": "epoch milliseconds"}]}
+SENT: Mapping[Kind, Schema] = {**OF_KIND, Kind.DOUBLE: NUMBER, Kind.TIMESTAMP: SENT_MOMENT}
+# A field of an event is read as the gate reads it: a text may be anything, and is the JSON of what is none.
+WRITTEN_MOMENT: Schema = {"anyOf": [SENT_MOMENT, {"type": "string", "pattern": "^-?[0-9]{1,14}$"}]}
+OF_EVENT: Mapping[Kind, Schema] = {**OF_KIND, Kind.STRING: ANY, Kind.TIMESTAMP: WRITTEN_MOMENT}
+DAY_MINUTES = 24 * 60
+MOST_ROWS = 1000
+HTML, FORM = "text/html", "application/x-www-form-urlencoded"
 PLAIN, METRICS, STREAMED = "text/plain", "text/plain; version=0.0.4", "text/event-stream"
 
 
@@ -41,13 +51,17 @@ class Parameter(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What a route does, what is sent to it, and what it answers; `answer` is of JSON unless `kind` says otherwise."""
+    """What a route does, what is sent to it, and what it answers; both are of JSON unless `sent` and `kind` say
+    otherwise. `instead` are answers, by their status, of another shape or kind than they have elsewhere.
+    """
 
     summary: str
     answer: Schema = ANY
     body: Schema | None = None
     parameters: tuple[Parameter, ...] = ()
     kind: str = "application/json"
+    sent: str = "application/json"
+    instead: Mapping[str, tuple[str, Schema]] = {}
 
 
 def operations_of(app: App) -> dict[str, Operation]:
@@ -62,10 +76,11 @@ def operations_of(app: App) -> dict[str, Operation]:
     return found
 
 
-def object_of(properties: Mapping[str, Schema], optional: Sequence[str] = ()) -> Schema:
-    """An object that has all of these, but for what is optional."""
+def object_of(properties: Mapping[str, Schema], optional: Sequence[str] = (), is_closed: bool = False) -> Schema:
+    """An object that has all of these, but for what is optional; one that is closed has no others."""
     needed = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": dict(properties), **({"required": needed} if needed else {})}
+    closed = {"additionalProperties": False} if is_closed else {}
+    return {"type": "object", "properties": dict(properties), **({"required": needed} if needed else {}), **closed}
 
 
 def list_of(items: Schema) -> Schema:
@@ -77,14 +92,15 @@ def or_null(schema: Schema) -> Schema:
 
 
 def _features(view: View) -> Operation:
-    key = _key(view.entity)
+    key, fields = _key(view.entity), {c.name.removeprefix(REQUEST): or_null(_sent(c)) for c in view.requested}
     asked = object_of(
         {
-            "keys": {**list_of(key), "maxItems": 1000},
-            "at": SENT_MOMENT,
-            "request": object_of({c.name.removeprefix(REQUEST): SENT[c.kind] for c in view.requested}),
+            "keys": {**list_of(key), "maxItems": MOST_ROWS},
+            "at": or_null(SENT_MOMENT),
+            "request": object_of(fields, optional=list(fields)),
         },
-        optional=["at"] if view.requested else ["at", "request"],
+        optional=["at", "request"],
+        is_closed=True,
     )
     row = _columns(view.entity, OF_KIND) | {
         "values": object_of(_outputs(view)),
@@ -97,11 +113,19 @@ def _features(view: View) -> Operation:
 
 def _key(entity: Sequence[Column]) -> Schema:
     """One column: its value. Several: a list in their order, or an object by name."""
-    parts = [SENT[column.kind] for column in entity]
+    parts = [_sent(column) for column in entity]
     if len(parts) == 1:
         return parts[0]
     listed = {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
-    return {"anyOf": [listed, object_of(_columns(entity, SENT))]}
+    return {"anyOf": [listed, object_of({column.name: _sent(column) for column in entity}, is_closed=True)]}
+
+
+def _sent(column: Column, kinds: Mapping[Kind, Schema] = SENT) -> Schema:
+    """What may be sent for a column; of integers, those that it holds."""
+    if column.kind is not Kind.INTEGER:
+        return kinds[column.kind]
+    half = 1 << (INTEGER_BITS[column.type] - 1)
+    return {**WHOLE, "minimum": -half, "maximum": half - 1}
 
 
 def _columns(columns: Sequence[Column], kinds: Mapping[Kind, Schema]) -> dict[str, Schema]:
@@ -126,7 +150,7 @@ def _output(feature: Feature) -> Schema:
 
 
 def _of_model(model: Model) -> dict[str, Operation]:
-    event = object_of({c.name: or_null(SENT[c.kind]) for c in model.stream.schema}, model.stream.schema.names)
+    event = _event(model)
     scored = object_of(
         {
             "score": NUMBER,
@@ -139,30 +163,53 @@ def _of_model(model: Model) -> dict[str, Operation]:
         }
     )
     include = Parameter("include", {"enum": ["true", "false"]})
-    either = {"anyOf": [event, {**list_of(event), "maxItems": 1000}]}
+    either = {"anyOf": [event, {**list_of(event), "maxItems": MOST_ROWS}]}
     answer = {"anyOf": [scored, list_of(scored)]}
     return {
         f"/predict/{model.name}": Operation(f"The score of an event by {model.name}", answer, either, (include,)),
         f"/invocations/{model.name}": _invocations(model),
         f"/v2/models/{model.name}": Operation(f"What {model.name} takes and gives", MODEL_METADATA),
-        f"/v2/models/{model.name}/ready": Operation(f"Whether {model.name} has a version that scores", MODEL_READY),
+        f"/v2/models/{model.name}/ready": Operation(
+            f"Whether {model.name} has a version that scores", MODEL_READY, instead={"503": (JSON, MODEL_READY)}
+        ),
         f"/v2/models/{model.name}/infer": Operation(
             f"The scores of {model.name} by the Open Inference Protocol v2", INFERRED, TENSORS
         ),
     }
 
 
+def _event(model: Model) -> Schema:
+    """An event as the gate would read it; what the model reads is told, if only by null."""
+    schema, needed = model.stream.schema, needed_by(model)
+    fields = {column.name: or_null(_sent(column, OF_EVENT)) for column in schema}
+    if model.stream.key in needed:
+        fields[model.stream.key] = {"not": {"type": "null"}}
+    return object_of(fields, [name for name in schema.names if name not in needed])
+
+
 def _invocations(model: Model) -> Operation:
-    ways = dict.fromkeys(("dataframe_split", "dataframe_records", "instances", "inputs"), ANY)
-    asked = {"type": "object", "properties": {**ways, "params": object_of({"include": FLAG}, ["include"])}}
+    params = or_null(object_of({"include": FLAG}, ["include"], is_closed=True))
+    asked = {
+        "oneOf": [object_of({way: one, "params": params}, ["params"], is_closed=True) for way, one in WAYS.items()]
+    }
     one = object_of({"score": NUMBER, "decision": or_null(TEXT), "version": TEXT})
     answer = object_of({"predictions": list_of(one), "degraded": list_of(TEXT)}, ["degraded"])
     return Operation(f"The scores of {model.name} by MLflow's protocol", answer, asked)
 
 
+JSON = "application/json"
+ROWS: Schema = {**list_of({"type": "object"}), "maxItems": MOST_ROWS}
+SPLIT = object_of({"columns": {**list_of(TEXT), "uniqueItems": True}, "data": list_of({"type": "array"})})
+WAYS: Mapping[str, Schema] = {
+    "dataframe_split": SPLIT,
+    "dataframe_records": ROWS,
+    "instances": {"anyOf": [ROWS, {"type": "object"}]},
+    "inputs": {"anyOf": [ROWS, {"type": "object"}]},
+}
 TENSOR = object_of({"name": TEXT, "datatype": TEXT, "shape": list_of(WHOLE), "data": ANY}, ["data"])
 TENSORS = object_of(
-    {"inputs": list_of(TENSOR), "outputs": ANY, "id": TEXT, "parameters": ANY}, ["outputs", "id", "parameters"]
+    {"inputs": {**list_of(TENSOR), "minItems": 1}, "outputs": ANY, "id": TEXT, "parameters": {"type": "object"}},
+    ["outputs", "id", "parameters"],
 )
 INFERRED = object_of(
     {"model_name": TEXT, "model_version": TEXT, "outputs": list_of(TENSOR), "id": TEXT, "parameters": ANY},
@@ -171,6 +218,7 @@ INFERRED = object_of(
 MODEL_METADATA = object_of(
     {"name": TEXT, "versions": list_of(TEXT), "platform": TEXT, "inputs": list_of(TENSOR), "outputs": list_of(TENSOR)}
 )
+SESSION = object_of({"session": FLAG})
 MODEL_READY = object_of({"name": TEXT, "ready": FLAG, "error": TEXT}, ["error"])
 SQL_ANSWER = object_of(
     {
@@ -180,7 +228,11 @@ SQL_ANSWER = object_of(
         "cut": FLAG,
     }
 )
-SQL_ASKED = object_of({"sql": TEXT, "limit": {"type": "integer", "minimum": 1}}, ["limit"])
+SQL_ASKED = object_of(
+    {"sql": {"type": "string", "minLength": 1}, "limit": {"type": "integer", "minimum": 1, "maximum": 100_000}},
+    ["limit"],
+    is_closed=True,
+)
 HOT_KEY = object_of(
     {
         "streams": list_of(TEXT),
@@ -211,13 +263,14 @@ READY_DETAILS = {
     "down": list_of(OUTAGE),
 }
 READY = object_of({"ready": FLAG, **READY_DETAILS}, list(READY_DETAILS))
+MINUTES: Schema = {"type": "integer", "minimum": 1, "maximum": DAY_MINUTES}
 FIXED: Mapping[str, Operation] = {
     "/openapi.json": Operation("This document", {"type": "object"}),
     "/sql": Operation("The answer to a query over the live tables and the lake; it only reads", SQL_ANSWER, SQL_ASKED),
     "/panels": Operation("The latest answers of saved queries", object_of({"panels": list_of(PANEL)})),
     "/live": Operation("Every number once a second, as server-sent events", kind=STREAMED),
     "/history": Operation(
-        "What /live told in the last minutes", list_of(SNAPSHOT), None, (Parameter("minutes", WHOLE),)
+        "What /live told in the last minutes", list_of(SNAPSHOT), None, (Parameter("minutes", MINUTES),)
     ),
     "/metrics": Operation("Numbers for Prometheus", TEXT, kind=METRICS),
     "/hot": Operation("The heaviest keys, and how evenly partitions are used", HOT),
@@ -228,10 +281,16 @@ FIXED: Mapping[str, Operation] = {
         READY,
         None,
         (Parameter("level", {"enum": ["answers", "fresh", "complete"]}),),
+        instead={"503": (JSON, READY)},
     ),
     "/ping": Operation("Whether the server answers, by MLflow's protocol", TEXT, kind=PLAIN),
     "/version": Operation("The version of Headrace", TEXT, kind=PLAIN),
-    "/login": Operation("A token for a browser's cookie, from a form", TEXT, kind="text/html"),
-    "/logout": Operation("The end of a browser's session"),
-    "/session": Operation("Whether a browser has a session", {"type": "object"}),
+    "/login": Operation(
+        "A cookie for a browser, from a form with a token",
+        body=object_of({"token": TEXT}),
+        sent=FORM,
+        instead={"200": ("", ANY), "303": (PLAIN, TEXT), "401": (HTML, TEXT)},
+    ),
+    "/logout": Operation("The end of a browser's session", SESSION),
+    "/session": Operation("Whether a browser has a session", SESSION),
 }

@@ -79,14 +79,27 @@ def _text(written: Any) -> str:
 
 
 def _json(written: Any) -> str:
-    match written:
-        case Written():
-            return str(written)
-        case dict():
-            return "{" + ",".join(f"{_json(name)}:{_json(value)}" for name, value in written.items()) + "}"
-        case list():
-            return "[" + ",".join(map(_json, written)) + "]"
-    return json.dumps(written, ensure_ascii=False)
+    """JSON without spaces, however deep it is."""
+    parts: list[str] = []
+    waiting = [written]
+    while waiting:
+        match one := waiting.pop():
+            case Written():  # a number, or a mark between values
+                parts.append(one)
+            case dict():
+                members = [(name, Written(":"), value) for name, value in one.items()]
+                waiting += reversed(_between("{", members, "}"))
+            case list():
+                waiting += reversed(_between("[", [(value,) for value in one], "]"))
+            case _:
+                parts.append(json.dumps(one, ensure_ascii=False))
+    return "".join(parts)
+
+
+def _between(opening: str, members: list[tuple[Any, ...]], closing: str) -> list[Any]:
+    """The members of a list or an object with marks between them."""
+    marked = [part for member in members for part in (Written(","), *member)][1:]
+    return [Written(opening), *marked, Written(closing)]
 
 
 def _string(written: Any, _: Column) -> str:
