@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.local.ports import HOST, free_port
-from tests.waiting import SOCKET_S, wait_until
+from tests.waiting import SOCKET_S, patiently, wait_until
 
 READY_LIMIT_S = 900  # a busy machine starts an app in minutes
 STOP_LIMIT_S = 90
@@ -81,7 +81,7 @@ class Running:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(STOP_LIMIT_S)
+                self._process.wait(patiently(STOP_LIMIT_S))
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()

@@ -65,7 +65,7 @@ class Street:
 
     def end(self) -> Shop:
         shop = Shop(self.broker, self.name)
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + patiently(LIMIT_S)
         while not shop.has_ended(self.placed):
             assert time.monotonic() < deadline, shop.statuses()
             shop.step()
@@ -73,7 +73,7 @@ class Street:
 
 
 def step_on(shop: Shop) -> None:
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + patiently(LIMIT_S)
     while time.monotonic() < deadline:
         shop.step()
 
