@@ -12,8 +12,8 @@ from headrace.local.ports import HOST, free_port
 from headrace.log.records import Partition
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import MemoryStore
-from headrace.store.reads import TooManyEntities
 from headrace.store.packing import hash_key
+from headrace.store.reads import TooManyEntities
 from headrace.store.writes import SLOTS, server_url, spread_tags
 from tests.servers import OwnCluster
 from tests.store.reading import Reads
