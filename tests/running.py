@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.local.ports import HOST, free_port
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, patiently, wait_until
 
 READY_LIMIT_S = 240
 STOP_LIMIT_S = 90
@@ -75,7 +75,7 @@ class Running:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(STOP_LIMIT_S)
+                self._process.wait(patiently(STOP_LIMIT_S))
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
@@ -139,7 +139,7 @@ class Running:
             return None
 
     def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=SOCKET_S)
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()

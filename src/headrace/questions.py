@@ -166,7 +166,7 @@ def features_of(
     """The features of entities, now or at a time."""
     view = view_of(view)
     asked = {"keys": list(keys), "at": at, "request": request}
-    body = _body({name: value for name, value in asked.items() if value is not None})
+    body = body_of({name: value for name, value in asked.items() if value is not None})
     return Question(f"/features/{quote(view.name)}", body, lambda said: [_row(view, row) for row in said["rows"]])
 
 
@@ -174,7 +174,7 @@ def score_of(model: Model | str, event: Mapping[str, Any], include: bool) -> Que
     """The score of an event. Asked twice it would be two predictions in the log, so it is not safe."""
     name = model if isinstance(model, str) else model.name
     path = f"/predict/{quote(name)}{'?include=true' if include else ''}"
-    return Question(path, _body(event), _scored, is_safe=False)
+    return Question(path, body_of(event), _scored, is_safe=False)
 
 
 def hot() -> Question[HotReport]:
@@ -192,7 +192,7 @@ def openapi() -> Question[dict[str, Any]]:
 def sql_of(query: str, limit: int | None) -> Question[SqlAnswer]:
     """The answer to a query: it only reads."""
     asked = {"sql": query} if limit is None else {"sql": query, "limit": limit}
-    return Question("/sql", _body(asked), lambda said: SqlAnswer(**said))
+    return Question("/sql", body_of(asked), lambda said: SqlAnswer(**said))
 
 
 def address_of(url: str, ca: str | Path | None) -> Address:
@@ -213,8 +213,14 @@ def headers_of(token: str | None) -> dict[str, str]:
     return {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
 
-def _body(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, default=_written).encode()
+def body_of(said: Mapping[str, Any]) -> bytes:
+    """What is sent, as JSON; datetimes as ISO 8601."""
+    try:
+        return json.dumps(said, default=_written).encode()
+    except (TypeError, ValueError, RecursionError) as problem:  # keys that are no text, what holds itself
+        raise UnfitValue(
+            f"{said!r:.80} cannot be sent: {problem}. Write text, numbers, booleans or datetimes."
+        ) from None
 
 
 def _scored(said: Mapping[str, Any]) -> Scored:

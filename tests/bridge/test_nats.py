@@ -221,7 +221,7 @@ def test_a_message_that_our_log_does_not_take_is_there_by_its_beginning(broker: 
     large, small = sorted(raw(broker, stream), key=lambda record: int(record.header(NUMBER) or b"0"))
     assert large.value == b"x" * 1024
     assert large.header(TOO_LARGE) == b"1048576"
-    assert small.header(AFTER) == b"0"
+    assert small.header(AFTER) in {b"0", b"1"}  # by whether both were fetched at once
 
 
 def test_a_server_that_is_away_is_waited_for_and_its_password_shown_nowhere(

@@ -27,7 +27,7 @@ from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from tests.bridge.pulsar_serving import OwnPulsar, token_of
 from tests.bridge.test_nats import in_order, payments, raw, trouble_of
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 MESSAGES, KILLS = 9_000, 6
@@ -223,11 +223,11 @@ def test_killed_again_and_again_a_bridge_neither_loses_nor_doubles(
         wait_until(lambda: copied(broker, stream.name) > before or not bridge.alive(), 60, "messages to come")  # noqa: B023
         time.sleep(dice.uniform(0, 0.3))  # a random moment, not a condition
         os.kill(bridge.pid, signal.SIGKILL)
-        assert bridge.wait(20)
+        assert bridge.wait(patiently(20))
     bridge = started(broker, tmp_path / "last.log")
     publisher.join()
     wait_until(lambda: copied(broker, stream.name) >= MESSAGES, 120, "all", (tmp_path / "last.log").read_text)
-    bridge.stop(grace_s=20)
+    bridge.stop(grace_s=patiently(20))
     found = raw(broker, stream)
     assert sorted(ids(found)) == sorted(f"p{number}" for number in range(MESSAGES))
     assert ordered_by_card(found)

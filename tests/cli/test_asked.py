@@ -129,6 +129,7 @@ def test_only_so_many_look_at_once(ask: Asking, monkeypatch: pytest.MonkeyPatch)
         asking = [asyncio.to_thread(ask, "GET", "/ask/models") for _ in range(3)]
         return [said.status for said in await asyncio.gather(*asking)]
 
+    monkeypatch.setattr(asked, "WAIT_SECONDS", 600.0)
     assert asyncio.run(statuses()) == [200] * 3  # the third waits
     monkeypatch.setattr(asked, "WAIT_SECONDS", 0.05)
     assert set(asyncio.run(statuses())) == {200, 503}

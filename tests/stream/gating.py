@@ -15,7 +15,7 @@ from headrace.log.topics import ensure_topics, fates_of
 from headrace.stream.lanes import Lane
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, gate_spec
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 LIMIT_S = 120
 
@@ -32,7 +32,7 @@ def gating(spark: SparkSession, broker: str, stream: Stream, state: Path) -> Ite
         yield pilot
     finally:
         pilot.stop()
-        pilot.join(30)
+        pilot.join(patiently(30))
     assert pilot.failure is None, pilot.failure
 
 

@@ -35,7 +35,7 @@ from tests.stream.echoes import (
     told,
     written,
 )
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 NOW_US = time.time_ns() // 1_000_000 * 1000
 
@@ -49,7 +49,7 @@ def hosting(spark: SparkSession, spec: KeyedSpec) -> Iterator[OperationRunner]:
         yield runner
     finally:
         runner.stop()
-        runner.join(30)
+        runner.join(patiently(30))
     assert runner.failure is None
 
 

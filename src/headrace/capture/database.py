@@ -24,7 +24,7 @@ try:
 except ModuleNotFoundError as missing:
     raise HeadraceError('Capturing changes needs psycopg. Install it: pip install "headrace[postgres]".') from missing
 
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 15
 LONGEST_NAME = 63  # of a slot, as PostgreSQL has it
 OWN = "headrace_"
 PARTS = ("host", "port", "user", "dbname", "sslmode")

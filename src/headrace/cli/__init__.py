@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from headrace.cli.error_log import STATE, is_debugging, unexpected
-from headrace.cli.settings import SECURITY, file_defaults
+from headrace.cli.locations import offer_locations
+from headrace.cli.settings import SECURITY, defaults_of_group, file_defaults
 from headrace.cli.subjects import subject_known
 from headrace.declare.encoded import schemas_known_by
 from headrace.errors import HeadraceError
@@ -53,6 +54,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        offer_locations(command)
         _offer_security(command)
         _read_environment(command)
         _remember_state(command)
@@ -110,4 +112,8 @@ def _read_environment(command: click.Command) -> None:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Features declared once, kept fresh by Spark, served and trained alike."""
-    context.default_map = file_defaults(COMMANDS)
+    defaults, name = file_defaults(COMMANDS), context.invoked_subcommand or ""
+    group = main.get_command(context, name)
+    context.default_map = (
+        defaults_of_group(defaults, name, group.commands) if isinstance(group, click.Group) else defaults
+    )

@@ -9,16 +9,15 @@ from typing import Any
 import click
 
 from headrace.cli.batch import batch_session
-from headrace.cli.settings import LOG_OPTIONS, BadSetting, lake_folder, log_of, options
+from headrace.cli.locations import locations
+from headrace.cli.settings import BadSetting, lake_folder, log_of
 from headrace.declare.app import load_app
 
 
 @click.command()
 @click.argument("app")
 @click.argument("view")
-@click.option("--lake", metavar="DIR", help="The lake with the history; STATE/lake without it.")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
-@options(LOG_OPTIONS)
+@locations("state", "lake", "broker", "broker_port")
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="Say what was done as JSON.")
 def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.locations import locations
+from headrace.cli.settings import source_of
 from headrace.declare.app import load_app
 
 if TYPE_CHECKING:
@@ -15,21 +17,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app")
 @click.argument("view")
-@click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="The lake with the events.")
-@click.option("--broker", metavar="HOST:PORT", help="Read everything straight from this log instead.")
+@locations("state", "lake", "broker", "broker_port")
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def check(app: str, view: str, lake: str, in_json: bool, **flags: Any) -> None:
+def check(app: str, view: str, in_json: bool, **flags: Any) -> None:
     """Compare what was served of VIEW with what its events say; exit 1 where a value was wrong."""
     from headrace.lake.check import check_served, keep_findings
     from headrace.lake.training import LOG
 
     declared = load_app(app).view(view)
-    source = f"{LOG}{flags['broker']}" if flags["broker"] else lake
+    source = source_of(flags)
     with batch_session(flags["spark"]) as spark:
         findings = check_served(spark, declared, source)
-    if not flags["broker"]:
-        keep_findings(findings, declared, lake)
+    if not source.startswith(LOG):
+        keep_findings(findings, declared, source)
     click.echo(json.dumps(findings.as_json(), default=str) if in_json else _text(findings, view))
     if findings.wrong:
         raise SystemExit(1)

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import click
 
+from headrace.cli.locations import locations
 from headrace.local.doctor import Finding, Place, examine
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where you would serve.")
-@click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the embedded one.")
-@click.option("--broker-port", default=9092, show_default=True, help="The port of the embedded broker.")
-@click.option(
-    "--store", default="memory", show_default=True, metavar="memory|redis://…|cassandra://…", help="The online store."
-)
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data would live.")
+@locations("state", "http", "broker", "broker_port", "store")
 @click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
 def doctor(as_json: bool, http: str, broker: str | None, broker_port: int, tls_cert: str | None, **more: str) -> None:
     """Check Java, jars, disk, broker, store and ports, and say how to mend what is wrong."""

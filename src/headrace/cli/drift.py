@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.settings import LAKE, BadSetting, lake_folder
+from headrace.cli.locations import locations
+from headrace.cli.settings import BadSetting, lake_folder
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.model import Model
@@ -24,8 +25,7 @@ HEAD = ("column", "segment", "test", "statistic", "critical", "multiple", "effec
 @click.argument("model")
 @click.option("--over", metavar="DURATION", help="Of the vectors of so long; the window of drift= without it.")
 @click.option("--version", "of_version", metavar="VERSION", help="Of this version; the champion without it.")
-@LAKE
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where versions are kept.")
+@locations("state", "lake")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def drift(app: str, model: str, over: str | None, of_version: str | None, in_json: bool, **flags: Any) -> None:
     """What MODEL was served lately that is not as it was trained on: the heaviest first, and what to do."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.locations import location
 from headrace.declare.app import load_app
 
 if TYPE_CHECKING:
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("app")
-@click.option(
-    "--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where the app is served."
-)
+@location("http")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def hot(app: str, http: str, in_json: bool) -> None:
     """The heaviest keys of APP in the last minutes, by stream and view, and how evenly its partitions are used."""

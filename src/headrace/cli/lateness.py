@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from headrace.cli.batch import batch_session
-from headrace.cli.settings import LAKE, BadSetting, lake_folder
+from headrace.cli.locations import locations
+from headrace.cli.settings import BadSetting, lake_folder
 from headrace.declare.app import load_app
 from headrace.lake.measured import as_json, as_text
 
@@ -14,8 +15,7 @@ from headrace.lake.measured import as_json, as_text
 @click.command()
 @click.argument("app")
 @click.argument("stream")
-@LAKE
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
+@locations("state", "lake")
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:

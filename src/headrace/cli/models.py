@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.locations import location
 from headrace.cli.registry import REGISTRY, require_known_registry, tell_registry
 from headrace.cli.settings import BadSetting
 from headrace.declare.app import load_app
@@ -31,10 +32,7 @@ def models() -> None:
 
 
 def _command(command: Command) -> Command:
-    state = click.option(
-        "--state", default=".headrace", show_default=True, metavar="DIR", help="Where versions are kept."
-    )
-    return state(click.option("--json", "in_json", is_flag=True, help="As JSON.")(command))
+    return location("state")(click.option("--json", "in_json", is_flag=True, help="As JSON.")(command))
 
 
 @models.command()

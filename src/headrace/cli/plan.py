@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.locations import location
 from headrace.declare.app import App, load_app
 from headrace.declare.derivation import Derivation
 from headrace.declare.durations import duration_text
@@ -22,7 +23,7 @@ from headrace.stream.plan import PlannedStream, Verdict, as_json, as_text, judge
 
 @click.command()
 @click.argument("app")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
+@location("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def plan(app: str, state: str, in_json: bool) -> None:
     """Show what would run for APP, and what a changed declaration does to its state; exit 1 where it is refused."""

@@ -28,7 +28,6 @@ GRACE_SECONDS = 5.0
 @click.argument("app")
 @click.argument("model")
 @click.option("--why", default="asked for", show_default=True, help="What its card gives as the reason.")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where versions are kept.")
 @click.option("--tried", type=int, hidden=True)  # the last attempt that is known to who starts this; told by `up`
 @REGISTRY
 @options(SOURCE_OPTIONS)

@@ -42,7 +42,7 @@ def retrain_until(file: str, app: App, broker: str, settings: Settings, firing: 
 
 def command_of(file: str, model: str, why: str, broker: str, settings: Settings) -> list[str]:
     """How a model is trained anew: from the lake, or from the log where there is none."""
-    source = ["--lake", str(settings.lake)] if settings.lake else ["--broker", broker]
+    source = ["--lake", str(settings.lake)] if settings.lake else ["--lake", "off", "--broker", broker]
     spark = ["--spark", settings.spark] if settings.spark else []
     words = ["retrain", file, model, "--why", why, "--state", str(settings.state), *source, *spark]
     return [sys.executable, "-m", "headrace", *words]

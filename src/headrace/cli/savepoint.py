@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.locations import location
 from headrace.cli.settings import Settings
 from headrace.declare.app import App, load_app
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app")
 @click.argument("name")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where checkpoints live.")
+@location("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
     """Keep the state of APP, running or not, as NAME; or ls those there are."""

@@ -17,7 +17,6 @@ from headrace.declare.app import load_app
 @click.argument("model")
 @click.option("--version", metavar="VERSION", help="Another version than the champion.")
 @click.option("--out", required=True, metavar="FILE", help="Where to write them with features, score and decision.")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where versions are kept.")
 @options(SPINE_OPTIONS)
 def score(app: str, model: str, version: str | None, in_json: bool, **flags: Any) -> None:
     """Score each row of a spine with MODEL, on the features of its entity as they were at its time."""

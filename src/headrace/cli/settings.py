@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.locations import USUAL_STATE, location
 from headrace.declare.durations import duration_us
 from headrace.errors import HeadraceError
 from headrace.lake.formats import FORMATS, FormatName
@@ -19,8 +20,6 @@ from headrace.serve.access import UNTOLD, USUAL_RATE, Access
 
 FILE = Path("headrace.toml")
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
-MODELS_COMMANDS = ("ls", "show", "promote", "rollback", "shadow", "split", "publish")
-TOKEN_COMMANDS = ("create", "ls", "revoke")
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
 ONCE = {"rebuild": "STREAM", "since": "TIME", "from-savepoint": "NAME"}  # settings of one start, not of every one
@@ -168,26 +167,16 @@ def _lake_retention(text: str) -> timedelta | None:
     return kept
 
 
-LAKE = click.option("--lake", metavar="DIR|off", help="Where the tables of the lake are; STATE/lake without it.")
-
 OPTIONS = (
-    click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where to serve."),
+    location("http"),
     click.option(
         "--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes serve over HTTP."
     ),
-    click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, one is started here."),
-    click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
-    click.option(
-        "--store",
-        default="memory",
-        show_default=True,
-        metavar="memory|redis://…|cassandra://…",
-        help="The online store.",
-    ),
+    location("broker"),
+    location("broker_port"),
+    location("store"),
     click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
-    click.option(
-        "--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live."
-    ),
+    location("state"),
     click.option("--for", "for_", metavar="DURATION", help="Stop cleanly after this long, such as 2m."),
     click.option(
         "--rebuild", multiple=True, metavar="STREAM", help="Compute this stream's views again from its clean log."
@@ -208,7 +197,7 @@ OPTIONS = (
         metavar="DURATION",
         help="How often a real-time query saves its state: output pauses for a moment, and a crash goes back so far.",
     ),
-    LAKE,
+    location("lake"),
     click.option(
         "--lake-every", default="1m", show_default=True, metavar="DURATION", help="How often topics land in the lake."
     ),
@@ -270,14 +259,13 @@ SECURITY = click.Option(
 )
 
 
-LOG_OPTIONS = (
-    click.option("--broker", metavar="HOST:PORT", help="Your Kafka; without it, the one `headrace up` starts here."),
-    click.option("--broker-port", default=9092, show_default=True, help="The port of the broker started here."),
-)
+LOG_OPTIONS = (location("broker"), location("broker_port"))
 
+# The events are read from the lake; with --lake off, straight from the log.
 SOURCE_OPTIONS = (
-    click.option("--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="Where the events are."),
-    click.option("--broker", metavar="HOST:PORT", help="Read the events straight from this log instead."),
+    location("state"),
+    location("lake"),
+    *LOG_OPTIONS,
     click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here."),
     click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON."),
 )
@@ -303,8 +291,23 @@ def spine_of(flags: dict[str, Any]) -> Path:
 
 
 def source_of(flags: dict[str, Any]) -> str:
-    """Where the events of a spine's entities are."""
-    return f"kafka://{flags['broker']}" if flags["broker"] else str(flags["lake"])
+    """Where events are read: the lake or, where there is none, the log."""
+    lake = lake_read(flags)
+    is_in_log = lake is None or (flags["broker"] is not None and not lake.is_dir())
+    return f"kafka://{log_of(flags)}" if is_in_log else str(lake)
+
+
+def lake_read(flags: dict[str, Any]) -> Path | None:
+    """The lake that a command reads; one that is only where it was before `--state` moved it is told of."""
+    state, usual = Path(flags["state"]), Path(USUAL_STATE) / "lake"
+    lake = lake_folder(flags["lake"], state)
+    if not flags["lake"] and lake != usual and not (state / "lake").exists() and usual.is_dir():
+        click.echo(
+            f"headrace: --state {state} is where the lake is too, and {state / 'lake'} does not exist. "
+            f"To read the one in {usual}, give --lake {usual}.",
+            err=True,
+        )
+    return lake
 
 
 def options(wanted: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
@@ -334,5 +337,9 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
     for once in ONCE.keys() & written.keys():
         raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: --{once} {ONCE[once]}.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
-    groups = {"models": MODELS_COMMANDS, "token": TOKEN_COMMANDS}
-    return dict.fromkeys(commands, flat) | {group: dict.fromkeys(inner, flat) for group, inner in groups.items()}
+    return dict.fromkeys(commands, flat)
+
+
+def defaults_of_group(defaults: dict[str, Any], group: str, commands: Iterable[str]) -> dict[str, Any]:
+    """The settings of headrace.toml, for each command of a group as well."""
+    return defaults | {group: dict.fromkeys(commands, defaults[group])} if defaults else {}

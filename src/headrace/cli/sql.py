@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from headrace.cli.settings import BadSetting
+from headrace.cli.locations import locations
+from headrace.cli.settings import BadSetting, lake_read
 from headrace.client import Client
 from headrace.questions import ServerUnreachable, SqlAnswer
 
@@ -20,10 +21,7 @@ WIDEST = 60
 
 @click.command()
 @click.argument("query")
-@click.option("--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The server to ask.")
-@click.option(
-    "--lake", default=".headrace/lake", show_default=True, metavar="DIR", help="Read instead where no server answers."
-)
+@locations("state", "http", "lake")
 @click.option(
     "--limit", default=1000, show_default=True, type=click.IntRange(1, MOST_ROWS), help="So many rows at most."
 )
@@ -42,14 +40,14 @@ def sql(query: str, form: str, output: Path | None, in_json: bool, **flags: Any)
         click.echo(f"There is more: these are the first {len(answer.rows):,} rows. Give --limit.", err=True)
 
 
-def _answered(query: str, flags: Mapping[str, Any]) -> SqlAnswer:
+def _answered(query: str, flags: dict[str, Any]) -> SqlAnswer:
     try:
         return Client(f"http://{flags['http']}", timeout_s=ASK_SECONDS).sql(query, limit=flags["limit"])
     except ServerUnreachable:
-        lake = Path(flags["lake"])
-        if not lake.is_dir():
+        lake = lake_read(flags)
+        if lake is None or not lake.is_dir():
             raise BadSetting(
-                f"No server answers at {flags['http']}, and there is no lake at {str(lake)!r}. "
+                f"No server answers at {flags['http']}, and there is no lake{f' at {str(lake)!r}' if lake else ''}. "
                 "Start `headrace up APP`, or give --http HOST:PORT or --lake DIR."
             ) from None
         click.echo(f"No server answers at {flags['http']}: this is the lake at {lake}, without live tables.", err=True)

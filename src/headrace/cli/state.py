@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.locations import location
 from headrace.cli.settings import BadSetting
 from headrace.declare.app import load_app
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("query", required=False)
 @click.option("--key", metavar="KEY", help="What is kept for this key; of several columns, a JSON list.")
 @click.option("--at", metavar="BATCH|TIME", help="As it was at this batch, or by this time; without it, the newest.")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where checkpoints live.")
+@location("state")
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def state(app: str, query: str | None, **flags: Any) -> None:

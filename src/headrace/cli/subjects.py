@@ -1,10 +1,10 @@
 """The schemas of streams that leave theirs out, for every command: `plan` and `up` ask anew, the others keep to it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
+from headrace.cli.locations import state_told
 from headrace.declare.app import App
 from headrace.declare.encoded import Encoded, Subject
 
@@ -16,10 +16,8 @@ def subject_known(encoded: Encoded) -> Subject:
     """What the registry says of a stream's schema, or what it said when the app was last started."""
     from headrace.log.schemas.subjects import Subjects
 
-    context = click.get_current_context()
-    command = context.command.name
-    state = Path(context.params.get("state") or ".headrace")
-    return Subjects(state, asks=command in ASKING, keeps=command in KEEPING)(encoded)
+    command = click.get_current_context().command.name
+    return Subjects(state_told(), asks=command in ASKING, keeps=command in KEEPING)(encoded)
 
 
 def require_schemas(app: App, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.locations import location
 from headrace.serve.scopes import GIVEN, scopes_of
 from headrace.serve.tokens import create_token, read_tokens, revoke_token
 
@@ -19,10 +20,7 @@ def token() -> None:
 
 
 def _of_state(command: Command) -> Command:
-    state = click.option(
-        "--state", default=".headrace", show_default=True, metavar="DIR", help="The server's state folder."
-    )
-    return state(command)
+    return location("state")(command)
 
 
 @token.command()

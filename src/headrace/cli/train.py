@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.argument("app")
 @click.argument("names", nargs=-1, required=True, metavar="VIEW…|MODEL")
 @click.option("--out", metavar="FILE", help="Where to write the rows with one column more a feature; views need it.")
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="A model: where it is kept.")
 @click.option(
     "--test", type=click.FloatRange(0.01, 0.9), default=0.2, show_default=True, help="A model: the share tested on."
 )

@@ -30,6 +30,8 @@ class Declared:
         """Its value over one of its windows, to compute with."""
         return Operand(Output(self, window))
 
+    __iter__ = None  # without that, `list(…)` would ask for the windows 0, 1, 2 and never end
+
 
 @dataclass(frozen=True)
 class Aggregate:

@@ -11,8 +11,8 @@ from confluent_kafka import Producer as KafkaProducer
 
 from headrace.errors import HeadraceError
 from headrace.log.connect import LOGGER, client_settings, refusal
+from headrace.tiles.event_json import JSON
 
-JSON = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 DELIVERY_SECONDS = 30.0
 
 Note = Callable[[int, int], None]  # is told the partition and the offset of a record that is in the log

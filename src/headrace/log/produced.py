@@ -6,15 +6,16 @@ rows ──▶ each written and read again as the gate reads ──▶ sent, ack
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.declare.stream import Stream
 from headrace.errors import HeadraceError
-from headrace.log.encode import Encoder, Row, encoder_of, json_of
+from headrace.log.encode import Encoder, encoder_of
 from headrace.log.produce import Note, Producer
 from headrace.log.topics import largest_record
+from headrace.tiles.event_json import Row, json_of, require_row
 from headrace.tiles.events import Event, Unreadable
 from headrace.tiles.frequent import key_text
 
@@ -80,10 +81,10 @@ def _kept(broker: str) -> Iterator[Producer]:
 
 def readied(stream: Stream, rows: Iterable[Row]) -> Iterator[Ready]:
     """Rows as they are sent; the first that does not fit is an error."""
-    encoder, known = encoder_of(stream), frozenset(stream.schema.names)
+    encoder = encoder_of(stream)
     for number, row in enumerate(rows):
         try:
-            yield _readied(stream, encoder, row, known)
+            yield _readied(stream, encoder, row)
         except Unreadable as why:
             raise UnfitRow(stream, number, why) from why
 
@@ -93,13 +94,8 @@ def key_of(stream: Stream, event: Event) -> str:
     return key_text(event[stream.key])
 
 
-def _readied(stream: Stream, encoder: Encoder, row: Any, known: frozenset[str]) -> Ready:
-    if not isinstance(row, Mapping):
-        raise Unreadable(f"{row!r:.80} is not a row. Write each as a dict by column")
-    for name in row:
-        if name not in known:
-            raise Unreadable(f"there is no column {name!r}. The schema's columns are {', '.join(stream.schema.names)}")
-    value, event = encoder.encode(json_of(stream.schema, row))
+def _readied(stream: Stream, encoder: Encoder, row: object) -> Ready:
+    value, event = encoder.encode(json_of(stream.schema, require_row(stream.schema, row)))
     return Ready(key_of(stream, event), value)
 
 

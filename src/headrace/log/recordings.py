@@ -94,12 +94,16 @@ def _csv(stream: Stream, file: Path) -> pa.Table:
 
 
 def _table(table: pa.Table, stream: Stream, file: Path, order_by: str) -> tuple[list[int | None], Rows]:
-    for column in (*stream.needed.values(), order_by):
-        if column not in table.column_names:
-            found = ", ".join(table.column_names)
-            raise UnfitRecording(f"{file} has no column {column!r}. Rename one of {found}, or declare the stream so.")
+    _require_column(table, order_by, file)
+    return _times_us(table[order_by]), events_of(table, stream, file)
+
+
+def events_of(table: pa.Table, stream: Stream, source: object) -> Rows:
+    """The rows of a table as events of a stream; `source` is what errors call the table."""
+    for name in stream.needed.values():
+        _require_column(table, name, source)
     sent = [column for column in stream.schema if column.name in table.column_names]
-    events = pa.table({column.name: _column(table[column.name], column, file) for column in sent})
+    events = pa.table({column.name: _column(table[column.name], column, source) for column in sent})
     doubles = [column.name for column in sent if column.kind is Kind.DOUBLE]
 
     def rows(taken: Sequence[int]) -> Iterator[tuple[Row, bytes]]:
@@ -107,10 +111,16 @@ def _table(table: pa.Table, stream: Stream, file: Path, order_by: str) -> tuple[
             for row in events.take(taken[start : start + AT_ONCE]).to_pylist():
                 yield row, orjson.dumps(_finite(row, doubles))
 
-    return _times_us(table[order_by]), rows
+    return rows
 
 
-def _column(values: pa.ChunkedArray, column: Column, file: Path) -> pa.ChunkedArray:
+def _require_column(table: pa.Table, name: str, source: object) -> None:
+    if name not in table.column_names:
+        found = ", ".join(table.column_names)
+        raise UnfitRecording(f"{source} has no column {name!r}. Rename one of {found}, or declare the stream so.")
+
+
+def _column(values: pa.ChunkedArray, column: Column, source: object) -> pa.ChunkedArray:
     """The values as their column says; times that are written as text or numbers are sent as they are."""
     if column.kind is Kind.TIMESTAMP:
         return pc.strftime(_utc(values), ISO_8601) if _are_moments(values) else values
@@ -118,7 +128,7 @@ def _column(values: pa.ChunkedArray, column: Column, file: Path) -> pa.ChunkedAr
         return values.cast(ARROW_TYPES[column.type])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         raise UnfitRecording(
-            f"{file}: column {column.name!r} is {values.type} and cannot be read as {column.type}: {problem}"
+            f"{source}: column {column.name!r} is {values.type} and cannot be read as {column.type}: {problem}"
         ) from problem
 
 

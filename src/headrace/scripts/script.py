@@ -10,7 +10,6 @@
 Script of visits: 3 events, the watermark at 13:30:00
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +26,8 @@ from headrace.scripts.differences import difference
 from headrace.scripts.pure import Pure
 from headrace.scripts.times import clock_text, time_us
 from headrace.tiles.admission import Record, admit
+from headrace.tiles.event_json import json_of, require_row
+from headrace.tiles.events import Unreadable
 from headrace.tiles.finish import moment
 
 
@@ -161,8 +162,11 @@ class Script:
         stream = self.operation.inputs[source]
         offset = sum(isinstance(act, Arrived) for act in self.acts)
         body = self._filled(stream, offset + 1, arrival_us) | dict(values)
-        record = Record(json.dumps(body, default=datetime.isoformat).encode(), arrival_us)
-        (verdict,) = admit(stream, [record])
+        try:
+            value = json_of(stream.schema, require_row(stream.schema, body))
+        except Unreadable as why:
+            raise UnfitScript(f"send({values}): {stream.name}: {why}.") from None
+        (verdict,) = admit(stream, [Record(value, arrival_us)])
         if verdict.fate == "dead" or verdict.event is None:
             raise UnfitScript(f"send({values}): the gate of {stream.name!r} makes it a dead letter: {verdict.reason}.")
         if verdict.fate == "clean":

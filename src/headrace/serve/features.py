@@ -1,16 +1,16 @@
 """POST /features/VIEW: the values of some entities' features, now or at a time."""
 
-import time
 from math import isfinite
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.declare.schema import Kind
 from headrace.declare.views import View
-from headrace.serve.answers import Answer, BadRequest, encode_json, json_of, not_finite
+from headrace.serve.answers import Answer, BadRequest, encode_json, not_finite
 from headrace.serve.clock import Clock
+from headrace.serve.feature_request import read_request
 from headrace.serve.http import Request
-from headrace.serve.keys import KeyReader, shown, time_us
+from headrace.serve.keys import KeyReader
 from headrace.serve.served import ServedLog
 from headrace.store.online import Online
 from headrace.store.reads import Read, TooLongAgo
@@ -18,17 +18,6 @@ from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
 from headrace.tiles.frequent import key_text
 from headrace.tiles.tile import Entity
-
-FIELDS = {"keys", "at", "request"}
-AN_OBJECT = 'an object: {"keys": ["c1"]}'
-
-
-class Asked(NamedTuple):
-    """What a request asks for; `at_us` is now where it names no time."""
-
-    keys: Any
-    at_us: int
-    request: dict[str, Any]
 
 
 class Features:
@@ -84,31 +73,3 @@ class Features:
         for index in self._maps:
             values[index] = {key_text(key): count for key, count in values[index].items()}
         return values
-
-
-def read_request(body: bytes) -> Asked:
-    """The request a body holds."""
-    asked = json_of(body, AN_OBJECT)
-    if type(asked) is dict and len(asked) == 1 and "keys" in asked:
-        return Asked(asked["keys"], time.time_ns() // 1000, {})
-    if not isinstance(asked, dict):
-        raise BadRequest(f"The body is {shown(asked)}. Write {AN_OBJECT}.")
-    if not asked.keys() <= FIELDS:
-        raise BadRequest(
-            f"The body has a field {shown(min(asked.keys() - FIELDS))}. "
-            'Write "keys", and if you need them "at" and "request".'
-        )
-    if not isinstance(asked.get("request", {}), dict):
-        raise BadRequest(f'"request" is {shown(asked["request"])}. Write an object: {{"amount": 90}}.')
-    return Asked(asked.get("keys"), _at_us(asked.get("at")), asked.get("request", {}))
-
-
-def _at_us(written: Any) -> int:
-    if written is None:
-        return time.time_ns() // 1000
-    at_us = time_us(written)
-    if at_us is None:
-        raise BadRequest(
-            f'"at" is {shown(written)}. Write ISO 8601, such as "2026-01-01T00:05:00Z", or epoch milliseconds.'
-        )
-    return at_us

@@ -11,7 +11,7 @@ from headrace.declare.targets import Kafka
 from headrace.errors import HeadraceError
 from headrace.log.ledger import OFFSET, PARTITION, TOPIC
 from headrace.log.letters import ORIGIN
-from headrace.log.produce import JSON, NotDelivered, Producer
+from headrace.log.produce import NotDelivered, Producer
 from headrace.log.schemas.encode import AvroEncoder, Unwritable
 from headrace.log.topics import largest_record
 from headrace.sink.rows import Row
@@ -19,6 +19,7 @@ from headrace.sink.schemas import encoder_for
 from headrace.sink.secrets import secret_of
 from headrace.sink.texts import jsonable
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer
+from headrace.tiles.event_json import JSON
 from headrace.tiles.frequent import key_text
 
 ROOM = 1024  # of a record's bytes, for its headers and what the log adds

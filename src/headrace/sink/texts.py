@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from headrace.log.produce import JSON
+from headrace.tiles.event_json import JSON
 
 
 def jsonable(values: Mapping[str, Any]) -> dict[str, Any]:

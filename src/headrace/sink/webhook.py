@@ -9,11 +9,11 @@ import orjson
 
 from headrace.declare.sink import Sink
 from headrace.declare.targets import Webhook
-from headrace.log.produce import JSON
 from headrace.sink.rows import Row
 from headrace.sink.secrets import secret_of
 from headrace.sink.texts import jsonable
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer
+from headrace.tiles.event_json import JSON
 from headrace.watch.addresses import BadWebhook, RefusedAddress
 from headrace.watch.poster import Poster, Refused
 

@@ -1,0 +1,36 @@
+"""Unit tests of features, without Spark and without a broker: the gate's judgement, the fold and the reader themselves.
+
+>>> import headrace as hr
+>>> payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
+>>> @hr.features(payments, by="card")
+... class CardSpend:
+...     payments = hr.count(windows="10m")
+>>> app = hr.testing.feed(CardSpend, [{"id": "p1", "card": "c1", "at": "2026-01-01T00:00:00Z"}])
+>>> app.at("2026-01-01T00:05:00Z")["c1"].payments_10m
+1
+"""
+
+from headrace.scripts.acts import UnfitScript
+from headrace.scripts.script import Script, script
+from headrace.testing.arrivals import Arrival, duplicated, early, late, shuffled
+from headrace.testing.event_records import UnfitQuestion
+from headrace.testing.feature_feed import Dead, Fed, Moment, Row, feed
+from headrace.testing.undeclared_fields import UndeclaredField
+
+__all__ = [
+    "Arrival",
+    "Dead",
+    "Fed",
+    "Moment",
+    "Row",
+    "Script",
+    "UndeclaredField",
+    "UnfitQuestion",
+    "UnfitScript",
+    "duplicated",
+    "early",
+    "feed",
+    "late",
+    "script",
+    "shuffled",
+]

@@ -1,0 +1,57 @@
+"""Data frames of pandas, polars, Arrow or Spark as events: as `headrace replay` would send them from Parquet."""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from headrace.declare.stream import Stream
+from headrace.errors import HeadraceError
+
+SOURCE = "The DataFrame"
+PANDAS_INDEX = "__index_level_"
+
+
+class UnfitDataFrame(HeadraceError):
+    """A data frame that Arrow cannot hold."""
+
+
+class TableRow(NamedTuple):
+    """One row of a data frame; what it is as an event, the stream it is fed to says."""
+
+    table: Any
+    number: int
+
+
+def is_data_frame(events: object) -> bool:
+    """Whether these are rows side by side, which iterate as columns."""
+    return hasattr(events, "__arrow_c_stream__") or hasattr(events, "toArrow")
+
+
+def rows_of(frame: Any) -> list[TableRow]:
+    """The rows of a data frame."""
+    table = _to_arrow(frame)
+    return [TableRow(table, number) for number in range(table.num_rows)]
+
+
+def undeclared_in(table: Any, stream: Stream) -> list[str]:
+    """The columns of a table that a stream does not declare."""
+    return [name for name in table.column_names if name not in stream.schema and not name.startswith(PANDAS_INDEX)]
+
+
+def events_of_rows(rows: Sequence[TableRow], stream: Stream) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Each row as an event of a stream, and its JSON."""
+    recordings = import_module("headrace.log.recordings")  # brings Arrow along, only for those who have a data frame
+    converted = {id(row.table): row.table for row in rows}
+    read = {key: recordings.events_of(table, stream, SOURCE) for key, table in converted.items()}
+    for row in rows:
+        yield from read[id(row.table)]([row.number])
+
+
+def _to_arrow(frame: Any) -> Any:
+    pa = import_module("pyarrow")
+    try:
+        return frame.toArrow() if hasattr(frame, "toArrow") else pa.table(frame)
+    except (pa.ArrowException, TypeError) as problem:
+        raise UnfitDataFrame(
+            f"{SOURCE} cannot be read as a table: {problem}. Give each column values of one type."
+        ) from problem
