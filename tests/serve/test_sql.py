@@ -14,15 +14,17 @@ import pytest
 import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.views import view_of
-from headrace.local.ports import HOST
+from headrace.local.ports import HOST, free_port
 from headrace.serve import sql as sql_module
 from headrace.serve.sql import LiveTables
 from headrace.sql.messages import Came, unpacked
 from headrace.store.memory import MemoryStore
-from headrace.store.online import MemoryOnline
+from headrace.store.online import MemoryOnline, Online
+from headrace.store.online_redis import RedisOnline
 from tests.browser import Browser
 from tests.processes import command_of, own_children
 from tests.serve.serving import Asking, Said, board_of, serving, tiles_of
+from tests.servers import OwnRedis
 from tests.sql.lakes import land
 from tests.waiting import SOCKET_S, wait_until
 
@@ -195,22 +197,34 @@ def test_too_many_entities_and_too_many_who_wait_are_refused(ask: Asking, monkey
     assert sql(ask, "select 1").status == 503
 
 
-class Elsewhere(MemoryOnline):
-    """A store that does not tell whom it has."""
-
-    @property
-    def tables(self) -> dict[str, Any]:
-        return {}
-
-
-def named(query: str, online: MemoryOnline) -> list[Came]:
+def named(query: str, online: Online) -> list[Came]:
     live = LiveTables(App("shop", (taps,), (VIEW,)), online, None)
     return [unpacked(message) for message in asyncio.run(live.named_in(query))]
 
 
-def test_a_store_that_does_not_tell_whom_it_has_has_no_live_tables() -> None:
-    (came,) = named("from live.Spend", Elsewhere(MemoryStore([VIEW]), None))
-    assert "--store memory" in came.rows
+def test_a_panel_over_a_live_table_is_answered_from_redis(ask: Asking, tmp_path: Path) -> None:
+    server = OwnRedis(tmp_path)
+    server.start()
+    app = App("shop", (taps,), (VIEW,), queries=(GOOD,))
+    online = RedisOnline(app, f"{HOST}:{free_port()}", server.url)
+    try:
+        online.store.apply(tiles_of(VIEW, EVENTS))
+        with serving(app, online, board_of(app)) as of_redis:
+            wait_until(lambda: panel(of_redis) == panel(ask) != [], limit_s=60, what="both stores to answer alike")
+            server.stop()
+            wait_until(lambda: is_missed(of_redis), limit_s=60, what="Redis to be missed")
+            assert sql(of_redis, "select 1").json["rows"] == [[1]]
+    finally:
+        server.stop()
+
+
+def is_missed(ask: Asking) -> bool:
+    return "does not answer" in sql(ask, "from live.Spend").error
+
+
+def panel(ask: Asking) -> list[Any]:
+    (answered, *_) = ask("GET", "/panels").json["panels"]
+    return list(answered["answer"]["rows"]) if answered["answer"] else []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import headrace as hr
 from headrace.store.kinds import store_of
 from headrace.store.reads import Read
+from headrace.tiles.tile import Entity
 
 Answer = TypeVar("Answer")
 
@@ -15,12 +16,15 @@ class Reads:
     """A store and an event loop to read it in."""
 
     def __init__(self, url: str, view: hr.View) -> None:
-        self.view = view
+        self.view, self.url = view, url
         self.store = store_of(url, [view])
         self._loop = asyncio.new_event_loop()
 
     def read(self, cards: Sequence[str], at_us: int) -> list[Read]:
         return self.run(self.store.read(self.view.name, [(card,) for card in cards], at_us))
+
+    def entities(self, most: int) -> list[Entity]:
+        return self.run(self.store.entities(self.view.name, most))
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return self._loop.run_until_complete(work)

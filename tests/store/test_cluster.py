@@ -13,6 +13,7 @@ from headrace.log.records import Partition
 from headrace.store.hashes import RedisUnavailable
 from headrace.store.memory import MemoryStore
 from headrace.store.packing import hash_key
+from headrace.store.reads import TooManyEntities
 from headrace.store.writes import SLOTS, server_url, spread_tags
 from tests.servers import OwnCluster
 from tests.store.reading import Reads
@@ -39,6 +40,13 @@ def test_a_cluster_answers_as_memory_does(reads: Reads) -> None:
         at_us = T0_US + minute * MINUTE_US
         expected = memory.read(reads.view.name, [(card,) for card in cards], at_us)
         assert repr(reads.read(cards, at_us)) == repr(expected)
+
+
+def test_entities_are_listed_from_every_server(reads: Reads) -> None:
+    reads.store.apply(changelog((Event(f"c{number}", T0_US) for number in range(300)), reads.view))
+    assert sorted(reads.entities(300)) == sorted((f"c{number}",) for number in range(300))
+    with pytest.raises(TooManyEntities):
+        reads.entities(299)
 
 
 def test_one_batch_may_hold_more_entities_than_a_pipeline(reads: Reads) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.log.records import Partition
 from headrace.store.memory import MemoryStore
+from headrace.store.reads import TooManyEntities
 from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
@@ -34,6 +35,17 @@ def test_a_shared_store_answers_as_memory_does(reads: Reads) -> None:
         at_us = T0_US + minute * MINUTE_US
         expected = memory.read(reads.view.name, [("c0",), ("c1",), ("never seen",)], at_us)
         assert repr(reads.read(["c0", "c1", "never seen"], at_us)) == repr(expected)
+
+
+def test_every_entity_of_a_view_is_listed_and_none_of_another(reads: Reads) -> None:
+    names = [f"c{number}" for number in range(1100)] + ['quo"te', "stär*[x]", ""]
+    reads.store.apply(changelog((Event(name, T0_US) for name in names), reads.view))
+    other = Reads(reads.url, new_spend())
+    other.store.apply(changelog([Event("another", T0_US)], other.view))
+    other.close()
+    assert sorted(reads.entities(len(names))) == sorted((name,) for name in names)
+    with pytest.raises(TooManyEntities, match=r"more than 1,102 entities, and a query may read 1,102"):
+        reads.entities(len(names) - 1)
 
 
 def test_one_batch_may_hold_more_entities_than_are_asked_for_at_once(reads: Reads) -> None:

@@ -13,10 +13,10 @@ from types import TracebackType
 
 import click
 
+from headrace.cli.locations import USUAL_STATE
 from headrace.stream.error_summary import summarize_spark_error
 
 STATE = "headrace.state"  # in the context: the folder that --state has named
-USUAL_STATE = ".headrace"
 DEBUG = "HEADRACE_DEBUG"
 PACKAGE = Path(__file__).parents[1]
 

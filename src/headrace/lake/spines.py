@@ -6,25 +6,24 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from headrace.declare.schema import Kind
 from headrace.declare.views import View
-from headrace.errors import HeadraceError
 from headrace.lake.lookback import BEFORE, FOUND, NO_KEY, UNKNOWN
+from headrace.lake.spine_files import read_spine, require_known, write_rows
+from headrace.lake.spine_times import times_us
 from headrace.lake.training import Question, UnfitSpine, in_utc, status_name, with_status
 
-FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+__all__ = ["Counts", "Scoring", "require_known", "score_files", "scored", "train_files", "training_table"]
 SAID = {
     FOUND: "found",
     BEFORE: "before the entity's first event",
     UNKNOWN: "of an entity never seen",
     NO_KEY: "without a key or a time",
 }
-
-
-class UnknownFormat(HeadraceError):
-    """A file whose name does not tell what is in it."""
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -40,16 +39,10 @@ class Scoring:
     reads: tuple[str, ...]
 
 
-def require_known(*files: Path) -> None:
-    """Refuse files whose names do not tell what is in them."""
-    for file in files:
-        _format(file)
-
-
 def train_files(spark: SparkSession, spine: Path, out: Path, views: Sequence[View], question: Question) -> Counts:
     """Write the training set of a spine; gives how many rows had what to be found, by view."""
     found = _looked_up(spark, spine, views, question)
-    _write(found.drop(*map(status_name, views)), out)
+    write_rows(found.drop(*map(status_name, views)), out)
     return _counted(found, views)
 
 
@@ -59,7 +52,7 @@ def training_table(
     """The training set of a spine, in memory, and in a file where one is named."""
     found = _looked_up(spark, spine, views, question).drop(*map(status_name, views))
     if out is not None:
-        _write(found, out)
+        write_rows(found, out)
     return found.toArrow()
 
 
@@ -68,7 +61,7 @@ def score_files(
 ) -> Counts:
     """Write the training set of a spine with its scores; gives how many rows had what to be found, by view."""
     found = _looked_up(spark, spine, views, question, scoring.reads)
-    _write(scored(found.drop(*map(status_name, views)), scoring), out)
+    write_rows(scored(found.drop(*map(status_name, views)), scoring), out)
     return _counted(found, views)
 
 
@@ -88,7 +81,11 @@ def _looked_up(
     spark: SparkSession, spine: Path, views: Sequence[View], question: Question, reads: Sequence[str] = ()
 ) -> DataFrame:
     """The training set of a spine, computed once: for the file and for the counts."""
-    rows = _read(spark, spine)
+    time = question.time or views[0].streams[0].time
+    texts = {time, *(column.name for view in views for column in view.entity if column.kind is Kind.STRING)}
+    rows = read_spine(spark, spine, texts)
+    if time in rows.columns:  # else it is told what is missing
+        rows = rows.withColumn(time, F.timestamp_micros(times_us(rows, time)))
     for name in reads:
         if name not in rows.columns:
             raise UnfitSpine(f"The spine has no column {name!r}. It has {', '.join(rows.columns)}. Add or rename it.")
@@ -97,23 +94,6 @@ def _looked_up(
 
 def _counted(found: DataFrame, views: Sequence[View]) -> Counts:
     return {view.name: _counts(found, status_name(view)) for view in views}
-
-
-def _format(file: Path) -> str:
-    kind = FORMATS.get(file.suffix)
-    if kind is None:
-        raise UnknownFormat(f"{str(file)!r}: its kind is not known. Name it with one of {', '.join(FORMATS)}.")
-    return kind
-
-
-def _read(spark: SparkSession, file: Path) -> DataFrame:
-    options = {"header": "true", "inferSchema": "true"} if _format(file) == "csv" else {}
-    return spark.read.format(_format(file)).options(**options).load(file.resolve().as_uri())
-
-
-def _write(frame: DataFrame, file: Path) -> None:
-    options = {"header": "true"} if _format(file) == "csv" else {}
-    frame.write.format(_format(file)).options(**options).mode("overwrite").save(file.resolve().as_uri())
 
 
 def _counts(frame: DataFrame, status: str) -> dict[str, int]:

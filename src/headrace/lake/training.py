@@ -35,6 +35,7 @@ from headrace.lake.arrow import ARROW_TYPES, output_type
 from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
 from headrace.lake.lookback import STATUS, Reads, features_at
 from headrace.lake.past import require_of_the_past
+from headrace.lake.spine_times import times_us
 from headrace.lake.tables import log_events, silver_events
 from headrace.stream.expressions import seen, to_column, widest
 
@@ -112,10 +113,23 @@ def _require_fit(spine: DataFrame, views: Sequence[View], as_of: str, time: str)
             raise UnfitSpine(
                 f"The spine has no column {column!r}. It has {', '.join(spine.columns)}. Add or rename it."
             )
+    for view in views:
+        _require_fit_keys(spine, view)
     names = [*spine.columns, *(name for view in views for name in view.names)]
     for name in names:
         if names.count(name) > 1:
             raise UnfitSpine(f"Two columns would be named {name!r}. Rename the spine's, or ask for one view at a time.")
+
+
+def _require_fit_keys(spine: DataFrame, view: View) -> None:
+    """Refuse a key of fractions where texts are meant: 42.0 would never be found as 42."""
+    types = dict(spine.dtypes)
+    for column in view.entity:
+        if column.kind is Kind.STRING and types[column.name] in {"float", "double"}:
+            raise UnfitSpine(
+                f"The spine's column {column.name!r} is {types[column.name]}, and {view.name} has texts for it: 42.0 "
+                "would not be found as 42. Write texts or whole numbers; in pandas, .astype('Int64')."
+            )
 
 
 @contextmanager
@@ -254,7 +268,7 @@ def _asked(spine: DataFrame, view: View, time: str) -> DataFrame:
     return spine.select(
         "*",
         *entity_columns(view, {name: F.col(f"`{name}`") for name in view.by}),
-        F.unix_micros(F.col(f"`{time}`").cast("timestamp")).alias("hr_at"),
+        times_us(spine, time).alias("hr_at"),
         *(F.col(f"`{name}`").cast(column.type).alias(f"r{i}") for i, (column, name) in enumerate(fields)),
     )
 

@@ -26,7 +26,7 @@ from headrace.sql.errors import SqlRefused
 from headrace.sql.messages import Asked, Came, packed
 from headrace.sql.process import SqlFailed, SqlProcess
 from headrace.store.online import Online, in_pieces
-from headrace.store.reads import TooLongAgo
+from headrace.store.reads import StoreUnavailable, TooLongAgo, TooManyEntities
 from headrace.tiles.derive import Deriver
 from headrace.tiles.finish import moment
 from headrace.tiles.tile import Entity
@@ -57,7 +57,7 @@ class LiveTables:
     async def _came(self, view: View, deriver: Deriver, keys: KeyReader, at_us: int) -> AsyncIterator[Came]:
         if self._histories is not None:
             await self._histories.require_whole(view)
-        entities = self._entities(view)
+        entities = await self._entities(view)
         yield Came(view.name, entities if isinstance(entities, str) else [])
         for piece in in_pieces([] if isinstance(entities, str) else entities):
             reads = await self._online.read(view.name, piece, at_us)
@@ -70,20 +70,12 @@ class LiveTables:
             yield Came(view.name, rows)
             await asyncio.sleep(0)
 
-    def _entities(self, view: View) -> Sequence[Entity] | str:
+    async def _entities(self, view: View) -> Sequence[Entity] | str:
         """Whom a table has, or why they cannot be told: only a query that reads them needs to know."""
-        table = self._online.tables.get(view.name)
-        if table is None:
-            return (
-                f"live.{view.name} is not to be had: a store in Redis does not tell whom it has. "
-                f"Ask POST /features/{view.name} by key, or start the server with --store memory."
-            )
-        if len(table) > LIVE_AT_MOST:
-            return (
-                f"live.{view.name} has {len(table):,} entities, and a query may read {LIVE_AT_MOST:,}. "
-                f"Ask POST /features/{view.name} by key, or silver and gold by SQL."
-            )
-        return table.entities()
+        try:
+            return await self._online.entities(view.name, LIVE_AT_MOST)
+        except (TooManyEntities, StoreUnavailable) as problem:
+            return str(problem)
 
 
 def _named(view: View) -> re.Pattern[str]:

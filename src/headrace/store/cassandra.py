@@ -21,12 +21,13 @@ from headrace.declare.views import View
 from headrace.log.records import Partition
 from headrace.store.cassandra_link import GONE, Link, Prepared, answered
 from headrace.store.entries import Entry
-from headrace.store.packing import Fields
+from headrace.store.packing import Fields, hash_prefix
 from headrace.store.reads import StoreUnavailable
 from headrace.store.rows import Row, fields_of, pack_number, places_key, unpack_number
 from headrace.store.shared import Asked, SharedStore
 
 AT_ONCE = 128
+KEYS, KEYS_AT_MOST = "SELECT DISTINCT key FROM headrace_tiles", 200_000
 LONGEST_S = 20 * 365 * 86_400  # what Cassandra keeps at most, if not for ever
 ALL = (b"", b"\xff" * 32)
 _OFFSET = struct.Struct(">q")
@@ -41,6 +42,16 @@ class CassandraUnavailable(StoreUnavailable):
         super().__init__(
             f"The Cassandra store at {link.place} does not answer: {str(failure) or type(failure).__name__}. Start it, "
             f"create the keyspace {link.keyspace!r}, and let `headrace run APP apply` make its table."
+        )
+
+
+class TooManyKeys(StoreUnavailable):
+    """A table with so many entities of all views that those of one cannot be listed soon enough."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The Cassandra store has more than {KEYS_AT_MOST:,} entities, and those of one view are among them. "
+            "Ask POST /features by key, or silver and gold by SQL."
         )
 
 
@@ -86,6 +97,23 @@ class CassandraStore(SharedStore):
     def _write(self, entries: Sequence[Entry]) -> None:
         rows = [_values(row) for entry in entries for row in entry.rows()]
         self._done(lambda link: _each(link, link.insert, rows))
+
+    async def _keys(self, view_name: str, most: int) -> set[bytes]:
+        """By a look through all keys: Cassandra keeps them by their hashes, in no order of ours."""
+        prefix = hash_prefix(view_name)
+
+        def look(link: Prepared) -> set[bytes]:
+            found: set[bytes] = set()
+            for seen, (key,) in enumerate(link.session.execute(KEYS)):
+                if key.startswith(prefix):
+                    found.add(key)
+                if len(found) > most:
+                    break
+                if seen > KEYS_AT_MOST:
+                    raise TooManyKeys
+            return found
+
+        return await asyncio.to_thread(self._done, look)
 
     async def _changed(self, asked: Asked) -> list[Fields | None]:
         """Read anew each time: Cassandra keeps no word of when an entity last changed."""

@@ -6,6 +6,8 @@
 A script could do both in one step, and would cost Redis several times as much for the many that have not changed.
 """
 
+import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +22,8 @@ from headrace.store.reads import StoreUnavailable
 from headrace.store.writes import is_cluster, server_url
 
 READ_SECONDS = 1.0
+LOOK_SECONDS = 3.0  # through the keys of a server that may hold others' as well
+KEYS_AT_ONCE = 1_000
 
 Command = tuple[bytes | str | int, ...]
 
@@ -34,6 +38,16 @@ class RedisUnavailable(StoreUnavailable):
         )
 
 
+class TooManyKeys(StoreUnavailable):
+    """A Redis with so many keys that the entities of a view cannot be told from the others soon enough."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The Redis store has too many keys to find the entities of a view within {LOOK_SECONDS:g} s. "
+            "Ask POST /features by key, or silver and gold by SQL."
+        )
+
+
 class Hashes(ABC):
     """Reads whole hashes, by whatever asks Redis some commands at once."""
 
@@ -44,6 +58,19 @@ class Hashes(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the connections."""
+
+    async def keys(self, prefix: bytes, most: int) -> set[bytes]:
+        """The keys that begin so, as far as they are looked for: one more than so many is enough."""
+        found, cursor, until = set[bytes](), b"0", time.monotonic() + LOOK_SECONDS
+        while True:
+            asked: Command = (b"SCAN", cursor, b"MATCH", _pattern(prefix), b"COUNT", KEYS_AT_ONCE)
+            ((cursor, keys),) = await self.ask([asked])
+            found.update(keys)
+            cursor = cursor if isinstance(cursor, bytes) else str(cursor).encode()
+            if cursor == b"0" or len(found) > most:
+                return found
+            if time.monotonic() > until:
+                raise TooManyKeys
 
     async def read(self, keys: Sequence[bytes]) -> list[Fields]:
         """The fields of each hash, in the order of the keys; none where there is no hash."""
@@ -105,8 +132,28 @@ class ClusterHashes(Hashes):
         answers: list[Any] = await pipeline.execute()
         return answers
 
+    async def keys(self, prefix: bytes, most: int) -> set[bytes]:
+        """Of every server of the cluster."""
+        found, until = set[bytes](), time.monotonic() + LOOK_SECONDS
+        async for key in self._client.scan_iter(_pattern(prefix), KEYS_AT_ONCE):
+            found.add(key)
+            if len(found) > most:
+                break
+            if time.monotonic() > until:
+                raise TooManyKeys
+        return found
+
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _pattern(prefix: bytes) -> bytes:
+    """What matches all that begins with some bytes.
+
+    >>> _pattern(b"hr:a*b:")
+    b'hr:a\\\\*b:*'
+    """
+    return re.sub(rb"([\\*?\[\]^-])", rb"\\\1", prefix) + b"*"
 
 
 def hashes_of(url: str) -> Hashes:

@@ -11,7 +11,7 @@ from headrace.log.follow import Follower, State
 from headrace.log.records import Partition, Record
 from headrace.store.captured import Captured
 from headrace.store.memory import MemoryStore, Table
-from headrace.store.reads import Added, Read, Sought, StoreFilling
+from headrace.store.reads import Added, Read, Sought, StoreFilling, TooManyEntities
 from headrace.tiles.tile import Entity
 
 AT_ONCE = 50
@@ -45,6 +45,9 @@ class Online(Protocol):
     @property
     def tables(self) -> Mapping[str, Table]:
         """The tables in this process, by view."""
+
+    async def entities(self, view_name: str, most: int) -> Sequence[Entity]:
+        """Every entity of a view that the store has; raises TooManyEntities where they are more than so many."""
 
     @property
     def positions(self) -> Mapping[Partition, int]:
@@ -126,6 +129,12 @@ class MemoryOnline:
     @property
     def tables(self) -> Mapping[str, Table]:
         return self.store.tables
+
+    async def entities(self, view_name: str, most: int) -> Sequence[Entity]:
+        table = self.store.tables[view_name]
+        if len(table) > most:
+            raise TooManyEntities(view_name, f"{len(table):,}", most)
+        return table.entities()
 
     @property
     def positions(self) -> Mapping[Partition, int]:

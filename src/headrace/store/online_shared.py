@@ -58,6 +58,9 @@ class SharedOnline:
     def tables(self) -> Mapping[str, Table]:
         return {}
 
+    async def entities(self, view_name: str, most: int) -> Sequence[Entity]:
+        return await self.store.entities(view_name, most)
+
     @property
     def positions(self) -> Mapping[Partition, int]:
         return {}

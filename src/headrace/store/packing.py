@@ -30,7 +30,28 @@ def hash_key(view_name: str, entity: Entity) -> bytes:
     >>> hash_key("CardSpend", ("c1", 7))
     b'hr:CardSpend:["c1",7]'
     """
-    return b"hr:%b:%b" % (view_name.encode(), orjson.dumps(entity))
+    return hash_prefix(view_name) + orjson.dumps(entity)
+
+
+def entity_of(view_name: str, key: bytes) -> Entity | None:
+    """Whose hash a key names; None where it is none of a view's.
+
+    >>> entity_of("CardSpend", b'hr:CardSpend:["c1",7]'), entity_of("CardSpend", b"hr:CardSpend:places")
+    (('c1', 7), None)
+    """
+    prefix = hash_prefix(view_name)
+    if not key.startswith(prefix):
+        return None
+    try:
+        found = orjson.loads(key.removeprefix(prefix))
+    except orjson.JSONDecodeError:
+        return None
+    return tuple(found) if isinstance(found, list) else None
+
+
+def hash_prefix(view_name: str) -> bytes:
+    """What the names of a view's hashes begin with."""
+    return b"hr:%b:" % view_name.encode()
 
 
 def field_of(layout: HopLayout, start_us: int) -> bytes:

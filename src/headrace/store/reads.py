@@ -30,6 +30,16 @@ class StoreFilling(StoreUnavailable):
     """A store that has not taken in yet what an earlier one knew."""
 
 
+class TooManyEntities(HeadraceError):
+    """A table of more entities than can be listed at once."""
+
+    def __init__(self, view_name: str, found: str, most: int) -> None:
+        super().__init__(
+            f"live.{view_name} has {found} entities, and a query may read {most:,}. "
+            f"Ask POST /features/{view_name} by key, or silver and gold by SQL."
+        )
+
+
 class TooLongAgo(HeadraceError):
     """A time for which tiles may have been let go of: an answer would be short without saying so."""
 

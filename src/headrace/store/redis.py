@@ -8,7 +8,7 @@ from headrace.declare.views import View
 from headrace.log.records import Partition
 from headrace.store.entries import Entry
 from headrace.store.hashes import Hashes, RedisUnavailable, hashes_of
-from headrace.store.packing import Fields
+from headrace.store.packing import Fields, hash_prefix
 from headrace.store.scripts import APPLY, KEEP_PLACE
 from headrace.store.shared import HELD_AT_MOST, Asked, SharedStore
 from headrace.store.writes import GONE, writes_of
@@ -66,6 +66,9 @@ class RedisStore(SharedStore):
         for first in range(0, len(entries), COMMANDS_AT_ONCE):
             calls = [(entry.key, _arguments(entry)) for entry in entries[first : first + COMMANDS_AT_ONCE]]
             self._done(partial(self._writes.run, APPLY, calls))
+
+    async def _keys(self, view_name: str, most: int) -> set[bytes]:
+        return await self._answered(self._hashes.keys(hash_prefix(view_name), most))
 
     async def _changed(self, asked: Asked) -> list[Fields | None]:
         return await self._answered(self._hashes.changed(asked.known))

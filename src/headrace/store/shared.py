@@ -7,8 +7,8 @@ from typing import NamedTuple
 from headrace.declare.views import View
 from headrace.log.records import Partition, Record
 from headrace.store.entries import Entries, Entry
-from headrace.store.packing import CHANGED, Fields, Unpacker, hash_key
-from headrace.store.reads import Added, Read, Sought, Unchanged, ViewReader, require_kept, slack_of
+from headrace.store.packing import CHANGED, Fields, Unpacker, entity_of, hash_key
+from headrace.store.reads import Added, Read, Sought, TooManyEntities, Unchanged, ViewReader, require_kept, slack_of
 from headrace.store.recent import Recent
 from headrace.store.rows import Span
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, parts_of
@@ -46,6 +46,14 @@ class SharedStore(ABC):
         asked = await self._asked(view_name, [one.entity for one in sought], since_us)
         return [reader.heard(*of_key, one) for of_key, one in zip(asked, sought, strict=True)]
 
+    async def entities(self, view_name: str, most: int) -> list[Entity]:
+        """Every entity of a view; raises TooManyEntities where they are more than so many."""
+        keys = await self._keys(view_name, most)
+        found = {entity for key in keys if (entity := entity_of(view_name, key)) is not None}
+        if len(found) > most:
+            raise TooManyEntities(view_name, f"more than {most:,}", most)
+        return list(found)
+
     def apply(self, records: Iterable[Record]) -> None:
         """Take the tiles of changelog records, in any order and as often as they come."""
         self._write([entry for topic, mine in _by_topic(records) for entry in self._entries[topic].of(mine)])
@@ -74,6 +82,10 @@ class SharedStore(ABC):
     @abstractmethod
     def _write(self, entries: Sequence[Entry]) -> None:
         """Take each tile that has more events than the one that is there."""
+
+    @abstractmethod
+    async def _keys(self, view_name: str, most: int) -> Collection[bytes]:
+        """The keys of a view's entities, any number of them once they are more than so many."""
 
     @abstractmethod
     async def _changed(self, asked: "Asked") -> list[Fields | None]:
