@@ -10,6 +10,7 @@ import pytest
 import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation
+from headrace.declare.recounted import recount_of
 from headrace.declare.source_lines import Written
 from headrace.operators.of import operator_of
 from headrace.operators.operator import Arrived
@@ -261,3 +262,20 @@ def test_what_needs_a_rebuild_is_said_in_one_sentence_in_the_words_of_the_declar
     keep(tmp_path, begun)
     (refused,) = plan_run(now, tmp_path).refused
     assert refused == f"{now.written}: {sentence}"
+
+
+def rows(schema: str, by: str = "land") -> Operation:
+    customers = hr.Changes("customers", key="id", schema=schema)
+
+    @hr.features(customers, by=by)
+    class Customers:
+        n = hr.count(windows="1d")
+
+    return recount_of(Customers)
+
+
+def test_a_view_of_a_captured_table_follows_an_added_column_and_says_what_it_cannot_follow(tmp_path: Path) -> None:
+    keep(tmp_path, rows("id bigint, land string, town string"))
+    assert plan_run(rows("id bigint, grade int, land string, town string"), tmp_path).refused == ()
+    (refused,) = plan_run(rows("id bigint, land string, town string", by="town"), tmp_path).refused
+    assert refused == "view Customers: `by` changed from land to town."

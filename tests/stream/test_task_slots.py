@@ -12,10 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import load_app
+from headrace.declare.derivation import Derived
+from headrace.declare.enriched import Enrichment
 from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
+from headrace.stream.enriched import function_of
 from headrace.stream.task_slots import TooFewSlots, require_slots
 from tests.waiting import wait_until
 
@@ -46,6 +49,8 @@ def streaming(broker: Broker, shops: Path, tmp_path: Path) -> Iterator[Child]:
     child.stop(grace_s=60)
 
 
+@pytest.mark.faults
+@pytest.mark.timeout(900)
 def test_enriched_and_derived_streams_run_beside_views_whatever_the_tables_partitions(
     streaming: Child, broker: Broker, tmp_path: Path
 ) -> None:
@@ -60,7 +65,24 @@ def test_enriched_and_derived_streams_run_beside_views_whatever_the_tables_parti
         assert streaming.alive(), (tmp_path / "stream.out").read_text()[-3000:]
         return all(sum(offsets.ends(topic)) > 0 for topic in topics)
 
-    wait_until(counted, 240, "every view to count", lambda: (tmp_path / "stream.out").read_text()[-3000:])
+    wait_until(counted, 600, "every view to count", lambda: (tmp_path / "stream.out").read_text()[-3000:])
+
+
+def test_spark_does_not_count_the_tasks_of_a_batch_against_queries_whose_slots_are_reserved(
+    spark: SparkSession,
+) -> None:
+    assert spark.sparkContext.getConf().get("spark.scheduler.pipelinedGroup.slotCheck.enabled") == "false"
+
+
+def test_the_table_of_an_enrichment_is_read_by_one_task(spark: SparkSession, shops: Path) -> None:
+    located = load_app(str(APP)).stream("located")
+    assert isinstance(located, Derived)
+    assert isinstance(located.made_by, Enrichment)
+    events = spark.createDataFrame([("a",)], "shop string")
+    joined = function_of(located.made_by).function(events)
+    tasks = joined._jdf.queryExecution().executedPlan().toString()
+    assert "Coalesce 1" in tasks, tasks
+    assert [row.city for row in joined.collect()] == ["Oslo"]
 
 
 def test_too_few_slots_are_refused_with_how_many_are_needed(spark: SparkSession) -> None:

@@ -39,7 +39,7 @@ def describe_changes(begun: Terms, now: Terms) -> list[str]:
 
 def _of_keys(begun: Terms, now: Terms) -> Iterator[str]:
     was, is_ = ([", ".join(columns) for columns in terms["by"]] for terms in (begun, now))
-    if was != is_ and len(was) == len(is_):
+    if was != is_ and len(was) == len(is_) and kind_of(now) != "view":  # whose shape names its key
         yield _changed("by", " and ".join(dict.fromkeys(was)), " and ".join(dict.fromkeys(is_)))
 
 

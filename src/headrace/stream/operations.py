@@ -106,7 +106,8 @@ def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us:
     changes = describe_changes(past["terms"], terms)
     if not changes:
         return KeptRun(operation, past["number"], terms, past["since_us"])
-    refused = f"{operation.written}: {kind_of(past['terms'])} {operation.name}: {' and '.join(changes)}."
+    names = str(operation.written), f"{kind_of(past['terms'])} {operation.name}"  # of a view they are the same
+    refused = f"{': '.join(dict.fromkeys(names))}: {' and '.join(changes)}."
     return KeptRun(operation, past["number"], past["terms"], past["since_us"], refused=(refused,))
 
 
