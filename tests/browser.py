@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import pytest
 
+from tests.waiting import patiently
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--window-size=1400,1100")
 
@@ -54,7 +56,7 @@ class Browser:
     def __exit__(self, *_failure: object) -> None:
         with suppress(OSError):
             self._do("Browser.close")
-        self._process.wait(20)
+        self._process.wait(patiently(20))
         os.close(self._to)
         os.close(self._from)
 

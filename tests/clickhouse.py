@@ -14,7 +14,7 @@ import pytest
 
 from headrace.local.child import Child
 from headrace.local.ports import HOST, free_port
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, patiently, wait_until
 from tests.watch.listening import self_signed
 
 PASSWORD = "hush-hush"
@@ -67,17 +67,17 @@ class OwnClickHouse:
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.stop(grace_s=20)
+            self._server.stop(grace_s=patiently(20))
 
     def kill(self) -> None:
         """kill -9, as a crash does."""
         if self._server is not None and self._server.pid is not None:
             os.kill(self._server.pid, signal.SIGKILL)
-            self._server.wait(20)
+            self._server.wait(patiently(20))
 
     def tell(self, statement: str) -> bytes:
         """What it answers to a statement."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=SOCKET_S)
         who = base64.b64encode(f"headrace:{PASSWORD}".encode()).decode()
         try:
             connection.request("POST", ANSWER, statement.encode(), {"authorization": f"Basic {who}"})

@@ -24,7 +24,7 @@ from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
 from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnCluster, own_postgres
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
 settings.register_profile("headrace", deadline=None)
@@ -56,8 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HeavyOnesApa
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The heavy ones begin, for they take longest."""
+    """The heavy ones begin, for they take longest; a test's own limit is as long as a busy machine needs."""
     items.sort(key=lambda item: ("apps", "spark", None).index(_heavy(item.path)))
+    for item in items:
+        if (limit := item.get_closest_marker("timeout")) is not None:
+            item.add_marker(pytest.mark.timeout(patiently(*limit.args)), append=False)
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +102,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         wait_until(lambda: answers(HOST, port), limit_s=20, what="redis-server to answer")
         yield f"redis://{HOST}:{port}/0"
     finally:
-        server.stop(grace_s=10)
+        server.stop(grace_s=patiently(10))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from headrace.local.child import Child
 from headrace.local.jars import cache_dir, faulty_jars, locked_jars
 from headrace.local.java import find_java
 from headrace.local.ports import HOST, free_port
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 KEYSPACE = "headrace"
 SMALL = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -113,7 +113,7 @@ class OwnCassandra:
         """At once, as a crash does."""
         if self._server is not None:
             self._server.stop(grace_s=0)
-            self._server.wait(10)
+            self._server.wait(patiently(10))
 
     @contextmanager
     def session(self) -> Iterator[Session]:

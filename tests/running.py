@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.local.ports import HOST, free_port
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 READY_LIMIT_S = 900  # a busy machine starts an app in minutes
 STOP_LIMIT_S = 90
@@ -145,7 +145,7 @@ class Running:
             return None
 
     def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=SOCKET_S)
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()

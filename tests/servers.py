@@ -14,7 +14,7 @@ from bench.errors import Skipped
 from bench.postgres import OwnPostgres
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 BOUNDS = [0, 5461, 10923, 16384]  # of the slots that each server of a cluster has
 
@@ -34,7 +34,7 @@ class OwnRedis:
         wait_until(lambda: answers(HOST, self._port), 20, "redis-server to answer")
 
     def stop(self) -> None:
-        self._server.stop(grace_s=10)
+        self._server.stop(grace_s=patiently(10))
 
     @property
     def port(self) -> int:

@@ -20,7 +20,7 @@ from headrace.local.child import Child
 from headrace.local.jars import cache_dir, faulty_jars, locked_jars
 from headrace.local.java import find_java
 from headrace.local.ports import HOST, free_port
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 SMALL = "-Xms128m -Xmx384m -XX:MaxDirectMemorySize=256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 KEY = b"a key that only the tests have.."
@@ -90,7 +90,7 @@ class OwnPulsar:
         wait_until(self._is_ready, 90, "Pulsar to answer", (self._folder / "pulsar.log").read_text)
 
     def stop(self) -> None:
-        self._server.stop(grace_s=20)
+        self._server.stop(grace_s=patiently(20))
 
     def add_topic(self, topic: str, partitions: int | None = None) -> None:
         if partitions is None:

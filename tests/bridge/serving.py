@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 
 from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 Answer = TypeVar("Answer")
 SBIN = "/usr/sbin"  # where Debian keeps it
@@ -36,7 +36,7 @@ class OwnNats:
         wait_until(lambda: answers(HOST, self._port), 20, "nats-server to answer")
 
     def stop(self) -> None:
-        self._server.stop(grace_s=10)
+        self._server.stop(grace_s=patiently(10))
 
     def add_stream(self, name: str, subjects: list[str], **config: Any) -> None:
         self.ask(lambda js: js.add_stream(name=name, subjects=subjects, **config))

@@ -23,7 +23,7 @@ from headrace.log.produce import Producer
 from tests.bridge.serving import OwnNats
 from tests.bridge.test_nats import in_order, numbers, payments, raw
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 MESSAGES, KILLS = 30_000, 12
@@ -47,11 +47,11 @@ def test_killed_again_and_again_a_bridge_neither_loses_nor_doubles(
         wait_until(lambda: copied(broker, name) > before or not bridge.alive(), 60, "messages to come")  # noqa: B023
         time.sleep(dice.uniform(0, 0.3))  # a random moment, not a condition
         os.kill(bridge.pid, signal.SIGKILL)
-        assert bridge.wait(20)
+        assert bridge.wait(patiently(20))
     bridge = started(broker, tmp_path / "last.log")
     publisher.join()
     wait_until(lambda: copied(broker, name) >= MESSAGES, 120, "all messages", (tmp_path / "last.log").read_text)
-    bridge.stop(grace_s=20)
+    bridge.stop(grace_s=patiently(20))
     found = raw(broker, stream)
     assert numbers(found) == list(range(1, MESSAGES + 1))
     assert in_order(found)

@@ -13,6 +13,7 @@ from headrace.stream.operations import begin_run
 from headrace.stream.queries import Place, plan_queries
 from headrace.stream.run import Crew
 from tests.capture.writing import COUNTRIES
+from tests.waiting import patiently
 
 LATER_US = 4_000_000_000_000_000  # after every tile
 
@@ -33,8 +34,8 @@ def running(spark: SparkSession, app: App, place: Place) -> Iterator[None]:
         for runner in runners:
             runner.stop()
         for runner in runners:
-            runner.join(30)
-    assert [runner.failure for runner in runners] == [None] * len(runners)
+            runner.join(patiently(30))
+    assert [runner.health.error for runner in runners] == [""] * len(runners)
 
 
 def countries_in(store: MemoryStore, view: View) -> dict[str, dict[str, Any]]:

@@ -26,7 +26,7 @@ from headrace.tiles.tables import current
 from tests.capture.keeping import countries_in, running
 from tests.capture.writing import Shop, countries_of, made_shop, table_of
 from tests.servers import own_postgres
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 CHANGES, KILLS, PAUSE_S = 3000, 3, 0.03
 CUSTOMERS = hr.Changes(
@@ -78,7 +78,7 @@ class Supervised:
 
     def __exit__(self, *_failure: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(patiently(60))
 
     def kill(self) -> None:
         """kill -9 of Connect, once there is one that was not killed before."""

@@ -1,6 +1,7 @@
 """What the page may ask: commands of a fixed list, names of the app, and values that are never options."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from headrace.cli import asked
 from headrace.cli.asked import Questions, asked_of
 from headrace.cli.settings import Settings
 from headrace.declare.app import load_app
+from headrace.local.ports import HOST
+from headrace.serve import listen
 from headrace.serve.answers import BadRequest
 from headrace.serve.scopes import Scope
+from tests.processes import own_children
 from tests.serve.serving import Asking, answering
+from tests.waiting import wait_until
 
 FILE = "examples/fraud/app.py"
 SETTINGS = Settings(
@@ -131,6 +136,7 @@ def test_only_so_many_look_at_once(ask: Asking, monkeypatch: pytest.MonkeyPatch)
         asking = [asyncio.to_thread(ask, "POST", "/ask/models", {}, JSON) for _ in range(3)]
         return [said.status for said in await asyncio.gather(*asking)]
 
+    monkeypatch.setattr(asked, "WAIT_SECONDS", 600.0)
     assert asyncio.run(statuses()) == [200] * 3  # the third waits
     monkeypatch.setattr(asked, "WAIT_SECONDS", 0.05)
     assert set(asyncio.run(statuses())) == {200, 503}
@@ -142,3 +148,18 @@ def test_looking_needs_to_read_and_changing_to_write() -> None:
     scopes = {route.path.removeprefix("/ask/"): (*route.methods, route.scope) for route in routes}
     assert {path for path, (method, *_, scope) in scopes.items() if (method, scope) == ("POST", Scope.WRITE)} == CHANGES
     assert {scope for path, (*_, scope) in scopes.items() if path not in CHANGES} == {Scope.READ}
+
+
+def test_a_command_is_ended_once_nobody_waits_for_it(ask: Asking) -> None:
+    body, before = b'{"id": "p-1"}', own_children()
+    head = f"POST /ask/trace HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    with socket.create_connection((HOST, ask.port), timeout=30) as client:
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        wait_until(lambda: own_children() - before, 30, "the command to start")
+        (child,) = own_children() - before
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), 30, "the command to end")
+
+
+def test_a_command_that_takes_long_is_waited_for(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
+    assert ask("POST", "/ask/models", {}, JSON).status == 200

@@ -26,7 +26,7 @@ from tests.running import descendants
 from tests.serve.guarding import bearer, guard_of
 from tests.serve.serving import Asking, board_of, serving
 from tests.serve.test_workers import APP
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 from tests.watch.listening import self_signed
 
 PASSWORD, HOOK = "canary-of-redis", "canary-of-the-webhook"
@@ -131,7 +131,7 @@ def running(app: Path, *flags: str) -> Iterator[tuple[int, subprocess.Popen[str]
         yield port, process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(patiently(30))
 
 
 @pytest.mark.faults

@@ -56,3 +56,6 @@ class Look(Lasting):
 
     def _run(self) -> None:
         raise NotImplementedError
+
+    def _report_failure(self) -> None:
+        raise NotImplementedError

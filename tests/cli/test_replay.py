@@ -16,6 +16,7 @@ from headrace.local.broker import Broker
 from headrace.log.follow import Follower
 from headrace.log.records import Record
 from headrace.tiles.events import timestamp_us
+from tests.waiting import patiently
 
 EVENTS, KEYS = 5_000, 40
 _numbers = count()
@@ -51,7 +52,7 @@ def replay(*words: Any) -> Result:
 def records_of(broker: Broker, topic: str) -> list[Record]:
     seen: list[Record] = []
     with Follower(broker.address, [topic], seen.extend) as follower:
-        assert follower.wait_until_caught_up(30)
+        assert follower.wait_until_caught_up(patiently(30))
     return seen
 
 

@@ -101,16 +101,16 @@ def app(**values: Any) -> App:
 
 def test_an_app_has_what_its_streams_are_made_of_each_after_what_it_reads() -> None:
     abroad = hr.derive(payments, name="abroad")(same)
-    both = hr.derive(abroad, rates, name="both", schema="id string, at timestamp", id="id", key="id", time="at")(same)
+    both = hr.derive(abroad, rates, name="pair", schema="id string, at timestamp", id="id", key="id", time="at")(same)
 
     @hr.features(both, by="id")
-    class Both:
+    class Pair:
         n = hr.count(windows="1h")
 
-    found = app(Both=Both)
-    assert [stream.name for stream in found.streams] == ["payments", "abroad", "rates", "both"]
-    assert [made_by.name for made_by in found.derivations] == ["abroad", "both"]
-    assert [made_by.query for made_by in found.derivations] == ["abroad.derive", "both.derive"]
+    found = app(Pair=Pair)
+    assert [stream.name for stream in found.streams] == ["payments", "abroad", "rates", "pair"]
+    assert [made_by.name for made_by in found.derivations] == ["abroad", "pair"]
+    assert [made_by.query for made_by in found.derivations] == ["abroad.derive", "pair.derive"]
     assert found.made_by(both.made_by) == (both,)
     assert all(isinstance(made_by, FunctionOf) for made_by in found.derivations)
 

@@ -10,6 +10,7 @@ from headrace.log.follow import Follower
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from tests.oracle.streams import SECOND_US, Sent, hostile
+from tests.waiting import patiently
 
 HOUR_MS = 3_600_000
 
@@ -37,6 +38,6 @@ def arrived(broker: str, topic: str, sent: Sequence[Sent]) -> list[Sent]:
     """The same records with their real arrival times, in the order of the log."""
     records: list[Record] = []
     with Follower(broker, [topic], records.extend) as follower:
-        assert follower.wait_until_caught_up(60)
+        assert follower.wait_until_caught_up(patiently(60))
     ordered = sorted(records, key=lambda record: (record.appended_us, record.offset))
     return [replace(sent[int(record.header("number") or b"")], arrival_us=record.appended_us) for record in ordered]

@@ -13,7 +13,7 @@ from headrace.local.ports import HOST
 from headrace.log.produce import Producer
 from headrace.log.tail import Tail
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 from tests.watch.listening import SECRET, Listening, answer, listening, self_signed
 
 APP = Path(__file__).with_name("alerted_app.py")
@@ -34,7 +34,7 @@ def told(server: Listening, name: str) -> list[str]:
 def alerts(running: Running, *words: str) -> dict[str, dict[str, Any]]:
     """`headrace alerts APP …`, by name."""
     command = [sys.executable, "-m", "headrace", "alerts", str(APP), *words, "--broker", running.broker, "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patiently(60))
     return {row["name"]: row for row in json.loads(said.stdout)}
 
 

@@ -16,7 +16,7 @@ from headrace.lake.formats import FORMATS, FormatName
 from headrace.log.produce import Producer
 from tests.lake.read_back import read_back
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 OLD = """
 import headrace as hr
@@ -84,7 +84,7 @@ def served(running: Running) -> list[dict[str, Any]] | None:
 def backfill(running: Running, *flags: str) -> subprocess.CompletedProcess[str]:
     place = ["--state", str(running.state), "--broker", running.broker]
     command = [sys.executable, "-m", "headrace", "backfill", str(running.app), "Totals", *place, *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patiently(LIMIT_S), check=False)
 
 
 @pytest.mark.timeout(600)

@@ -17,7 +17,7 @@ from headrace.local.ports import HOST, answers, free_port
 from headrace.log.produce import Producer
 from tests.oracle import brute
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("tap_app.py")
 CARDS = [f"c{number}" for number in range(10)]
@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield address
     finally:
         for child in reversed(children):
-            child.stop(grace_s=20)
+            child.stop(grace_s=patiently(20))
 
 
 @pytest.mark.faults

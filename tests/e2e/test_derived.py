@@ -14,7 +14,7 @@ import pytest
 from headrace.log.produce import Producer
 from tests.e2e.derived_load import CARDS, by_card, instalments, payments, raising, send
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("derived_app.py")
 
@@ -22,7 +22,7 @@ APP = Path(__file__).with_name("derived_app.py")
 def headrace(*words: str) -> Any:
     """What a command prints, as JSON."""
     command = [sys.executable, "-m", "headrace", *words, "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patiently(120))
     assert said.returncode == 0, said.stderr
     return json.loads(said.stdout)
 

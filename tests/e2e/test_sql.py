@@ -12,7 +12,7 @@ import pytest
 
 from headrace.log.produce import Producer
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("asked_app.py")
 SENT = [{"id": f"t{number}", "card": f"c{number % 7}", "amount": number / 4} for number in range(300)]
@@ -22,7 +22,7 @@ def asked(running: Running, query: str) -> list[list[Any]]:
     """`headrace sql QUERY`."""
     flags = ["--http", f"127.0.0.1:{running.http_port}", "--lake", str(running.state / "lake"), "--json"]
     command = [sys.executable, "-m", "headrace", "sql", query, *flags]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patiently(120))
     assert said.returncode == 0, said.stderr
     return list(json.loads(said.stdout)["rows"])
 

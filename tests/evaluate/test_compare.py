@@ -26,7 +26,7 @@ from headrace.log.tail import Tail
 from headrace.watch.defaults import alerts_of
 from tests.evaluate.served import MINUTE_US, Served, brute_force, counted, drawn, prepared, send, vectors
 from tests.lake.test_kills import child, wait_at_random
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 from tests.watch.alarmed import firing_after, metrics_text
 
 
@@ -128,7 +128,7 @@ def test_two_that_count_at_once_count_each_vector_once(broker: Broker, tmp_path:
     finally:
         for job in jobs:
             job.stop()
-            job.join(10)
+            job.join(patiently(10))
 
 
 def compared(broker: Broker, folder: Path, shift: float) -> tuple[hr.Model, Comparison, DriftProgress]:
@@ -219,5 +219,5 @@ def test_the_running_job_tells_its_progress(broker: Broker, tmp_path: Path) -> N
         wait_until(lambda: rows() == 300, 30, "the progress of drift")
     finally:
         job.stop()
-        job.join(10)
+        job.join(patiently(10))
     assert not job.is_alive()

@@ -28,7 +28,7 @@ from headrace.log.produce import Producer
 from tests.evaluate.histories import MINUTE, SECOND, Standing, Told, brute_force
 from tests.evaluate.joining import FAR_US, lake_of, prepared, send, standings, tell_time
 from tests.lake.gated import read_topic
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 QUICK = Pace(batch_seconds=0.5, clock_seconds=math.inf, report_seconds=0.2)
 NOW_US = time.time_ns() // 1000 // 1000 * 1000
@@ -43,7 +43,7 @@ def joining(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> 
         yield join
     finally:
         join.stop()
-        join.join(30)
+        join.join(patiently(30))
 
 
 def hostile(seed: int, events: int = 60) -> list[Told]:

@@ -32,6 +32,7 @@ from tests.evaluate.joining import (
 )
 from tests.evaluate.test_join import NOW_US, expected_of, hostile, require_standing, wait_for
 from tests.lake.gated import land
+from tests.waiting import patiently
 
 DAY_US = UNITS_US["d"]
 TIMELESS = Pace(clock_seconds=math.inf, report_seconds=0.2, round_seconds=0.2)
@@ -83,7 +84,7 @@ def running(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> 
         yield join
     finally:
         join.stop()
-        join.join(30)
+        join.join(patiently(30))
 
 
 def test_rounds_write_brute_force_though_a_crash_comes_between_two_commits(

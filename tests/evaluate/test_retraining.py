@@ -23,7 +23,7 @@ from headrace.watch.board import TOPIC, write_state
 from headrace.watch.phases import Phase, State
 from tests.evaluate import app
 from tests.evaluate.landed import land_payments
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("app.py")
 
@@ -105,7 +105,11 @@ with retrain.ended_after(300_000, lambda: print("given up", flush=True)):
 )
 def test_a_training_that_hangs_is_ended(hangs: str, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HANGING.format(hangs=hangs)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", HANGING.format(hangs=hangs)],
+        capture_output=True,
+        text=True,
+        timeout=patiently(30),
+        check=False,
     )
     assert said in done.stdout + done.stderr
     assert done.returncode == (1 if said else 0)

@@ -16,6 +16,7 @@ from headrace.log.security import VARIABLE
 from tests.examples.test_demo import DECISION, DEMO, ROW, number
 from tests.log.guarded import ADMIN_PASSWORD, CANARY, Guarded
 from tests.running import descendants
+from tests.waiting import SOCKET_S
 
 READY = re.compile(r"^Ready: (http://\S+)")
 PAGES = ("/", "/metrics", "/history", "/dashboard/app.json", "/v2", "/version", "/hot")
@@ -60,7 +61,7 @@ def everything(url: str, pid: int) -> dict[str, str]:
     """Every page, and every command line, of a running demo."""
     pages = {}
     for path in PAGES:
-        with urllib.request.urlopen(url + path, timeout=10) as answer:
+        with urllib.request.urlopen(url + path, timeout=SOCKET_S) as answer:
             pages[path] = str(answer.headers) + answer.read().decode()
     commands = {f"process {one}": Path(f"/proc/{one}/cmdline").read_text() for one in descendants(pid)}
     assert any("SparkSubmit" in command for command in commands.values())

@@ -20,6 +20,7 @@ import headrace as hr
 from bench.postgres import OwnPostgres
 from headrace.declare.app import load_app
 from headrace.local.broker import Broker
+from tests.waiting import patiently
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders"
 LIMIT_S = 60.0
@@ -139,7 +140,7 @@ def test_a_kill_at_every_step_changes_no_end(broker: Broker, monkeypatch: pytest
     for number in range(len(POINTS)):
         street.order_all_kinds()
         monkeypatch.setenv("ORDERS_DIE_AT", str(number))
-        ran = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
+        ran = subprocess.run(command, capture_output=True, timeout=patiently(LIMIT_S), check=False)
         assert ran.returncode == -signal.SIGKILL, (POINTS[number], ran.stderr.decode()[-2000:])
     shop = street.end()
     require_ended_well(shop, 3 * len(POINTS))

@@ -22,6 +22,7 @@ import headrace as hr
 from headrace.declare.app import load_app
 from headrace.declare.stream import Stream
 from headrace.evaluate.quality.curves import Reading
+from tests.waiting import patiently
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
 JUNE = datetime(2013, 6, 1, tzinfo=UTC)
@@ -121,10 +122,10 @@ def test_a_season_goes_on_where_it_was_kept(tmp_path: Path) -> None:
 def test_a_few_days_go_through_everything_and_come_out_as_brute_force_says(tmp_path: Path) -> None:
     first, out = "2013-06-10", tmp_path / "season.html"
     made = [sys.executable, str(Path(__file__).with_name("first_version.py")), str(tmp_path), f"{first}T00:00:00+00:00"]
-    subprocess.run(made, check=True, timeout=120)
+    subprocess.run(made, check=True, timeout=patiently(120))
     piece = ["--first", first, "--history", "0", "--pieces", "1", "--days", "1", "--out", str(out)]
     command = [sys.executable, str(FLIGHTS / "demo.py"), *piece, "--state", str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=450)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patiently(450))
     assert run.returncode == 0, run.stdout + run.stderr
     said = dict(re.findall(r"^(.+?): (.+, by brute force .+)$", run.stdout, re.MULTILINE))
     found, _, expected = said["matched + pending + expired + orphan"].partition(", by brute force ")

@@ -186,7 +186,7 @@ def test_a_changed_app_goes_back_to_a_savepoint_and_what_cannot_is_refused_with_
     app.pay(50)
     app.wait_for(app.sent, 5)
     said = app.refused(APP.format(size=10) + SINK, "--from-savepoint", "good")
-    assert "spend has changed since its state was begun (what.over.size_us was 5000000, is 10000000" in said
+    assert "window spend: `over` changed from Tumbling(5s) to Tumbling(10s)." in said
     assert "start with --rebuild spend" in said
     assert savepoint(app, "ls") == [kept]  # nothing has happened
     app.start(before + MORE, "--from-savepoint", "good")

@@ -24,7 +24,7 @@ from headrace.stream.making import as_json
 from headrace.tiles.events import read_event
 from tests.faults.test_kills import at_a_random_moment
 from tests.running import Running
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("operators_app.py")
 FOREVER_US = 4_000_000_000_000_000
@@ -50,7 +50,7 @@ class Load(threading.Thread):
 
     def finish(self) -> None:
         self._stopped.set()
-        self.join(30)
+        self.join(patiently(30))
 
     def _event(self, number: int) -> dict[str, Any]:
         behind_ms = self._dice.choice([0] * 12 + [2_000, 7_000, 14_000, 25_000])

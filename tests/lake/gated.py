@@ -19,6 +19,7 @@ from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from headrace.stream.gate import gate
 from headrace.tiles import admission
+from tests.waiting import patiently
 
 SCHEMA = "id string, card string, amount double, n bigint, small int, tiny tinyint, ok boolean, at timestamp"
 YEARS = hr.Late("2m", then="update", until="3000d")
@@ -66,7 +67,7 @@ def read_topic(broker: str, topic: str) -> list[Record]:
     """Every record of a topic."""
     found: list[Record] = []
     with Follower(broker, [topic], found.extend) as follower:
-        assert follower.wait_until_caught_up(30)
+        assert follower.wait_until_caught_up(patiently(30))
     return found
 
 

@@ -38,7 +38,7 @@ from tests.oracle.everything import every_aggregate, hostile_stream
 from tests.oracle.several import payments, refunds, sent_to
 from tests.oracle.streams import DAY_US, Sent
 from tests.oracle.test_kernel_is_brute_force import agrees
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("backfill_app.py")
@@ -202,7 +202,7 @@ def kill_a_backfill(story: Story, output: Path, dice: random.Random) -> None:
     finally:
         if running.alive():
             os.kill(running.pid, signal.SIGKILL)
-        assert running.wait(20)
+        assert running.wait(patiently(20))
 
 
 @pytest.mark.faults

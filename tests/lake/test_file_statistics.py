@@ -37,7 +37,7 @@ LANDING = Landing(
     "notes",
 )
 SCHEMA, DDL = schema_of(LANDING), LANDING.ddl
-LONG = ("id", "card", "text", "blob")
+LONG = {"id", "text", "blob"}
 LENGTHS = [0, 1, 2047, 2048, 3_000, 100_000, 1_000_000]
 IN_ARROW = {
     EqualTo: operator.eq,
@@ -170,7 +170,7 @@ def test_values_too_long_for_the_statistics_of_spark_land_in_every_format(spark:
     for kind in FORMATS:
         table = new_table(tmp_path / kind, kind)
         files = written(frame, table.folder)
-        assert all(nulls_of(pq.read_metadata(file)).keys() == {*SCHEMA.names} - {*LONG, DAY} for file in files)
+        assert not any(LONG & nulls_of(pq.read_metadata(file)).keys() for file in files)
         table.commit(files, {0: Position(27, 27)})
         check(table, kind)
         long_ones = table_rows(spark, tmp_path / kind, LANDING).where("length(text) > 90000").count()

@@ -22,7 +22,7 @@ from headrace.local.child import Child
 from tests.lake.gated import land, new_stream, pass_gate, send
 from tests.lake.test_reading import LANDING, add_file, offsets
 from tests.stream.test_gate import written
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def child(module: str, *arguments: str, output: Path) -> Iterator[Child]:
     finally:
         if running.alive():
             os.kill(running.pid, signal.SIGKILL)
-        assert running.wait(20)
+        assert running.wait(patiently(20))
 
 
 def wait_at_random(dice: random.Random, running: Child, said: Callable[[], str], word: str, seconds: float) -> None:

@@ -196,7 +196,6 @@ def test_a_column_that_is_added_is_null_in_older_files(spark: SparkSession, brok
     [
         (SCHEMA.replace("n bigint", "n string"), "column 'n' was bigint, is string"),
         (SCHEMA.replace("n bigint, ", ""), "column 'n' is gone"),
-        (SCHEMA + ", hr_day string", "two columns named 'hr_day'"),
         (SCHEMA + ", `a=b` string", "character that tables do not allow"),
     ],
 )

@@ -19,7 +19,7 @@ from headrace.local.folder import StateInUse
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
 from headrace.local.ports import PortTaken, answers
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 
@@ -27,7 +27,7 @@ QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 def create_topic(address: str) -> str:
     topic = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(patiently(30))
     return topic
 
 
@@ -58,7 +58,7 @@ def test_records_are_stamped_with_the_time_of_their_arrival(broker):
     topic = create_topic(broker.address)
     admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
     resource = ConfigResource("topic", topic)
-    settings = admin.describe_configs([resource])[resource].result(30)
+    settings = admin.describe_configs([resource])[resource].result(patiently(30))
     assert settings["message.timestamp.type"].value == "LogAppendTime"
 
 
@@ -139,7 +139,7 @@ def test_kill_9_of_the_parent_leaves_no_orphan(tmp_path):
     parent, broker, _address = start_in_a_parent_of_its_own(tmp_path)
     assert broker.alive()
     kill_9(parent)
-    assert broker.wait(30)
+    assert broker.wait(patiently(30))
 
 
 def test_a_broker_left_over_by_a_crash_is_taken_over_with_its_records(tmp_path, monkeypatch):

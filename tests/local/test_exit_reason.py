@@ -65,3 +65,9 @@ def test_a_reason_is_one_line_of_bounded_length_without_a_password() -> None:
     assert len(long) == LONGEST
     assert "canary" not in long
     assert first_sentence("The broker has ended. Its log is x.\nline\nline") == "The broker has ended. Its log is x."
+
+
+def test_one_that_ends_by_itself_says_what_it_last_warned_of() -> None:
+    log = "2026-01-01 12:00:00,123 WARNING headrace.lake: 300000 records wait: it is started again\n"
+    assert exit_reason(log, 0) == "it ended by itself: 300000 records wait: it is started again"
+    assert exit_reason("2026-01-01 12:00:00,123 INFO headrace.lake: landed\n", 0) == "it ended by itself (exit code 0)"

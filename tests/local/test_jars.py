@@ -13,7 +13,7 @@ from headrace.local import jars
 from headrace.local.download import Download, DownloadFailed, fetch
 from headrace.local.jars import Jar, JarUnavailable, jar_paths, locked_jars
 from headrace.local.maven import NoRepository, central_of_ivy, maven_root, mirror_of
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -173,7 +173,7 @@ print(jars.jar_paths("spark")[0])
 def test_two_processes_at_once_fetch_it_once(one_jar, repository):
     command = [sys.executable, "-c", TWO_AT_ONCE, one_jar.sha256, str(one_jar.size)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    paths = {process.communicate(timeout=60)[0].strip() for process in both}
+    paths = {process.communicate(timeout=patiently(60))[0].strip() for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert Path(paths.pop()).read_bytes() == CONTENT
     assert len(repository.asked) == 1
@@ -188,7 +188,7 @@ def test_a_process_waits_while_another_holds_the_cache(one_jar, tmp_path):
         waiting.start()
         wait_until(lambda: any("waiting for it" in line for line in said), limit_s=10, what="the second to wait")
         assert not (tmp_path / "jars" / "thing-1.0.jar").exists()
-    waiting.join(30)
+    waiting.join(patiently(30))
     assert (tmp_path / "jars" / "thing-1.0.jar").read_bytes() == CONTENT
 
 

@@ -19,6 +19,7 @@ from headrace.local.ports import HOST, free_port
 from headrace.log.dialects import ALLOWED_URLS
 from tests.log.certificates import Authority
 from tests.log.tokens import AUDIENCE, Issuer
+from tests.waiting import patiently
 
 CANARY = 'canary-of-kafka "\\='  # a password with what each of the clients has to escape
 PLAIN, SCRAM = "org.apache.kafka.common.security.plain.PlainLoginModule", "org.apache.kafka.common.security.scram"
@@ -130,7 +131,7 @@ def _add_users(address: str, ca: Path) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         added = UserScramCredentialUpsertion("shop", ScramCredentialInfo(mechanism, 4096), CANARY.encode())
         for answer in admin.alter_user_scram_credentials([added]).values():
-            answer.result(30)
+            answer.result(patiently(30))
 
 
 def _toml(value: str | bool) -> str:

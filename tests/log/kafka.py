@@ -3,14 +3,14 @@
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from headrace.log.topics import Config, Topic
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 
 def create_topic(broker: str, topic: Topic) -> None:
     new = NewTopic(topic.name, num_partitions=topic.partitions, config=topic.config)
     admin = AdminClient({"bootstrap.servers": broker})
     admin.create_topics([new])[topic.name].result()
-    wait_until(lambda: topic.name in admin.list_topics(timeout=5).topics, 10, "the broker to know its topic")
+    wait_until(lambda: topic.name in admin.list_topics(timeout=SOCKET_S).topics, 10, "the broker to know its topic")
 
 
 def config_of(broker: str, topic: str) -> Config:

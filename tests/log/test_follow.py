@@ -15,7 +15,7 @@ from headrace.log.records import Partition, Record
 from headrace.log.share import Rewind, SharedFollower
 from headrace.log.topics import ensure_topics
 from tests.log.streams import new_stream
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 NOTICED_S = 30.0  # quiet for five seconds, three for the answer, and a busy machine
 
@@ -51,7 +51,7 @@ def test_a_follower_reads_from_the_beginning_and_goes_on(broker: Broker, topic: 
     send(broker, topic, range(100))
     seen = Seen()
     with Follower(broker.address, [topic], seen) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
         assert seen.values == [str(value).encode() for value in range(100)]
         send(broker, topic, range(100, 110))
         wait_until(lambda: len(seen.records) == 110, 20, "the records sent afterwards")
@@ -61,7 +61,7 @@ def test_a_follower_reads_from_the_beginning_and_goes_on(broker: Broker, topic: 
 
 def test_an_empty_topic_is_caught_up_with_at_once(broker: Broker, topic: str) -> None:
     with Follower(broker.address, [topic], Seen()) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
         assert follower.positions.remaining == 0
 
 
@@ -71,7 +71,7 @@ def test_a_follower_is_not_caught_up_before_its_records_are_handled(broker: Brok
     with Follower(broker.address, [topic], lambda _: held.wait(20) and None) as follower:
         assert not follower.wait_until_caught_up(0.5)
         held.set()
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
 
 
 def test_a_record_keeps_its_place_time_and_headers(broker: Broker, topic: str) -> None:
@@ -79,7 +79,7 @@ def test_a_record_keeps_its_place_time_and_headers(broker: Broker, topic: str) -
         producer.send(topic, {"id": "p1"}, key="c1", partition=1, headers=[("headrace.offset", "7")])
     seen = Seen()
     with Follower(broker.address, [topic], seen) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
     (record,) = seen.records
     assert (record.place, record.key, record.value) == (f"{topic}-1@0", b"c1", b'{"id":"p1"}')
     assert record.header("headrace.offset") == b"7"
@@ -92,7 +92,7 @@ def test_followers_of_a_group_share_the_partitions_and_go_on_where_the_group_was
     first = Seen()
     with SharedFollower(broker.address, [topic], first, topic) as follower:
         wait_until(lambda: len(first.records) == 100, 30, "all records")
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
     send(broker, topic, range(50, 60), partition=1)
     second, third = Seen(), Seen()
     with (
@@ -111,7 +111,7 @@ def test_what_was_not_handled_is_read_again_by_the_group(broker: Broker, topic: 
 
     with SharedFollower(broker.address, [topic], refuse, topic) as failing:
         with pytest.raises(FollowerFailed, match="no room"):
-            failing.wait_until_caught_up(30)
+            failing.wait_until_caught_up(patiently(30))
         assert failing.state is State.FAILED
     seen = Seen()
     with SharedFollower(broker.address, [topic], seen, topic):
@@ -143,7 +143,7 @@ def test_a_follower_waits_for_a_topic_that_is_not_there_yet(broker: Broker) -> N
     with Follower(broker.address, [stream.name], Seen()) as follower:
         wait_until(lambda: stream.name in follower.trouble, 20, "the follower to miss its topic")
         ensure_topics(broker.address, [stream])
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
         assert follower.state is State.FOLLOWING
 
 
@@ -159,7 +159,7 @@ def test_a_follower_outlives_its_broker(own_broker: Broker) -> None:
     send(own_broker, stream.name, range(10))
     seen = Seen()
     with Follower(own_broker.address, [stream.name], seen) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
         own_broker.stop()
         wait_until(lambda: follower.state is State.BROKER_LOST, NOTICED_S, "the follower to notice")
         assert own_broker.address in follower.trouble
@@ -178,7 +178,7 @@ def test_a_broker_that_is_lost_is_noticed_also_where_the_client_does_not_say_so(
     stream = new_stream()
     ensure_topics(own_broker.address, [stream])
     with Follower(own_broker.address, [stream.name], Seen()) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
         own_broker.stop()
         wait_until(lambda: follower.state is State.BROKER_LOST, NOTICED_S, "the follower to notice")
         assert own_broker.address in follower.trouble

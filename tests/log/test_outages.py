@@ -10,6 +10,7 @@ from headrace.log.outages import PART, QUERY, TABLE, Outage, status_of
 from headrace.log.progress import (
     BridgeProgress,
     LandingProgress,
+    MaintenanceProgress,
     PartProgress,
     ProgressBoard,
     QueryProgress,
@@ -140,3 +141,11 @@ def test_a_bridge_that_says_what_keeps_it_is_down_until_it_falls_silent() -> Non
     (outage,) = status_of(APP, found, NOW_US).outages
     assert (outage.what, outage.since_us, outage.why) == ("bridge taps", None, "NATS is away.")
     assert status_of(APP, found, NOW_US + 60 * SECOND_US).outages == ()
+
+
+def test_maintenance_that_fails_is_down_for_the_app_whose_table_it_is() -> None:
+    status = board(GATE, TILES, TABLE_OF_TAPS)
+    for table in ("silver/taps", "silver/of_another_app"):
+        status.maintenance[table] = MaintenanceProgress(table, NOW_US, NOW_US - SECOND_US, "OSError: no space left")
+    (outage,) = [one for one in status_of(APP, status, NOW_US).outages if one.kind == "maintenance"]
+    assert (outage.name, outage.why, outage.since_us) == ("silver/taps", "OSError: no space left", NOW_US - SECOND_US)

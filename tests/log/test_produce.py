@@ -11,6 +11,7 @@ from headrace.log.produce import NotDelivered, Producer
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from tests.log.streams import new_stream
+from tests.waiting import patiently
 
 
 def test_events_are_json_with_times_in_utc_and_keys_choose_partitions(broker: Broker) -> None:
@@ -21,7 +22,7 @@ def test_events_are_json_with_times_in_utc_and_keys_choose_partitions(broker: Br
             producer.send(stream.name, {"at": datetime(2026, 1, 1, tzinfo=UTC)}, key=f"c{number % 4}")
     seen: list[Record] = []
     with Follower(broker.address, [stream.name], seen.extend) as follower:
-        assert follower.wait_until_caught_up(20)
+        assert follower.wait_until_caught_up(patiently(20))
     assert {record.value for record in seen} == {b'{"at":"2026-01-01T00:00:00Z"}'}
     partitions = {(record.key, record.partition) for record in seen}
     assert len(partitions) == 4

@@ -25,7 +25,7 @@ from headrace.log.topics import (
 )
 from tests.log.kafka import config_of, create_topic
 from tests.log.streams import new_stream, new_view
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 
 def partitions(broker: Broker, topic: str) -> int:
@@ -102,12 +102,12 @@ def test_an_output_with_other_partitions_is_an_error_that_says_what_to_delete(br
     assert partitions(broker, stream.name) == 0
 
 
-def test_a_broker_that_is_not_there_is_named_within_ten_seconds() -> None:
+def test_a_broker_that_is_not_there_is_named_and_not_waited_for() -> None:
     address = f"127.0.0.1:{free_port()}"
     began = time.monotonic()
     with pytest.raises(BrokerUnreachable, match=rf"'{address}'.*--broker"):
         ensure_topics(address, [new_stream()])
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < patiently(12)
 
 
 def test_a_changelog_is_compacted_and_outlives_its_longest_window() -> None:

@@ -142,10 +142,10 @@ def test_a_busy_key_keeps_its_rows_alone_however_many_there_are() -> None:
     operator, count = Joins(join_of("left", (0, 2), WAITS)), 100_000
     kept = operator.begin()
     events = (make(f"{number}", at=number * 10) for number in range(count) for make in (order, payment))
-    began = time.perf_counter()
+    began = time.process_time()
     assert sum(1 for one in events for _ in operator.take(("a",), kept, one)) == count
     assert [len(rows) for rows in kept.rows] == [count, count]
     assert len(kept.agenda) == count
     list(operator.wake(("a",), kept, count * 10 - 500_000))
     assert all(49_990 < len(rows) < 50_010 for rows in kept.rows)
-    assert time.perf_counter() - began < 60  # looking at every row of the other side would take hours
+    assert time.process_time() - began < 60  # looking at every row of the other side would take hours

@@ -31,11 +31,11 @@ def test_a_timeline_is_a_sorted_list_of_what_was_not_forgotten(
 
 def test_to_forget_a_row_is_not_to_move_all_others() -> None:
     timeline = Timeline(rows_at(list(range(300_000))))
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(300_000):
         timeline.forget(1)
     assert len(timeline) == 0
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 10
 
 
 def test_what_json_has_no_word_for_is_read_as_it_was() -> None:

@@ -12,7 +12,7 @@ from headrace.local.broker import Broker
 from headrace.local.child import Child
 from headrace.outbox.relay import STEPS
 from tests.outbox.writing import Shop, Writing
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 CHILD = Path(__file__).with_name("child_relays.py")
 LIMIT_S = 60.0
@@ -37,7 +37,7 @@ class Relays:
         try:
             wait_until(lambda: self._shop.left() == 0 or not relay.alive(), LIMIT_S, "an empty outbox", self._said)
         finally:
-            relay.stop(grace_s=10)
+            relay.stop(grace_s=patiently(10))
         assert self._shop.left() == 0, self._said()
 
     def _start(self, *dies: str) -> Child:

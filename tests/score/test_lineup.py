@@ -26,12 +26,13 @@ from tests.score.cards import versions_of
 from tests.score.fraud import model
 from tests.score.networks import FLOAT, INT64, hanging, network, offset, summing
 from tests.score.test_binding import node
+from tests.waiting import LEAST_S
 
 FRAUD = model(inputs=["payments_1h", "amount"])
 ROW = [3, 0.5]
 
 
-def until(holds: Callable[[], bool], within_s: float = 10) -> None:
+def until(holds: Callable[[], bool], within_s: float = LEAST_S) -> None:
     limit = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < limit, "waited in vain"
@@ -80,7 +81,7 @@ UNFIT = {
         "answers nan to a row of zeros",
     ),
     "is too wide": (summing(3), "takes 3 columns"),
-    "hangs": (hanging(above=1), "has not answered a row of ones within 0.2 s: it hangs"),
+    "hangs": (hanging(above=1), "has not answered a row of ones within 3 s: it hangs"),
     "is no model": (b"not onnx", "is not a model onnxruntime can run"),
     "takes one row alone": (
         network(
@@ -98,7 +99,7 @@ UNFIT = {
 def test_the_version_before_goes_on_where_the_one_promoted(
     unfit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.score.scorer.TRIAL_S", 0.2)
+    monkeypatch.setattr("headrace.score.scorer.TRIAL_S", 3.0)
     content, said = UNFIT[unfit]
     versions = versions_of(tmp_path, offset(1_000), content, offset(3_000))
     lineup = Lineup.of(FRAUD, tmp_path)

@@ -12,7 +12,7 @@ from headrace.local.ports import HOST, answers, free_port
 from headrace.score.registry import HABITS, publish
 from tests.score.cards import card_for, versions_of
 from tests.score.networks import offset
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 mlflow = pytest.importorskip("mlflow", reason="needs headrace[mlflow]")
 
@@ -37,7 +37,7 @@ def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         wait_until(lambda: answers(HOST, port), 120, "MLflow to answer", (folder / "server.log").read_text)
         yield f"http://{HOST}:{port}"
     finally:
-        server.stop(grace_s=20)
+        server.stop(grace_s=patiently(20))
 
 
 def test_a_server_has_every_version_its_file_its_card_and_the_champion(uri: str, tmp_path: Path) -> None:

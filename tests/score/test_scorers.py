@@ -18,7 +18,7 @@ from headrace.local.child import Child
 from headrace.log.follow import Follower
 from headrace.log.progress import TOPIC, ProgressBoard
 from tests.score.streamed import Played, final, new_app
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 EVERY_S = 0.01
 
@@ -55,12 +55,12 @@ def scorer(app: Path, broker: str, *flags: str, part: str = "score") -> Iterator
     try:
         yield child
     finally:
-        assert child.stop(grace_s=20) or not child.alive()
+        assert child.stop(grace_s=patiently(20)) or not child.alive()
 
 
 def killed(child: Child) -> None:
     os.kill(child.pid, signal.SIGKILL)
-    assert child.wait(10)
+    assert child.wait(patiently(10))
 
 
 def endure(broker: Broker, folder: Path, kills: int) -> None:

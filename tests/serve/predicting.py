@@ -68,7 +68,7 @@ def fraud(folder: Path, content: bytes | None = None, **settings: Any) -> hr.Mod
         "fields": ["amount"],
         "inputs": INPUTS,
         "thresholds": {"review": 90.0, "block": 1000.0},
-        "budget": "500ms",
+        "budget": "60s",
     }
     return hr.Model("fraud", on=payments, file=str(file), **(given | settings))
 

@@ -33,7 +33,7 @@ from headrace.tiles.events import read_event
 from headrace.tiles.fold import events_of, fold
 from headrace.tiles.layout import layouts_of
 from headrace.tiles.tile import encode_key, encode_tile
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, patiently, wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 
@@ -63,7 +63,7 @@ class Asking:
 
     def __call__(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Said:
         sent = body if isinstance(body, bytes | str | None) else json.dumps(body)
-        connection = HTTPConnection(HOST, self.port, timeout=20)
+        connection = HTTPConnection(HOST, self.port, timeout=SOCKET_S)
         try:
             connection.request(method, path, sent, dict(headers or {}))
             answer = connection.getresponse()
@@ -93,7 +93,7 @@ def answering(routes: Iterable[Route], guard: Guard | None = None, tls: ssl.SSLC
         yield port
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(patiently(10))
         assert not thread.is_alive()
 
 

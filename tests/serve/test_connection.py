@@ -16,6 +16,7 @@ from headrace.serve import listen
 from headrace.serve.answers import Answer
 from headrace.serve.http import LARGEST_BODY, Request, get, post
 from tests.serve.serving import answering
+from tests.waiting import SOCKET_S
 
 LARGE = b"x" * (8 << 20)
 TAKEN = threading.Event()
@@ -75,7 +76,7 @@ def asking(path: str, body: bytes, *headers: str) -> bytes:
 
 def said(port: int, *pieces: bytes) -> bytes:
     """All that is answered to these bytes until the server closes; the last request must ask for that."""
-    with socket.create_connection((HOST, port), timeout=10) as client:
+    with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         for piece in pieces:
             client.sendall(piece)
         answer = b""
@@ -157,7 +158,7 @@ def test_headers_are_found_however_they_are_written(port: int) -> None:
 
 
 def test_who_asks_whether_to_go_on_is_told_to(port: int) -> None:
-    with socket.create_connection((HOST, port), timeout=10) as client:
+    with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         client.sendall(asking("/echo", b"", "expect: 100-continue").replace(b"length: 0", b"length: 2"))
         assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(b"hi")
@@ -165,7 +166,7 @@ def test_who_asks_whether_to_go_on_is_told_to(port: int) -> None:
 
 
 def test_who_asks_whether_to_send_too_much_is_told_not_to(port: int) -> None:
-    with socket.create_connection((HOST, port), timeout=10) as client:
+    with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         asked = asking("/echo", b"", "expect: 100-continue")
         client.sendall(asked.replace(b"length: 0", b"length: %d" % (LARGEST_BODY + 1)))
         assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
@@ -193,9 +194,9 @@ def test_every_answer_tells_its_date(port: int) -> None:
 
 def test_who_does_not_take_its_answers_is_cut_off(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
-    with socket.create_connection((HOST, port), timeout=20) as client:
+    with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
-        with socket.create_connection((HOST, port), timeout=10) as slow:
+        with socket.create_connection((HOST, port), timeout=SOCKET_S) as slow:
             slow.sendall(b"GET")
             assert slow.recv(1) == b""  # a sweep has passed
         assert taken(client) < 50 * len(LARGE)
@@ -218,7 +219,7 @@ def test_who_takes_a_large_answer_gets_all_of_it(port: int) -> None:
 
 
 def test_an_idle_connection_ends_after_a_while(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_connection((HOST, port), timeout=10) as client:
+    with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         client.sendall(asking("/echo", b"hi"))
         assert bodies(client.recv(1000)) == [b"hi"]
         monkeypatch.setattr(listen, "IDLE_SECONDS", 0.0)
@@ -227,9 +228,9 @@ def test_an_idle_connection_ends_after_a_while(port: int, monkeypatch: pytest.Mo
 
 def test_a_server_that_stops_answers_what_it_has_taken() -> None:
     with socket.socket() as client:
-        client.settimeout(10)
+        client.settimeout(SOCKET_S)
         with answering(ROUTES) as port:
             client.connect((HOST, port))
             client.sendall(asking("/taken", b"x" * 2000))
-            assert TAKEN.wait(10)
+            assert TAKEN.wait(SOCKET_S)
         assert bodies(client.recv(10_000)) == [b"x" * 2000]

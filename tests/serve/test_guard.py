@@ -23,7 +23,7 @@ from headrace.watch.scrape import ask_metrics
 from tests.serve.guarding import Guarded, bearer, guard_of
 from tests.serve.predicting import VIEWS, event, fraud, predicting
 from tests.serve.serving import Asking, answering, app_of_views, serving
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 NOT_ALLOWED = {401, 403}
 # What is open, and why: whoever balances load or restarts processes has no token.
@@ -154,13 +154,13 @@ def test_tokens_are_followed_without_a_restart(tmp_path: Path) -> None:
         token = create_token(tmp_path / "state", "late", frozenset({Scope.READ}))
         wait_until(lambda: ask("GET", "/metrics").status == 401, 5, "tokens to be asked for")
         assert ask("GET", "/metrics", headers=bearer(token)).status == 200
-        with socket.create_connection((HOST, ask.port), timeout=10) as listener:
+        with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as listener:
             listener.sendall(f"GET /live HTTP/1.1\r\nauthorization: Bearer {token}\r\n\r\n".encode())
             assert listener.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
             revoke_token(tmp_path / "state", "late")
             began = time.monotonic()
             while listener.recv(1 << 16):  # who listens is let go of too
-                assert time.monotonic() - began < 10
+                assert time.monotonic() - began < SOCKET_S
         assert ask("GET", "/metrics", headers=bearer(token)).status == 401
 
 
@@ -257,6 +257,44 @@ def test_a_page_of_another_site_may_ask_whether_the_server_lives_and_nothing_els
         assert ask("GET", "/v2/health/live", headers=origin).status == 200
         for method, path in (("GET", "/metrics"), ("POST", "/predict/fraud"), ("GET", "/"), ("OPTIONS", "/metrics")):
             assert ask(method, path, event(1) if method == "POST" else None, origin).status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", "SAME-ORIGIN", "nonsense"])
+def test_what_a_page_of_another_site_makes_a_browser_send_is_refused(
+    server: Guarded, tmp_path: Path, site: str
+) -> None:
+    told = {"Sec-Fetch-Site": site}
+    with predicting(fraud(tmp_path), guard=guard_of(tmp_path)) as ask:
+        for path in ("/predict/fraud", "/features/CardSpend", "/sql", "/logout", "/login"):
+            assert ask("POST", path, event(1), told).status == 403
+            assert ask("POST", path, event(1), told | {"Sec-Fetch-Mode": "navigate"}).status == 403
+        for path in ("/metrics", "/live", "/panels", "/dashboard/app.json"):
+            assert ask("GET", path, headers=told | {"Sec-Fetch-Mode": "no-cors"}).status == 403
+        assert ask("GET", "/", headers=told | {"Sec-Fetch-Mode": "navigate"}).status == 200  # a link to the page
+        assert ask("GET", "/ping", headers=told).status == 200
+    assert server(Scope.ADMIN, "POST", "/predict/fraud", event(1), **told).status == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none", None])
+def test_our_own_page_and_whoever_is_no_browser_are_answered(tmp_path: Path, site: str | None) -> None:
+    with predicting(fraud(tmp_path), guard=guard_of(tmp_path)) as ask:
+        told = {} if site is None else {"Sec-Fetch-Site": site}
+        assert ask("POST", "/predict/fraud", event(1), told).status == 200
+        assert ask("GET", "/metrics", headers=told).status == 200
+
+
+def test_a_page_of_a_name_that_was_given_may_ask_from_its_own_site(tmp_path: Path) -> None:
+    with predicting(fraud(tmp_path), guard=guard_of(tmp_path, Access(names=("shop.example",)))) as ask:
+        told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+        for origin, status in (("https://shop.example", 200), ("https://evil.example", 403)):
+            assert ask("POST", "/predict/fraud", event(1), told | {"Origin": origin}).status == status
+
+
+def test_a_request_that_changes_or_starts_something_is_a_post(routes: tuple[Route, ...]) -> None:
+    safe = {route.path for route in routes if route.methods == ("GET", "HEAD")}
+    looked = {"/", "/live", "/panels", "/history", "/metrics", "/hot", "/version", "/ping", "/session", "/openapi.json"}
+    assert {path for path in safe if not path.startswith(("/v2", "/dashboard/"))} == looked
+    assert {route.methods for route in routes if route.path not in safe} == {("POST",)}
 
 
 def test_a_server_that_is_bound_everywhere_answers_to_addresses_and_not_to_names(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
 def test_a_server_keeps_what_the_page_draws(ask: Asking) -> None:
     wait_until(lambda: len(ask("GET", "/history?minutes=1").json) > 1, 10, "some history")
     told = ask("GET", "/history").json
-    assert abs(told[-1]["at"] - time.time() * 1000) < 10_000
+    assert abs(told[-1]["at"] - time.time() * 1000) < 60_000
     names = {name for name, _, _ in told[-1]["samples"]}
     assert {name for name in names if not any(name.startswith(kept) for kept in KEPT)} == set()
     assert "headrace_state_bytes" in names

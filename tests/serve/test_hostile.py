@@ -15,6 +15,7 @@ from headrace.serve import listen
 from headrace.serve.http import LARGEST_BODY
 from tests.serve.predicting import event, fraud, predicting
 from tests.serve.serving import Asking
+from tests.waiting import SOCKET_S
 
 PATHS = ["/predict/fraud", "/predict/fraud?include=true", "/v2/models/fraud/infer", "/invocations"]
 
@@ -34,9 +35,9 @@ def test_a_body_of_more_than_a_mebibyte_is_too_large(ask: Asking, path: str) -> 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("unit", [b"[", b'{"card":', b'"', b"9", b"[1,", b"\xff", b'{"a":1,', b"\\ud800"])
 def test_a_mebibyte_of_nonsense_is_refused_quickly(ask: Asking, path: str, unit: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # work, not waiting: other programs do not count
     assert ask("POST", path, (unit * LARGEST_BODY)[:LARGEST_BODY]).status == 400
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 5
 
 
 def test_a_mebibyte_of_one_event_is_read(ask: Asking) -> None:
@@ -59,8 +60,8 @@ def test_ten_thousand_of_anything_are_too_many(ask: Asking) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_slow_client_is_cut_off(ask: Asking, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.3)
-    with socket.create_connection((HOST, ask.port), timeout=10) as slow:
+    monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 1.5)
+    with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as slow:
         slow.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
         assert ask("POST", PATHS[0], event(1)).status == 200
         assert slow.recv(100) == b""
@@ -70,9 +71,10 @@ def test_a_client_that_takes_no_answer_is_cut_off(ask: Asking, monkeypatch: pyte
     monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.3)
     body = json.dumps([event(1)] * 1000).encode()
     question = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (PATHS[0].encode(), len(body), body)
-    with socket.create_connection((HOST, ask.port), timeout=30) as deaf:
+    with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as deaf:
         with pytest.raises(ConnectionError):
             deaf.sendall(question * 200)
+        monkeypatch.undo()
         assert ask("POST", PATHS[0], event(1)).status == 200
 
 

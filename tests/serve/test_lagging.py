@@ -29,7 +29,7 @@ from headrace.store.online import MemoryOnline
 from headrace.store.online_redis import RedisOnline
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import tiles_of
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 SCHEMA = "id string, at timestamp"
 ARRIVED, JUDGED, FOLDED, SCORED, LANDED = 12, 8, 5, 3, 2
@@ -157,7 +157,7 @@ def admin(broker: str) -> AdminClient:
 
 
 def groups(broker: str) -> set[str]:
-    listed = admin(broker).list_consumer_groups(request_timeout=10).result()
+    listed = admin(broker).list_consumer_groups(request_timeout=SOCKET_S).result()
     return {group.group_id for group in listed.valid}
 
 

@@ -38,7 +38,7 @@ def online() -> Any:
 
 
 def learning_alone(name: str) -> hr.Model:
-    given: dict[str, Any] = {"features": [*VIEWS], "fields": ["amount"], "inputs": INPUTS, "budget": "500ms"}
+    given: dict[str, Any] = {"features": [*VIEWS], "fields": ["amount"], "inputs": INPUTS, "budget": "60s"}
     return hr.Model(name, on=payments, learn=online, labels=LABELS, **given)
 
 
@@ -87,7 +87,7 @@ def test_beside_a_batch_model_it_scores_the_same_vector_and_never_answers(
 ) -> None:
     of_file = fraud(tmp_path)
     model = hr.Model(name, on=payments, file=str(of_file.file), features=[*VIEWS], fields=["amount"], inputs=INPUTS,
-                     budget="500ms", learn=online, labels=LABELS)  # fmt: skip
+                     budget="60s", learn=online, labels=LABELS)  # fmt: skip
     teach(broker, model, TAUGHT)
     learner = Learner(model)
     learner.learn(Page("one", 0, 0, 0, (0, 0), tuple(TAUGHT)))
@@ -127,7 +127,7 @@ class Superstitious:
 def test_a_vector_it_has_no_number_for_is_refused_and_others_are_answered(
     broker: Broker, name: str, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"features": [*VIEWS], "fields": ["amount"], "inputs": INPUTS, "budget": "500ms"}
+    given: dict[str, Any] = {"features": [*VIEWS], "fields": ["amount"], "inputs": INPUTS, "budget": "60s"}
     model = hr.Model(name, on=payments, learn=Superstitious, labels=LABELS, **given)
     with predicting(model, scoring=Scoring(tmp_path, PredictionLog(), broker.address)) as ask:
         wait_until(lambda: ask("POST", f"/predict/{name}", event(5)).status == 200, 20, "it to be ready")

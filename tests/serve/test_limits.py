@@ -19,6 +19,7 @@ from headrace.store.online import Online
 from headrace.store.reads import Read
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, board_of, serving, serving_store
+from tests.waiting import SOCKET_S
 
 CARDS = new_view(new_stream())
 PATH = f"/features/{CARDS.name}"
@@ -98,17 +99,18 @@ def test_endless_headers_are_cut_off(ask: Asking) -> None:
 def test_a_request_that_does_not_end_is_cut_off(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
     for begun in (b"", b"GET / HT", f"POST {PATH} HTTP/1.1\r\ncontent-length: 100\r\n\r\n{{".encode()):
-        with socket.create_connection((HOST, ask.port), timeout=10) as slow:
+        with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as slow:
             slow.sendall(begun)
             assert _until_closed(slow) == b""
+    monkeypatch.undo()
     assert ask("GET", "/v2/health/live").status == 200
 
 
 def test_an_idle_connection_is_kept(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_connection((HOST, ask.port), timeout=10) as idle:
+    with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as idle:
         assert _status(_one_answer(idle)) == 200
         monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
-        with socket.create_connection((HOST, ask.port), timeout=10) as slow:
+        with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as slow:
             assert _until_closed(slow) == b""  # a sweep has passed
         monkeypatch.undo()
         assert _status(_one_answer(idle)) == 200
@@ -199,7 +201,7 @@ def test_no_bytes_break_the_server(ask: Asking, sent: bytes) -> None:
 
 def _raw(ask: Asking, sent: bytes) -> bytes:
     """What the server says to these bytes, nothing after them."""
-    with socket.create_connection((HOST, ask.port), timeout=10) as client:
+    with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as client:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         return _until_closed(client)

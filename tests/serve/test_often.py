@@ -12,7 +12,7 @@ from headrace.serve.access import Access
 from headrace.serve.http import LARGEST_BODY
 from headrace.serve.scopes import Scope
 from tests.serve.guarding import Guarded, bearer, guarded
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 
 def test_one_token_asks_so_often_and_the_others_go_on(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ def test_an_address_has_so_many_connections_and_this_machine_as_many_as_there_ar
 
 def test_a_body_is_not_waited_for_from_who_may_not_ask(server: Guarded) -> None:
     head = f"POST /features/CardSpend HTTP/1.1\r\nhost: localhost\r\ncontent-length: {LARGEST_BODY}\r\n\r\n{{"
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
+    with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as client:
         client.sendall(head.encode())
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
+    with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as client:
         client.sendall(head.replace("{", "").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n").encode())
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
 
@@ -101,7 +101,7 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(
     monkeypatch.setattr(listen, "EXCHANGE_SECONDS", 0.1)
     monkeypatch.setattr(listen, "TICKS_A_SWEEP", 1)
     head = f"POST /features/CardSpend HTTP/1.1\r\n{token.format(server.tokens[Scope.READ])}{begun}"
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as slow:
+    with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as slow:
         slow.sendall(head.encode())
         wait_until(lambda: is_over(slow), 5, "the server to let go of it")
 
@@ -120,6 +120,6 @@ def is_over(slow: socket.socket) -> bool:
     "value", [b"", b"Bearer", b"Bearer ", b"bearer \xff\xfe", b"\x80" * 2000, b"=;=;=", b"://", b"a." * 3]
 )
 def test_no_header_of_the_guard_breaks_the_server(server: Guarded, header: bytes, value: bytes) -> None:
-    with socket.create_connection((HOST, server.ask.port), timeout=5) as client:
+    with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n%b: %b\r\nconnection: close\r\n\r\n" % (header, value))
         assert int(client.recv(1 << 16).split(b" ", 2)[1]) in {401, 403}

@@ -21,7 +21,7 @@ from headrace.serve.listen import StoppableServer, bind
 from headrace.serve.overload import Came, Line, TooMany
 from tests.serve.predicting import event, fraud, predicting
 from tests.serve.serving import answering
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 WORK_S = 0.002
 
@@ -44,7 +44,7 @@ BUSY = [post("/work", work), post("/wait", waiting), get("/look", look)]
 
 
 def asked(port: int, path: str = "/work", method: str = "POST") -> tuple[int, str | None]:
-    connection = HTTPConnection(HOST, port, timeout=10)
+    connection = HTTPConnection(HOST, port, timeout=SOCKET_S)
     connection.request(method, path, b"{}" if method == "POST" else None)
     answer = connection.getresponse()
     answer.read()
@@ -70,7 +70,7 @@ def test_of_ten_times_too_much_a_part_is_refused_and_soon_nothing() -> None:
 
 def test_many_connect_at_once_and_a_server_that_stopped_listens_no_more() -> None:
     with answering(BUSY) as port:
-        many = [socket.create_connection((HOST, port), timeout=10) for _ in range(100)]
+        many = [socket.create_connection((HOST, port), timeout=SOCKET_S) for _ in range(100)]
         for one in many:
             one.sendall(b"GET /look HTTP/1.1\r\nhost: x\r\n\r\n")
         assert all(b" 200 " in one.recv(1 << 16) for one in many)
@@ -122,7 +122,7 @@ def test_predictions_and_features_are_refused_with_a_sentence(tmp_path: Path, mo
 def test_who_was_refused_and_goes_away_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "MOST_AT_WORK", 0)
     with answering(BUSY) as port:
-        with socket.create_connection((HOST, port), timeout=10) as client:
+        with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
             client.sendall(b"POST /work HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
             assert b" 429 " in client.recv(1 << 16)
         monkeypatch.undo()

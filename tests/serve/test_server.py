@@ -24,7 +24,7 @@ from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import Asking, app_of_views, board_of, serving, tiles_of
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def served(app: App, broker: str, store_url: str = "memory") -> Iterator[Asking]
             yield Asking(port)
         finally:
             stop.set()
-            thread.join(10)
+            thread.join(patiently(10))
             assert not thread.is_alive()
 
 

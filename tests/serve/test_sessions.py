@@ -23,7 +23,7 @@ from tests.browser import Browser
 from tests.serve.guarding import PORT, Guarded, guard_of, guarded, tokens_of
 from tests.serve.predicting import VIEWS, event, fraud, predicting
 from tests.serve.serving import app_of_views, serving
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 
 
 def test_a_browser_that_looks_is_shown_where_to_enter_a_token(server: Guarded) -> None:
@@ -90,13 +90,13 @@ def test_a_session_that_is_ended_is_over_on_the_server_and_no_other_is(tmp_path:
 def test_who_listens_is_let_go_of_when_the_session_ends(tmp_path: Path) -> None:
     with guarded(tmp_path) as server:
         cookie = server.login()
-        with socket.create_connection((HOST, server.ask.port), timeout=10) as listener:
+        with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as listener:
             listener.sendall(f"GET /live HTTP/1.1\r\ncookie: {cookie}\r\n\r\n".encode())
             assert listener.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
             server.ask("POST", "/logout", {}, {"Cookie": cookie})
             began = time.monotonic()
             while listener.recv(1 << 16):
-                assert time.monotonic() - began < 10
+                assert time.monotonic() - began < SOCKET_S
 
 
 def test_a_session_that_ended_is_over_for_other_workers_and_after_a_restart(

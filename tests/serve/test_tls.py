@@ -28,7 +28,7 @@ from headrace.watch.scrape import ask_metrics
 from tests.serve.guarding import Guarded, guarded
 from tests.serve.predicting import CardSpend
 from tests.serve.serving import answering
-from tests.waiting import wait_until
+from tests.waiting import SOCKET_S, wait_until
 from tests.watch.listening import self_signed
 
 LARGE = b"x" * (4 << 20)
@@ -71,7 +71,7 @@ def trusting(access: Access) -> ssl.SSLContext:
 @contextmanager
 def connected(port: int, context: ssl.SSLContext, name: str = "localhost") -> Iterator[ssl.SSLSocket]:
     with (
-        socket.create_connection((HOST, port), timeout=10) as plain,
+        socket.create_connection((HOST, port), timeout=SOCKET_S) as plain,
         context.wrap_socket(plain, server_hostname=name) as one,
     ):
         yield one
@@ -146,7 +146,7 @@ def test_a_session_over_tls_is_never_sent_without(server: Guarded, access: Acces
     "sent", [b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 400]
 )
 def test_what_is_no_handshake_gets_no_answer(server: Guarded, access: Access, sent: bytes) -> None:
-    with socket.create_connection((HOST, server.ask.port), timeout=10) as client:
+    with socket.create_connection((HOST, server.ask.port), timeout=SOCKET_S) as client:
         client.sendall(sent)
         assert b"HTTP" not in until_closed(client)
     with connected(server.ask.port, trusting(access)) as client:
@@ -170,9 +170,10 @@ def test_slow_handshakes_and_slow_requests_are_cut_off(access: Access, monkeypat
     monkeypatch.setattr(listen, "TICKS_A_SWEEP", 1)
     with answering([get("/", large)], tls=server_tls(access)) as port:
         for begun in (b"", b"\x16\x03\x01\x02\x00\x01"):
-            with socket.create_connection((HOST, port), timeout=10) as slow:
+            with socket.create_connection((HOST, port), timeout=SOCKET_S) as slow:
                 slow.sendall(begun)
                 assert b"HTTP" not in until_closed(slow)
+        monkeypatch.setattr(listen, "HANDSHAKE_SECONDS", SOCKET_S)
         with connected(port, trusting(access)) as slow:
             slow.sendall(b"GET / HT")
             assert until_closed(slow) == b""

@@ -22,7 +22,7 @@ from headrace.serve.tallies import PredictionTally, Tally
 from tests.serve.serving import Asking
 from tests.serve.test_metrics import metrics
 from tests.serve.test_server import send_tiles, tell
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
 APP = """
 import headrace as hr
@@ -72,7 +72,7 @@ def running(app: Path, broker: Broker, state: Path) -> Iterator[Running]:
         yield server
     finally:
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(patiently(30)) == 0
         for pids in server.pids().values():
             assert not any(map(is_alive, pids))
 
@@ -155,7 +155,7 @@ def test_a_port_that_another_listens_on_is_not_shared(broker: Broker, tmp_path: 
         wait_until(lambda: _answers(port), 10, "the other to listen")
         flags = ["--workers", "2", "--broker", broker.address, "--state", str(tmp_path), "--http", f"{HOST}:{port}"]
         command = [sys.executable, "-m", "headrace", "run", str(file), "serve", *flags]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patiently(60))
         other.terminate()
     assert run.returncode == 1
     assert "another program listens there" in run.stderr

@@ -220,7 +220,7 @@ def test_a_query_that_never_ends_is_ended_and_the_next_is_answered(engine: Engin
         began = time.monotonic()
         with pytest.raises(TookTooLong, match=r"ended after 0\.2 s"):
             rows(engine, sql, seconds=0.2)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 50  # not the minute that one of them sleeps
     assert rows(engine, "select count(*) from payments") == [[200]]
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,10 +70,8 @@ def test_a_query_that_cannot_be_interrupted_is_ended_with_its_process(
 ) -> None:
     monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.2)
     ask(process, "select 1")
-    began = time.monotonic()
     with pytest.raises(TookTooLong, match=r"ended after 0\.2 s"):
         ask(process, f"select {ENDLESS}", seconds=0.2)
-    assert time.monotonic() - began < 3
     assert process.pid is None
     assert ask(process, "select count(*) from payments") == [[20]]
 

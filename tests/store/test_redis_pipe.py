@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -107,19 +106,17 @@ def test_nobody_there_is_said_at_once_to_everyone_who_waits() -> None:
     async def work(hashes: PipedHashes) -> list[Any]:
         return await asyncio.gather(*(hashes.read([b"k"]) for _ in range(50)), return_exceptions=True)
 
-    began = time.monotonic()
     answers = run(f"redis://{HOST}:{free_port()}", work)
-    assert all(isinstance(answer, OSError) for answer in answers)
-    assert time.monotonic() - began < redis_pipe.ANSWER_SECONDS
+    assert all(isinstance(answer, OSError) and not isinstance(answer, TimeoutError) for answer in answers)
 
 
 def test_a_redis_that_falls_silent_is_given_up(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_pipe, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(redis_pipe, "ANSWER_SECONDS", 1.0)
     client = redis.Redis.from_url(redis_url)
 
     async def work(hashes: PipedHashes) -> None:
         await hashes.read([b"k"])
-        client.client_pause(1500)
+        client.client_pause(60_000)
         with pytest.raises(TimeoutError, match="no answer in"):
             await hashes.read([b"k"])
 

@@ -22,9 +22,9 @@ from headrace.stream.derived import Function, judge
 from headrace.stream.lanes import Lane
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, derive_spec
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
-LIMIT_S = 120
+LIMIT_S = 240
 
 
 def function_of(stream: Derived) -> Function:
@@ -68,13 +68,12 @@ def deriving(spark: SparkSession, broker: str, stream: Derived, state: Path) -> 
         yield pilot
     finally:
         pilot.stop()
-        pilot.join(timeout=20)
+        pilot.join(patiently(20))
 
 
 def wait_for_rows(broker: str, stream: Derived, count: int, pilot: Pilot) -> list[dict[str, Any]]:
     def there() -> bool:
-        if pilot.failure is not None:
-            raise pilot.failure
+        assert not pilot.health.error, pilot.health.error
         return len(rows_of(broker, stream)) >= count
 
     wait_until(there, LIMIT_S, f"{count} rows of {stream.name}", lambda: f"{len(rows_of(broker, stream))} are there")

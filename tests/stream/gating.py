@@ -15,9 +15,9 @@ from headrace.log.topics import ensure_topics, fates_of
 from headrace.stream.lanes import Lane
 from headrace.stream.pilot import Pilot
 from headrace.stream.queries import Place, gate_spec
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 
-LIMIT_S = 120
+LIMIT_S = 240
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def gating(spark: SparkSession, broker: str, stream: Stream, state: Path) -> Ite
         yield pilot
     finally:
         pilot.stop()
-        pilot.join(30)
-    assert pilot.failure is None, pilot.failure
+        pilot.join(patiently(30))
+    assert not pilot.health.error, pilot.health.error
 
 
 def fates(broker: str, stream: Stream) -> dict[str, list[Record]]:
@@ -52,7 +52,7 @@ def wait_for(pilot: Pilot, broker: str, stream: Stream, **counts: int) -> dict[s
     """Wait until so many records have each fate."""
 
     def has_come() -> bool:
-        assert pilot.failure is None, pilot.failure
+        assert not pilot.health.error, pilot.health.error
         found = Counter({fate: len(records) for fate, records in fates(broker, stream).items()})
         return all(found[fate] >= count for fate, count in counts.items())
 

@@ -46,7 +46,9 @@ def test_other_parents_or_state_are_refused_once_it_has_begun(tmp_path: Path) ->
     require_followable(function(one, other), FAST, checkpoint)
     require_followable(function(one), FAST, checkpoint)
     begin(checkpoint)
-    with pytest.raises(DeclarationError, match=r"reads was \['one.clean'\], is \['one.clean', 'other.clean'\]"):
+    with pytest.raises(DeclarationError, match=r"it read one\.clean and reads one\.clean and other\.clean now"):
         require_followable(function(one, other), FAST, checkpoint)
-    with pytest.raises(DeclarationError, match=r"test_followed[.]py:\d+: it: .*keeps was nothing, is an aggregate"):
+    with pytest.raises(
+        DeclarationError, match=r"test_followed[.]py:\d+: it: it kept nothing and keeps an aggregate now"
+    ):
         require_followable(function(one), KEEPS, checkpoint)

@@ -11,9 +11,12 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.source_lines import Written
+from headrace.operators.of import operator_of
+from headrace.operators.operator import Arrived
 from headrace.stream.checkpoints import write_whole
 from headrace.stream.generations import ChangedDefinition
-from headrace.stream.operations import plan_run, possible_runs, rebuilt, terms_of
+from headrace.stream.operation_terms import terms_of
+from headrace.stream.operations import KeptRun, plan_run, possible_runs, rebuilt
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,14 @@ def test_a_first_run_begins_and_an_unchanged_one_goes_on_wherever_it_is_written(
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (operation("spend", PAYMENTS, what=What(120)), "what.size_us was 60, is 120"),
-        (operation("spend", stream("payments", "amount bigint")), "inputs[0].columns.amount was double, is bigint"),
-        (operation("spend", stream("payments", late=hr.Late("2h"))), "inputs[0].late.after_us was 3600000000"),
-        (replace(operation("spend", PAYMENTS), by=(("id",),)), "by[0][0] was card, is id"),
-        (operation("spend", PAYMENTS, stream("rates")), "by was [['card']], is [['card'], ['card']]"),
+        (operation("spend", PAYMENTS, what=What(120)), "`size` changed from 0.06ms to 0.12ms"),
+        (operation("spend", stream("payments", "amount bigint")), "column amount of payments changed from double to "),
+        (
+            operation("spend", stream("payments", late=hr.Late("2h"))),
+            "`late` changed from Late(1h, side_output) to Late(2h, side_output) in payments",
+        ),
+        (replace(operation("spend", PAYMENTS), by=(("id",),)), "`by` changed from card to id"),
+        (operation("spend", PAYMENTS, stream("rates")), "it read payments and reads payments and rates"),
     ],
 )
 def test_a_changed_operation_is_refused_with_its_line_the_change_and_what_to_do(
@@ -70,7 +76,7 @@ def test_a_changed_operation_is_refused_with_its_line_the_change_and_what_to_do(
 ) -> None:
     keep(tmp_path, operation("spend", PAYMENTS))
     app = App("app", (*changed.inputs, derived(changed)), ())
-    with pytest.raises(ChangedDefinition, match=r"^app\.py:7: spend has changed") as refused:
+    with pytest.raises(ChangedDefinition, match=r"^app\.py:7: operation spend: ") as refused:
         possible_runs(app, tmp_path)
     assert words in str(refused.value)
     assert "--rebuild spend" in str(refused.value)
@@ -94,3 +100,164 @@ def test_terms_are_plain_values_and_tell_functions_by_what_they_do() -> None:
 
     assert told(lambda n: n + 1) == told(lambda n: n + 1)
     assert told(lambda n: n + 1) != told(lambda n: n + 2)
+
+
+CLICKS = "id string, user string, page string, price double, at timestamp"
+
+
+def clicks(schema: str = CLICKS, name: str = "clicks") -> hr.Stream:
+    return hr.Stream(name, schema=schema, id="id", key="user", time="at")
+
+
+def windows(stream: hr.Stream, **changes: Any) -> Operation:
+    settings: dict[str, Any] = {"by": "user", "over": hr.Session("30m"), "spent": hr.sum("price")} | changes
+    return made(hr.windowed("visits", stream, **settings).out)
+
+
+def joins(stream: hr.Stream, **changes: Any) -> Operation:
+    settings: dict[str, Any] = {"on": "user", "within": ("0s", "1h")} | changes
+    return made(
+        hr.join("seen", stream, clicks("id string, user string, ad string, at timestamp", "ads"), **settings).out
+    )
+
+
+def asof_joins(stream: hr.Stream, **changes: Any) -> Operation:
+    settings: dict[str, Any] = {"on": "user", "tolerance": "1h"} | changes
+    return made(hr.join_asof("rated", clicks("id string, user string, at timestamp", "ads"), stream, **settings).out)
+
+
+def patterns(stream: hr.Stream, within: str = "1h", dear: str = "price > 9") -> Operation:
+    pattern = hr.pattern("Looks, buys", by="user", within=within).step("looks", where="page = 'shop'", keep="page")
+    return made(pattern.then("buys", where=f"{dear} and page <> first(looks.page)").on(stream).out)
+
+
+def made(stream: Derived) -> Operation:
+    assert isinstance(stream.made_by, Operation)
+    return stream.made_by
+
+
+OPERATIONS = [windows, joins, asof_joins, patterns]
+
+
+@pytest.mark.parametrize("declare", OPERATIONS)
+@pytest.mark.parametrize(
+    "wider",
+    [f"{CLICKS}, country string", f"country string, {CLICKS}", CLICKS.replace("user string", "user string, land int")],
+)
+def test_a_column_that_nothing_reads_is_added_and_the_run_goes_on(tmp_path: Path, declare: Any, wider: str) -> None:
+    keep(tmp_path, declare(clicks()), number=3)
+    run = plan_run(declare(clicks(wider)), tmp_path)
+    assert (run.number, run.refused, run.changes) == (3, (), ())
+    keep_run(tmp_path, run)
+    again = plan_run(declare(clicks(wider)), tmp_path)
+    assert (again.refused, again.terms) == ((), run.terms), "and once more, after it was written down"
+    assert plan_run(declare(clicks(f"{wider}, more string")), tmp_path).refused == ()
+
+
+def keep_run(state: Path, run: KeptRun) -> None:
+    kept = {"number": run.number, "terms": json.loads(json.dumps(run.terms)), "since_us": None}
+    write_whole(state / "operations" / f"{run.operation.name}.json", json.dumps(kept))
+
+
+@pytest.mark.parametrize("declare", [windows, patterns])
+def test_a_column_that_nothing_reads_may_go_and_columns_may_change_places(tmp_path: Path, declare: Any) -> None:
+    keep(tmp_path, declare(clicks(f"{CLICKS}, country string")))
+    assert plan_run(declare(clicks()), tmp_path).refused == ()
+    assert plan_run(declare(clicks(", ".join(reversed(CLICKS.split(", "))))), tmp_path).refused == ()
+
+
+@pytest.mark.parametrize("declare", [joins, asof_joins])
+def test_rows_that_a_join_has_kept_are_joined_after_a_column_was_added_before_theirs(
+    tmp_path: Path, declare: Any
+) -> None:
+    begun = declare(clicks())
+    keep(tmp_path, begun)
+    grown = plan_run(declare(clicks(f"country string, {CLICKS}")), tmp_path).laid_out
+    source = [stream.name for stream in begun.inputs].index("clicks")
+    values = {"id": "c1", "user": "u", "page": "shop", "price": 2.5, "at": 5}
+    before, after = operator_of(begun), operator_of(grown)
+    kept = before.begin()
+    list(before.take(("u",), kept, Arrived(source, "c1", 5, 6, 0, 0, values)))
+    kept = after.unpacked(before.packed(kept))
+    ad = {"id": "a1", "user": "u", "ad": "spring", "at": 7}
+    rows = [*after.take(("u",), kept, Arrived(1 - source, "a1", 7, 8, 0, 0, ad))]
+    while (due_us := after.due_us(kept)) is not None:
+        rows += after.wake(("u",), kept, due_us)
+    (row,) = (row for row in rows if row.output == "out")
+    assert (row.values["page"], row.values["price"], row.values["country"]) == ("shop", 2.5, None)
+
+
+def test_what_a_pattern_has_kept_is_matched_after_columns_have_changed_places(tmp_path: Path) -> None:
+    begun = patterns(clicks(), dear="price > first(looks.price)")
+    keep(tmp_path, begun)
+    moved = ", ".join(["country string", *reversed(CLICKS.split(", "))])
+    grown = plan_run(patterns(clicks(moved), dear="price > first(looks.price)"), tmp_path)
+    assert grown.refused == ()
+    before, after = operator_of(begun), operator_of(grown.laid_out)
+    kept = before.begin()
+    looked = {"id": "c1", "user": "u", "page": "shop", "price": 2.5, "at": 5}
+    list(before.take(("u",), kept, Arrived(0, "c1", 5, 6, 0, 0, looked)))
+    kept = after.unpacked(before.packed(kept))
+    bought = {"id": "c2", "user": "u", "page": "pay", "price": 3.5, "at": 7, "country": "NO"}
+    rows = list(after.take(("u",), kept, Arrived(0, "c2", 7, 8, 0, 0, bought)))
+    while (due_us := after.due_us(kept)) is not None:
+        rows += after.wake(("u",), kept, due_us)
+    (match,) = (row for row in rows if row.output == "out")
+    assert match.values["looks_page"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "sentence"),
+    [
+        (
+            windows(clicks()),
+            windows(clicks(), over=hr.Session("20m")),
+            "window visits: `over` changed from Session(30m) to Session(20m).",
+        ),
+        (
+            windows(clicks()),
+            windows(clicks(), spent=hr.max("price"), n=hr.count()),
+            "window visits: n was added and spent changed from sum(price) to max(price).",
+        ),
+        (
+            windows(clicks()),
+            windows(clicks(), late=hr.Late("2m")),
+            "window visits: `late` changed from Late(1h, side_output) to Late(2m, side_output).",
+        ),
+        (windows(clicks()), windows(clicks(), by="page"), "window visits: `by` changed from user to page."),
+        (
+            windows(clicks()),
+            windows(clicks(CLICKS.replace("page string", "page bigint"))),
+            "window visits: column page of clicks changed from string to bigint.",
+        ),
+        (
+            joins(clicks()),
+            joins(clicks(), within=("0s", "2h")),
+            "join seen: `within` changed from 1h to 2h.",
+        ),
+        (joins(clicks()), joins(clicks(), kind="left"), "join seen: `kind` changed."),
+        (
+            joins(clicks()),
+            joins(clicks(CLICKS.replace("page string, ", ""))),
+            "join seen: column page of clicks was removed.",
+        ),
+        (
+            joins(clicks()),
+            joins(clicks(f"{CLICKS}, ad string")),
+            "join seen: column ad of ads was called ad and would be called ads_ad.",
+        ),
+        (
+            asof_joins(clicks()),
+            asof_joins(clicks(), tolerance="2h", wait="5s"),
+            "as-of join rated: `tolerance` changed from 1h to 2h and `wait` changed from none to 5s.",
+        ),
+        (patterns(clicks()), patterns(clicks(), within="2h"), "pattern looks_buys: `within` changed from 1h to 2h."),
+        (patterns(clicks()), patterns(clicks(), dear="price > 8"), "pattern looks_buys: step buys changed in where."),
+    ],
+)
+def test_what_needs_a_rebuild_is_said_in_one_sentence_in_the_words_of_the_declaration(
+    tmp_path: Path, begun: Operation, now: Operation, sentence: str
+) -> None:
+    keep(tmp_path, begun)
+    (refused,) = plan_run(now, tmp_path).refused
+    assert refused == f"{now.written}: {sentence}"

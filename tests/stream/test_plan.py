@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
 import headrace as hr
 from headrace.declare.app import App
 from headrace.errors import DeclarationError
-from headrace.stream.derived import Judged
+from headrace.stream.derived import Judged, functions_of
+from headrace.stream.followed import require_followable
+from headrace.stream.generations import possible_plans, remember
 from headrace.stream.lanes import Lane
-from headrace.stream.plan import as_json, as_text, plan_app
+from headrace.stream.operations import begin_run, possible_runs
+from headrace.stream.plan import UNCHANGED, as_json, as_text, plan_app
 
 payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
 
@@ -57,3 +62,75 @@ def test_a_stream_that_comes_from_another_log_says_so_and_not_its_address(tmp_pa
     assert "comes from: nats VISITS visits.*, by a bridge" in as_text(plan)
     assert [stream["comes_from"] for stream in as_json(plan)] == ["nats VISITS visits.*", None]
     assert "example" not in as_text(plan)
+
+
+def clicks() -> hr.Stream:
+    return hr.Stream("clicks", schema="id string, user string, at timestamp", id="id", key="user", time="at")
+
+
+def taps() -> hr.View:
+    @hr.features(clicks(), by="user")
+    class Taps:
+        n = hr.count(windows="1h")
+
+    return Taps
+
+
+def app_of(*streams: hr.Stream, views: tuple[hr.View, ...] = ()) -> App:
+    return App("app", (clicks(), *streams), views)
+
+
+def visits(name: str = "visits") -> tuple[hr.Stream, ...]:
+    return tuple(hr.windowed(name, clicks(), by="user", over=hr.Session("30m"), n=hr.count()))
+
+
+def ran(app: App, state: Path) -> None:
+    """What `up` writes down."""
+    for plan in possible_plans(app, state, {stream.name: 2 for stream in app.streams}, ()):
+        remember(plan, state)
+    for run in possible_runs(app, state):
+        begin_run(app, run, state, "no broker is asked where nothing is let go of")
+
+
+def changes(app: App, state: Path) -> dict[str, tuple[str, ...]]:
+    return {planned.stream: planned.changes for planned in plan_app(app, state)}
+
+
+@pytest.mark.parametrize(
+    "app",
+    [app_of(), app_of(views=(taps(),)), app_of(*visits()), app_of(abroad)],
+    ids=["a stream alone", "a view", "windows", "a derived stream"],
+)
+def test_a_plan_says_first_run_of_the_first_run_and_of_no_other(tmp_path: Path, app: App) -> None:
+    assert set(changes(app, tmp_path).values()) == {("first run",)}
+    ran(app, tmp_path)
+    assert set(changes(app, tmp_path).values()) == {UNCHANGED}
+
+
+def test_what_is_added_to_an_app_that_has_run_is_new_and_no_first_run(tmp_path: Path) -> None:
+    ran(app_of(), tmp_path)
+    found = changes(app_of(*visits(), abroad, views=(taps(),)), tmp_path)
+    assert found["clicks"] == ("Taps is new: it is computed from the earliest clean record",)
+    assert found["visits"][0] == "window visits is new: it is computed from the earliest record of clicks.clean"
+    assert found["abroad"] == ("abroad is a new stream",)
+
+
+def test_what_is_renamed_is_new_and_what_is_removed_is_gone(tmp_path: Path) -> None:
+    ran(app_of(*visits(), views=(taps(),)), tmp_path)
+    found = changes(app_of(*visits("calls")), tmp_path)
+    assert found["clicks"] == ("Taps is gone: its tiles are computed no more",)
+    assert found["calls"][0].startswith("window calls is new")
+    ran(app_of(*visits("calls")), tmp_path)
+    assert set(changes(app_of(*visits("calls")), tmp_path).values()) == {UNCHANGED}
+    back = changes(app_of(views=(taps(),)), tmp_path)
+    assert back["clicks"] == ("Taps is new: it is computed from the earliest clean record",)
+
+
+def test_a_function_whose_checkpoint_cannot_follow_is_refused_by_the_plan(tmp_path: Path) -> None:
+    made_by = functions_of(App("app", (payments, abroad), ()))[abroad.made_by]
+    checkpoint = tmp_path / "checkpoints" / "abroad" / "derive"
+    require_followable(made_by, CALM, checkpoint)
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "commits" / "0").write_text("v1\n{}")
+    _, planned = plan_app(App("app", (payments, abroad), ()), tmp_path, {abroad.made_by: KEEPS})
+    assert "it kept nothing and keeps an aggregate now" in planned.refused[0]

@@ -43,7 +43,7 @@ class Listening(socketserver.ThreadingTCPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         self.connections += 1
         if self.tls is None:  # accepts, and never speaks TLS
-            self.over.wait(30)
+            self.over.wait(600)
             return
         try:
             with self.tls.wrap_socket(request, server_side=True) as secured:
@@ -77,7 +77,7 @@ def answer(status: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], No
 
 
 def hang(handler: Handler) -> None:
-    handler.server.over.wait(30)
+    handler.server.over.wait(600)
 
 
 def drip(handler: Handler) -> None:

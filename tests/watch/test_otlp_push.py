@@ -24,7 +24,7 @@ from headrace.watch.post import Posted
 from headrace.watch.run import WatchPlace, watch_until
 from tests.log.streams import new_stream, new_view
 from tests.serve.serving import app_of_views, serving
-from tests.waiting import wait_until
+from tests.waiting import patiently, wait_until
 from tests.watch.listening import answer, drip, hang, listening, self_signed
 from tests.watch.receiving import receiving
 from tests.watch.test_scrape import the_app
@@ -49,11 +49,13 @@ class Words:
         self.done_with += 1
 
 
-def pushed(url: str, pushes: int, environment: dict[str, str] | None = None) -> tuple[Words, dict[str, int]]:
+def pushed(
+    url: str, pushes: int, environment: dict[str, str] | None = None, within_s: float = 60
+) -> tuple[Words, dict[str, int]]:
     """What became of so many pushes."""
     words = Words()
     endpoint = endpoint_of(url, environment or {})
-    with Push(replace(endpoint, attempt_seconds=0.3), [words], 0.01) as push:
+    with Push(replace(endpoint, attempt_seconds=within_s), [words], 0.01) as push:
         wait_until(lambda: sum(push.outcomes()["metrics"].values()) >= pushes, 20, "pushes to be over")
     return words, push.outcomes()["metrics"]
 
@@ -75,9 +77,7 @@ def test_a_receiver_that_hangs_or_is_away_is_left_in_time_counted_and_told_once(
 ) -> None:
     caplog.set_level(logging.INFO)
     with receiving(behaviour) as receiver:  # type: ignore[arg-type]
-        began = time.monotonic()
-        words, outcomes = pushed(receiver.url, 3, {"OTEL_EXPORTER_OTLP_HEADERS": f"x-key={SECRET}"})
-        assert time.monotonic() - began < 3 * (0.3 + 1)
+        words, outcomes = pushed(receiver.url, 3, {"OTEL_EXPORTER_OTLP_HEADERS": f"x-key={SECRET}"}, within_s=0.3)
     assert outcomes.keys() == {"failed"}
     assert words.done_with == 0
     assert len([one for one in caplog.records if one.name == "headrace.otlp"]) == 1
@@ -194,7 +194,7 @@ def test_the_watch_pushes_what_its_server_says_and_tells_what_became_of_it(broke
         with Follower(broker.address, [TOPIC], board.apply):
             wait_until(lambda: pushes(board, app.name) >= 1, 30, "the watch to tell of a push")
         stop.set()
-        watching.join(30)
+        watching.join(patiently(30))
     told = receiver.metrics[-1]
     assert told["headrace_server_up"].gauge.data_points[0].as_double == 1.0
     assert told["headrace_tiles"].gauge.data_points[0].attributes[0].value.string_value == view.name

@@ -5,7 +5,6 @@ reads. One that nobody needs any more has to be dropped.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace.capture.errors import DatabaseAway, NotCapturable
 from headrace.declare.changes import Changes, Source
+from headrace.declare.names import replication_slot
 from headrace.declare.sources import ENV
 from headrace.errors import HeadraceError
 
@@ -24,7 +24,7 @@ try:
 except ModuleNotFoundError as missing:
     raise HeadraceError('Capturing changes needs psycopg. Install it: pip install "headrace[postgres]".') from missing
 
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 15
 LONGEST_NAME = 63  # of a slot, as PostgreSQL has it
 OWN = "headrace_"
 PARTS = ("host", "port", "user", "dbname", "sslmode")
@@ -189,10 +189,10 @@ def name_of(app: str, changes: Changes | None = None) -> str:
     >>> name_of("shop.features")
     'headrace_shop_features_'
     """
-    name = OWN + re.sub(r"[^a-z0-9]", "_", app.lower()) + "_"
+    name = OWN + replication_slot(app) + "_"
     if changes is None:
         return name
-    whole = name + re.sub(r"[^a-z0-9]", "_", changes.name.lower())
+    whole = name + replication_slot(changes.name)
     if len(whole) <= LONGEST_NAME:
         return whole
     return f"{whole[: LONGEST_NAME - 9]}_{sha256(changes.name.encode()).hexdigest()[:8]}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.error_log import STATE, is_debugging, unexpected
 from headrace.cli.locations import offer_locations
 from headrace.cli.settings import SECURITY, defaults_of_group, file_defaults
 from headrace.cli.subjects import subject_known
@@ -56,15 +57,22 @@ class Commands(click.Group):
         offer_locations(command)
         _offer_security(command)
         _read_environment(command)
+        _remember_state(command)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error the user can mend is one sentence and exit code 1."""
+        """Run the command; an error is one sentence and exit code 1; the trace of an unexpected one is in a file."""
         try:
             with schemas_known_by(subject_known):
                 return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except HeadraceError as error:
             raise click.ClickException(str(error)) from error
+        except Exception as error:
+            if is_debugging():
+                raise
+            raise unexpected(error, ctx) from error
 
 
 def _offer_security(command: click.Command) -> None:
@@ -74,6 +82,20 @@ def _offer_security(command: click.Command) -> None:
     names = [option.name for option in command.params]
     if "broker" in names and SECURITY.name not in names:
         command.params.insert(names.index("broker") + 1, SECURITY)
+
+
+def _remember_state(command: click.Command) -> None:
+    """Let whoever logs a command's errors know the folder that its --state names."""
+
+    def remember(context: click.Context, _: click.Parameter, state: str) -> str:
+        context.meta[STATE] = state
+        return state
+
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _remember_state(inner)
+    for option in command.params:
+        if option.name == "state" and option.callback is None:
+            option.callback = remember
 
 
 def _read_environment(command: click.Command) -> None:

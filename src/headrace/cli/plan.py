@@ -1,14 +1,15 @@
 """`headrace plan APP`: what would run, and what has changed since the last `up`."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headrace.cli.batch import batch_session
-from headrace.cli.locations import location
+from headrace.cli.preflight import CheckResult, check_results
+from headrace.cli.settings import settings_of, settings_options
 from headrace.declare.app import App, load_app
 from headrace.declare.derivation import Derivation
 from headrace.declare.durations import duration_text
@@ -20,21 +21,29 @@ from headrace.errors import HeadraceError
 from headrace.stream.derived import functions_of
 from headrace.stream.plan import PlannedStream, Verdict, as_json, as_text, judged_functions, plan_app
 
+TOLD_ABOVE = ("kept state", "online learning", "saved queries")
+
 
 @click.command()
 @click.argument("app")
-@location("state")
+@settings_options
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def plan(app: str, state: str, in_json: bool) -> None:
-    """Show what would run for APP, and what a changed declaration does to its state; exit 1 where it is refused."""
-    declared = load_app(app)
-    planned = tuple(map(_with_schemas, declared.streams, plan_app(declared, Path(state), _judged(declared))))
-    models = [_planned(model, Path(state)) for model in declared.models]
+def plan(app: str, in_json: bool, **flags: Any) -> None:
+    """Show what would run for APP, and what a changed declaration does to its state; exit 1 where `up` would refuse it.
+
+    Nothing is started, and no broker is needed.
+    """
+    settings, declared = settings_of(flags), load_app(app)
+    state = settings.state
+    planned = tuple(map(_with_schemas, declared.streams, plan_app(declared, state, _judged(declared))))
+    models = [_planned(model, state) for model in declared.models]
     queries = _saved(declared)
     sinks = [_sunk(sink) for sink in declared.sinks]
     outboxes = [
         {"outbox": outbox.name, "to": [stream.name for stream in declared.streams]} for outbox in declared.outboxes
     ]
+    is_refused = any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries, *sinks])
+    checks = [one for one in check_results(app, declared, settings) if _is_told(one, is_refused)]
     text = "\n\n".join(
         [
             as_text(planned),
@@ -42,11 +51,25 @@ def plan(app: str, state: str, in_json: bool) -> None:
             *map(_query_text, queries),
             *map(_sink_text, sinks),
             *map(_outbox_text, outboxes),
+            "\n".join(map(_check_text, checks)),
         ]
     )
-    click.echo(json.dumps([*as_json(planned), *models, *queries, *sinks, *outboxes], indent=2) if in_json else text)
-    if any(stream.refused for stream in planned) or any(one["refused"] for one in [*models, *queries, *sinks]):
+    found = [*as_json(planned), *models, *queries, *sinks, *outboxes, *map(asdict, checks)]
+    click.echo(json.dumps(found, indent=2) if in_json else text)
+    if is_refused or any(one.refused for one in checks):
         raise SystemExit(1)
+
+
+def _is_told(result: CheckResult, is_refused_above: bool) -> bool:
+    """Whether a check says more than stands with the streams, models and queries."""
+    if result.refused and is_refused_above:
+        return result.check not in TOLD_ABOVE
+    return bool(result.refused or result.skipped)
+
+
+def _check_text(result: CheckResult) -> str:
+    said = f"REFUSED: {result.refused}" if result.refused else f"not checked: {result.skipped}"
+    return f"{result.check}\n  {said}"
 
 
 def _with_schemas(stream: Stream, planned: PlannedStream) -> PlannedStream:

@@ -18,6 +18,7 @@ from headrace.declare.changes import Changes
 from headrace.declare.derivation import Operation
 from headrace.local.jars import jar_paths
 from headrace.local.java import find_java
+from headrace.private_folder import make_private_folder
 
 if TYPE_CHECKING:
     from headrace.lake.lake import Lake
@@ -85,7 +86,6 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
     from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
     from headrace.evaluate.evaluations import Evaluations
-    from headrace.evaluate.reach import require_kept
     from headrace.lake.writer import LakeWriter
     from headrace.log.retries import retry_until
     from headrace.stream.session import process_of
@@ -97,7 +97,6 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
             LOGGER.warning(missing)
         stop.wait()
         return
-    require_kept(app, lake.retention)
     if not retry_until(partial(_prepared, lake), stop, "Lake"):
         return
     politeness = Politeness(stop)
@@ -124,7 +123,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
 def _prepared(lake: "Lake") -> bool:
     from headrace.lake.lake import prepare
 
-    prepare(lake)
+    for problem in prepare(lake):
+        LOGGER.error("%s", problem)
     return True
 
 
@@ -361,11 +361,17 @@ NAMED_RUNS = {"serve": run_serve, "watch": run_watch, "retrain": run_retrain}
 @settings_options
 def run(app: str, part: str, **flags: Any) -> None:
     """Run one part of APP alone; `up` starts those that an app needs."""
+    from headrace.cli.ownership import ownership
+
     settings = settings_of(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if (opened := make_private_folder(settings.state)) is not None:
+        LOGGER.warning("%s", opened)
     stop = stop_on_signals()
     if settings.limit_s is not None:
         threading.Timer(settings.limit_s, stop.set).start()
     runs = dict(RUNS) | {name: partial(run_it, app) for name, run_it in NAMED_RUNS.items()}
-    runs[part](load_app(app), settings, stop)
+    declared = load_app(app)
+    with ownership(declared, settings, part, stop):
+        runs[part](declared, settings, stop)

@@ -22,7 +22,9 @@ FILE = Path("headrace.toml")
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 LANES = ("real-time", "micro-batch")
 SHORTEST_CHECKPOINT_SECONDS = 5
-ONCE = {"rebuild": "STREAM", "since": "TIME", "from-savepoint": "NAME"}  # settings of one start, not of every one
+# Settings of one start, not of every one.
+ONCE = {"rebuild": "--rebuild STREAM", "since": "--since TIME", "from-savepoint": "--from-savepoint NAME"}
+ONCE |= {"take-over": "--take-over"}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -61,6 +63,7 @@ class Settings:
     savepoint: str | None = None
     registry: bool = False
     registry_port: int = 8081
+    take_over: bool = False
 
     @property
     def host(self) -> str:
@@ -119,6 +122,7 @@ def settings_of(flags: dict[str, Any]) -> Settings:
         savepoint=flags["from_savepoint"],
         registry=flags.get("schema_registry", False),
         registry_port=flags.get("registry_port", 8081),
+        take_over=flags["take_over"],
     )
 
 
@@ -183,6 +187,7 @@ OPTIONS = (
     ),
     click.option("--since", metavar="TIME", help="With --rebuild of an operation: read what was appended since then."),
     click.option("--from-savepoint", metavar="NAME", help="Go back to the state that this savepoint has."),
+    click.option("--take-over", is_flag=True, help="Write topics that belong to another app, which then stops."),
     click.option(
         "--lane",
         type=click.Choice(LANES),
@@ -335,7 +340,7 @@ def file_defaults(commands: Sequence[str]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f'{FILE} cannot be read: {error}. Write lines such as http = "127.0.0.1:8080".') from error
     for once in ONCE.keys() & written.keys():
-        raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: --{once} {ONCE[once]}.")
+        raise BadSetting(f"{FILE} sets {once}, which would be done at each start. Give it once: {ONCE[once]}.")
     flat = {("for_" if name == "for" else name.replace("-", "_")): value for name, value in written.items()}
     return dict.fromkeys(commands, flat)
 

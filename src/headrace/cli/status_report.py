@@ -8,7 +8,7 @@ from typing import Any
 from headrace.declare.app import App, load_app
 from headrace.errors import HeadraceError
 from headrace.local.child import ProcessId
-from headrace.local.ports import answers, parse_address
+from headrace.local.part_reporter import is_answering
 from headrace.log.follow import Follower
 from headrace.log.outages import AppStatus, Outage, status_of, time_text
 from headrace.log.progress import SILENT_AFTER_US, TOPIC, ProgressBoard
@@ -132,7 +132,7 @@ def gather(file: str, broker: str, flags: Mapping[str, Any]) -> StatusReport:
 def read_progress(broker: str) -> tuple[ProgressBoard, str]:
     """What the progress topic says, and why it could not be read, if it could not."""
     board = ProgressBoard()
-    if not any(answers(*parse_address(one, "--broker")) for one in broker.split(",")):
+    if not is_answering(broker):
         return board, str(BrokerUnreachable(broker))
     with Follower(broker, [TOPIC], board.apply) as follower:
         try:

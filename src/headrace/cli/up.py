@@ -14,25 +14,14 @@ import click
 
 from headrace.cli.guarded import door_of, require_guarded
 from headrace.cli.lake import lake_of, missing_outcomes
+from headrace.cli.ownership import claim_all
 from headrace.cli.parts import AFFECTS, BROKER, REGISTRY, command_of, parts_of
-from headrace.cli.run import (
-    broker_of,
-    is_captured,
-    require_answerable,
-    require_bridgeable,
-    require_capturable,
-    require_known_reasons,
-    require_learners,
-    require_relayable,
-    require_sinkable,
-    require_tellable,
-    stop_on_signals,
-)
+from headrace.cli.preflight import require_startable
+from headrace.cli.run import broker_of, is_captured, require_tellable, stop_on_signals
 from headrace.cli.savepoint import go_back
 from headrace.cli.settings import Settings, settings_of, settings_options
 from headrace.cli.subjects import require_schemas
 from headrace.declare.app import App, load_app
-from headrace.evaluate.reach import require_kept
 from headrace.lake.lake import require_fitting
 from headrace.local.broker import Broker
 from headrace.local.jars import jar_paths
@@ -44,6 +33,7 @@ from headrace.local.supervise import Keeper, ProcessPart, Supervisor
 from headrace.log.schemas.subjects import NoSubject, asked_for
 from headrace.log.strangers import BrokerUnreachable
 from headrace.log.topics import ensure_topics
+from headrace.private_folder import make_private_folder
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.store.kinds import require_store
 from headrace.stream.generations import possible_plans, remember
@@ -90,7 +80,8 @@ class Running:
         require_store(settings.store)
         find_java()
         jar_paths("spark", say)
-        settings.state.mkdir(parents=True, exist_ok=True)
+        if (opened := make_private_folder(settings.state)) is not None:
+            say(opened)
         for server in (self._registry, self._broker):
             if server is not None:
                 server.require_startable()
@@ -171,29 +162,20 @@ def say(line: str) -> None:
 
 def require_possible(file: str, app: App, settings: Settings) -> None:
     """Refuse before anything starts what the declarations, the drivers or the kept state do not allow."""
-    require_known_reasons(file, app)
-    require_learners(app)
-    require_sinkable(app, settings)
-    require_relayable(app)
-    require_bridgeable(app)
-    require_capturable(app)
-    require_answerable(app)
+    require_startable(file, app, settings)
     if is_captured(app):
         jar_paths("connect", say)
     require_schemas(app, say)
     lake = lake_of(app, settings)
-    if lake is not None:
-        require_fitting(lake)
-        require_kept(app, lake.retention)
+    for problem in () if lake is None else require_fitting(lake):
+        say(problem)
     if (before := go_back(app, settings)) is not None:
         say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
-    again = rebuilt(app, settings.rebuild)
-    possible_runs(app, settings.state, again, settings.since_us)
-    possible_plans(app, settings.state, {stream.name: stream.partitions for stream in app.streams}, again)
 
 
 def write_plan(app: App, settings: Settings) -> None:
-    """Create the topics of an app, and write down what now runs."""
+    """Claim and create the topics of an app, and write down what now runs."""
+    claim_all(app, settings)
     for missing in missing_outcomes(app, settings):
         say(missing)
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
@@ -221,6 +203,7 @@ def _tell_parts(settings: Settings) -> None:
         "HEADRACE_REBUILD",
         "HEADRACE_SINCE",
         "HEADRACE_FROM_SAVEPOINT",
+        "HEADRACE_TAKE_OVER",
     ):  # above, and not again whenever a part is started
         os.environ.pop(planned, None)
 

@@ -13,6 +13,7 @@ from headrace.declare.alert import Alert
 from headrace.declare.changes import Latest
 from headrace.declare.derivation import Derivation, Derived
 from headrace.declare.model import Model
+from headrace.declare.name_collisions import require_distinct_names
 from headrace.declare.outbox import Outbox
 from headrace.declare.query import Query
 from headrace.declare.recounted import recount_of
@@ -120,16 +121,11 @@ def app_of(module: ModuleType) -> App:
     streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
-    _require_own_names([stream.name for stream in streams], module.__name__)
-    _require_own_names([*(view.name for view in views), *(model.name for model in models)], module.__name__)
     alerts = tuple(dict.fromkeys(_among(values, Alert)))
-    _require_own_names([alert.name for alert in alerts], module.__name__)
     queries = tuple(dict.fromkeys(_among(values, Query)))
-    _require_own_names([query.name for query in queries], module.__name__)
-    _require_own_names([sink.slug for sink in sinks], module.__name__)
     outboxes = tuple(dict.fromkeys(_among(values, Outbox)))
-    _require_own_names([outbox.name for outbox in outboxes], module.__name__)
     app = App(module.__name__, streams, views, models, alerts, queries, sinks, outboxes)
+    require_distinct_names(app)
     for alert in alerts:
         _require_watchable(alert, app)
     return app
@@ -177,12 +173,6 @@ def _captured_of(view: View) -> list[Stream]:
 
 def _streams_of(model: Model) -> list[Stream]:
     return [model.stream] if model.labels is None else [model.stream, model.labels.stream]
-
-
-def _require_own_names(names: list[str], where: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise DeclarationError(f"{where}: two declarations are named {name!r}. Rename one.")
 
 
 def _import_file(file: Path) -> ModuleType:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headrace.declare.names import late_side_table, query_name, topic_name
 from headrace.declare.source_lines import Written
 from headrace.declare.stream import Stream
 
@@ -31,7 +32,7 @@ class Derivation:
 
     @property
     def query(self) -> str:
-        return f"{self.name}.derive"
+        return query_name(self.name, "derive")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Operation(Derivation):
     @property
     def clock(self) -> str:
         """The topic in which it is told the time."""
-        return f"{self.name}.clock"
+        return topic_name(self.name, "clock")
 
 
 @dataclass(frozen=True, init=False)
@@ -76,6 +77,12 @@ class Derived(Stream):
         super().__init__(name, **settings)
         object.__setattr__(self, "made_by", made_by)
         object.__setattr__(self, "output", output)
+
+    @property
+    def lake_name(self) -> str:
+        """Its name, but where a table of the stream beside it is called so."""
+        is_late_side = self.output == "late" and self.name == f"{self.made_by.name}_late"
+        return late_side_table(self.made_by.name) if is_late_side else self.name
 
     @property
     def is_recorded(self) -> bool:

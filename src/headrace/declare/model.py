@@ -13,6 +13,7 @@ from headrace.declare.drift import Drift
 from headrace.declare.durations import UNITS_US, duration_text, duration_us
 from headrace.declare.labels import Labels
 from headrace.declare.metrics import Measured
+from headrace.declare.names import topic_name
 from headrace.declare.operands import REQUEST
 from headrace.declare.retrain import Retrain
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
@@ -113,22 +114,22 @@ class Model(Measured):
     @property
     def predictions(self) -> str:
         """The topic of its scores."""
-        return f"{self.name}.predictions"
+        return topic_name(self.name, "predictions")
 
     @property
     def quality(self) -> str:
         """The topic of its quality tiles."""
-        return f"{self.name}.quality"
+        return topic_name(self.name, "quality")
 
     @property
     def clock(self) -> str:
         """The topic of times up to which all its predictions and labels have been read."""
-        return f"{self.name}.clock"
+        return topic_name(self.name, "clock")
 
     @property
     def lessons(self) -> str:
         """The topic of what it learns from: served vectors with what came of them."""
-        return f"{self.name}.lessons"
+        return topic_name(self.name, "lessons")
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from headrace.declare.names import OF_SINK_RECORDS, consumer_group, query_name, topic_name
 from headrace.declare.schema import Schema
 from headrace.declare.source_lines import Written, written_here
 from headrace.declare.sunk import Sunk, identity_of, order_of, schema_of, topic_of
@@ -18,7 +19,7 @@ from headrace.declare.views import View
 from headrace.errors import DeclarationError
 
 Wins = Literal["first", "last"]
-PARTITION, OFFSET, VERSION = "hr_partition", "hr_offset", "hr_version"
+PARTITION, OFFSET, VERSION = OF_SINK_RECORDS
 _NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -86,21 +87,21 @@ class Sink:
 
     @property
     def parked(self) -> str:
-        return f"{self.slug}.parked"
+        return topic_name(self.slug, "parked")
 
     @property
     def again(self) -> str:
-        return f"{self.slug}.again"
+        return topic_name(self.slug, "again")
 
     @property
     def query(self) -> str:
         """What its lag is told of."""
-        return f"{self.slug}.sink"
+        return query_name(self.slug, "sink")
 
     @property
     def group(self) -> str:
         """The consumer group that its copies share."""
-        return f"headrace.sink.{self.slug}"
+        return consumer_group("sink", self.slug)
 
 
 def _where(name: object, written: Written) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.encoded import Compatibility, Encoded, Format, Subject, encoded_of, subject_of
 from headrace.declare.expressions import Expression, parse
+from headrace.declare.names import SUFFIXES, require_distinct_columns, require_unreserved_columns, topic_name
 from headrace.declare.schema import Kind, Schema, parse_schema
 from headrace.declare.shown import shown
 from headrace.declare.source_lines import Written, declaring_line
@@ -15,8 +16,6 @@ from headrace.errors import DeclarationError
 
 LatePolicy = Literal["drop", "side_output", "update"]
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_OF_STREAMS = (".clean", ".late", ".dead", ".dropped", ".tiles", ".served", ".predictions", ".quality", ".clock")
-_SUFFIXES = (*_OF_STREAMS, ".parked", ".again")
 
 
 @dataclass(frozen=True, init=False)
@@ -99,6 +98,8 @@ class Stream:
         encoded = encoded_of(name, format, registry, subject, compatibility)
         registered = None if schema is not None else subject_of(encoded, f"Stream {name!r}")
         columns = parse_schema(schema if registered is None else registered.ddl, f"Stream {name!r}")
+        require_distinct_columns(columns.names, f"Stream {name!r}")
+        require_unreserved_columns(columns.names, f"Stream {name!r}")
         for setting, column in _needed(id, key, time, arrival).items():
             found = columns.column(column, f"Stream {name!r}: {setting}")
             if setting in ("time", "arrival") and found.kind is not Kind.TIMESTAMP:
@@ -160,20 +161,25 @@ class Stream:
         return False
 
     @property
+    def lake_name(self) -> str:
+        """What its tables of the lake are called."""
+        return self.name
+
+    @property
     def clean(self) -> str:
-        return f"{self.name}.clean"
+        return topic_name(self.name, "clean")
 
     @property
     def late_topic(self) -> str:
-        return f"{self.name}.late"
+        return topic_name(self.name, "late")
 
     @property
     def dead(self) -> str:
-        return f"{self.name}.dead"
+        return topic_name(self.name, "dead")
 
     @property
     def dropped(self) -> str:
-        return f"{self.name}.dropped"
+        return topic_name(self.name, "dropped")
 
 
 def _needed(id: str, key: str, time: str, arrival: str | None) -> dict[str, str]:
@@ -195,7 +201,7 @@ def _require_topic_name(name: object) -> None:
         raise DeclarationError(
             f"Stream {name!r}: a topic's name is 1 to 200 letters, digits, dots, underscores and hyphens. Rename it."
         )
-    if name.endswith(_SUFFIXES):
+    if name.lower().endswith(SUFFIXES):
         raise DeclarationError(
-            f"Stream {name!r}: names ending in {', '.join(_SUFFIXES)} are Headrace's own topics. Rename it."
+            f"Stream {name!r}: names ending in {', '.join(SUFFIXES)} are Headrace's own topics. Rename it."
         )

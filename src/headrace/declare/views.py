@@ -10,6 +10,7 @@ from headrace.declare.changes import Changes, Latest
 from headrace.declare.derived import Attribute, Derived, Joined, Named, derived, distinct_joins, named
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, fields
+from headrace.declare.names import require_distinct_columns, require_unreserved_columns, topic_name
 from headrace.declare.operands import Operand
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
 from headrace.declare.shown import shown
@@ -77,12 +78,12 @@ class View:
 
     @property
     def topic(self) -> str:
-        return f"{self.name}.tiles"
+        return topic_name(self.name, "tiles")
 
     @property
     def served(self) -> str:
         """The topic of a sample of what was served."""
-        return f"{self.name}.served"
+        return topic_name(self.name, "served")
 
     @property
     def entity(self) -> tuple[Column, ...]:
@@ -132,6 +133,7 @@ def features(
         schema = schema_of(streams)
         entity = _entity(by, streams, name)
         kept, requested, computed = _outputs(body, schema, name), _requested(body), _named(body, name)
+        _require_distinct(entity, kept, computed, name)
         known = Schema((*outputs_of(kept, requested), *_keys(schema, entity)))
         return View(
             name=name,
@@ -147,6 +149,16 @@ def features(
         )
 
     return declare
+
+
+def _require_distinct(entity: Sequence[str], kept: Sequence[Feature], computed: Mapping[str, Named], name: str) -> None:
+    """The entity and the outputs are columns of one table."""
+    where, outputs = f"{declaring_line()}: {name}", [*(feature.name for feature in kept), *computed]
+    require_distinct_columns([*entity, *outputs], where, what="outputs")
+    require_unreserved_columns(outputs, where)
+    for output in outputs:
+        if output in entity:
+            raise DeclarationError(f"{where}: the output {output!r} has the name of a column in by=. Rename it.")
 
 
 def _require_alone(streams: Sequence[Stream], salt: int, name: str) -> None:

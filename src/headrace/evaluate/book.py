@@ -19,11 +19,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.declare.model import Model
+from headrace.declare.names import gold_table, query_name
 from headrace.errors import HeadraceError
 from headrace.evaluate.teach import Teacher
 from headrace.lake.files import day_of
 from headrace.lake.land import written
-from headrace.lake.landing import DAY, GOLD, SECONDS_A_DAY, LakeColumn, Landing
+from headrace.lake.landing import DAY, SECONDS_A_DAY, LakeColumn, Landing
 from headrace.lake.table import LakeTable, Position
 from headrace.log.produce import Producer
 
@@ -65,8 +66,8 @@ def outcomes_table(model: Model) -> Landing:
         *(LakeColumn(name, "bigint", name) for name in ("minute_us", "label_delay_us")),
         LakeColumn(DAY, "date", f"date_from_unix_date(cast(floor(minute_us / {SECONDS_A_DAY * 1_000_000}) AS int))"),
     )
-    name = f"{model.name}.outcomes"
-    return Landing(name, f"{GOLD}{model.name}_outcomes", columns, name)
+    name = query_name(model.name, "outcomes")
+    return Landing(name, gold_table(model.name, "outcomes"), columns, name)
 
 
 def quality_table(model: Model) -> Landing:
@@ -76,7 +77,7 @@ def quality_table(model: Model) -> Landing:
         *(LakeColumn(name, "bigint", name) for name in ("n", "minute_us")),
         LakeColumn(DAY, "date", DAY),
     )
-    return Landing(model.quality, f"{GOLD}{model.name}_quality", columns, model.quality)
+    return Landing(model.quality, gold_table(model.name, "quality"), columns, model.quality)
 
 
 class Book:
@@ -111,11 +112,12 @@ class Book:
     def enter(self, batch: DataFrame, number: int) -> None:
         """Write a batch down, unless it is known already; it is computed all the same, for Spark's state needs it."""
         files = written(batch.select(*_columns(self._outcomes.landing)), self._outcomes.folder)
-        changes = _read(files)
-        if number <= _last_batch(self._outcomes):
-            _discard(files)
-        elif files:
-            self._outcomes.commit(files, {BATCH: Position(read=number)})
+        with self._outcomes.removing_uncommitted(files):
+            changes = _read(files)
+            if number <= _last_batch(self._outcomes):
+                _discard(files)
+            elif files:
+                self._outcomes.commit(files, {BATCH: Position(read=number)})
         if changes.num_rows and number > _last_batch(self._quality):
             self._remember(changes)
             folded = [fold(changes, self.tiles) for fold in self._folds]

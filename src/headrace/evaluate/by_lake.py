@@ -13,9 +13,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.errors import HeadraceError
 from headrace.evaluate.join import Join, Place
-from headrace.evaluate.reach import reach_us
+from headrace.evaluate.reach import reach_us, require_kept_for
 from headrace.evaluate.recall import Clocks, changes, clock_for, newest_arrivals, rows_between
 from headrace.evaluate.rounds import Reach, Round, RoundLog
 from headrace.evaluate.told import Feed, labels, scored
@@ -55,11 +54,12 @@ class LakeJoin(Join):
         while not self._stopped.wait(0 if self._is_behind else max(self._place.pace.round_seconds, SHARE * took_s)):
             began = time.monotonic()
             self.go_on()
-            self.has_begun = True
+            self._went_on()
             took_s = time.monotonic() - began
 
     def open(self) -> None:
         """Take up what is kept, and finish the round that was begun last: a crash may have cut it short."""
+        require_kept_for(self.model, self._place.lake.retention)
         self._open(self._checkpoint)
         before, self._last = self._log.last_two()
         self._clock_us = self._last.clock_us
@@ -132,5 +132,8 @@ class LakeJoin(Join):
 
     def _tell_until_stopped(self) -> None:
         while not self._stopped.wait(self._place.pace.report_seconds):
-            with suppress(HeadraceError):  # a broker that restarts: it is told again
-                self._tell(self._joined(self._last))
+            with suppress(Exception):  # a broker that restarts: it is told again
+                self._tell(self._joined(self._last), running=self._failure.down_since_us is None)
+
+    def _report_failure(self) -> None:
+        self._tell(self._joined(self._last), running=False)

@@ -55,7 +55,8 @@ class StreamJoin(Join):
                 return
             last = json.loads(query.lastProgress.json) if query.lastProgress is not None else {}
             joined = _joined(last)
-            self.has_begun = bool(joined)
+            if joined:
+                self._went_on()
             if self._feed.tells_its_own_time:
                 self._clock_us = watermark_us(last) or 0
             else:

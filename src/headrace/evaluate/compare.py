@@ -8,17 +8,17 @@ from pathlib import Path
 
 from headrace.declare.app import App
 from headrace.declare.model import Model
+from headrace.declare.names import gold_table, query_name
 from headrace.errors import HeadraceError
 from headrace.evaluate.drift.layout import Layout
 from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
 from headrace.evaluate.drift.ranking import importance_of
 from headrace.evaluate.drift.window import Rows
 from headrace.evaluate.errors import Errors, is_followed
-from headrace.evaluate.lasting import Lasting, Together
+from headrace.evaluate.lasting import Lasting, Together, make_each
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.lake import Lake
-from headrace.lake.landing import GOLD
 from headrace.log.produce import Producer
 from headrace.log.progress import DriftProgress, report
 from headrace.score.versions import Versions
@@ -49,18 +49,19 @@ class Comparisons(Together):
     """The comparisons of every model that is trained; a declared file has no card, and nothing to compare with."""
 
     def __init__(self, app: App, place: Place) -> None:
-        each = [Comparison(model, place) for model in compared(app)]
-        super().__init__(each, Caretaker([one.book.folder for one in each], Care(place.lake.retention)))
+        each = make_each(compared(app), lambda model: Comparison(model, place))
+        folders = [one.book.folder for one in each]
+        super().__init__(each, Caretaker(folders, Care(place.lake.retention), Producer(place.lake.broker)))
 
 
 class Comparison(Lasting):
     """The comparison of one model; one that fails begins again with what its table has."""
 
     def __init__(self, model: Model, place: Place) -> None:
-        super().__init__(f"{model.name}.drift", place.every_seconds)
+        super().__init__(query_name(model.name, "drift"), place.every_seconds)
         self.model, self._every_s = model, place.every_seconds
         self.book = VectorBook(place.lake.folder, model, place.state, place.lake.broker, place.records_a_step)
-        outcomes = place.lake.folder / f"{GOLD}{model.name}_outcomes"
+        outcomes = place.lake.folder / gold_table(model.name, "outcomes")
         self._errors = Errors(outcomes, model) if is_followed(model) else None
         self._versions = Versions(place.state, model.name)
         self._producer = Producer(place.lake.broker)
@@ -74,8 +75,11 @@ class Comparison(Lasting):
             if not left or time.monotonic() > looked + self._every_s:
                 looked = time.monotonic()
                 self._follow_errors()
+                self._went_on()
                 report(self._producer, self.look(_clock_us(), left))
-                self.has_begun = True
+
+    def _report_failure(self) -> None:
+        report(self._producer, self.look(_clock_us()))
 
     def _follow_errors(self) -> None:
         while self._errors is not None and self._errors.look() and not self._stopped.is_set():
@@ -103,6 +107,8 @@ class Comparison(Lasting):
             lag=left,
             error_share=None if self._errors is None else self._errors.share(version),
             error_changes={} if self._errors is None else dict(self._errors.told),
+            down_since_us=self._failure.down_since_us,
+            error=self._failure.error,
         )
 
     def _looked(self, layout: Layout, version: str, rows: Rows) -> Look:

@@ -114,8 +114,13 @@ class Join(Lasting):
             delay_seconds=known.delays.total_seconds,
             state_rows=state_rows,
             state_bytes=state_bytes,
+            down_since_us=self._failure.down_since_us,
+            error=self._failure.error,
         )
         report(self._teller, progress)
+
+    def _report_failure(self) -> None:
+        self._tell({}, running=False)
 
     def _lag(self, joined: Ends) -> int:
         topics = (self._feed.model.predictions, self._feed.labels.clean)

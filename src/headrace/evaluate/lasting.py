@@ -3,11 +3,16 @@
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from headrace.declare.model import Model
 from headrace.lake.care import Caretaker
+from headrace.lake.failure_state import FailureState
 
+Worker = TypeVar("Worker", bound="Lasting")
 LOGGER = logging.getLogger("headrace.evaluate")
+LONGEST_PAUSE_SECONDS = 300.0
 
 
 class Lasting(threading.Thread):
@@ -16,6 +21,7 @@ class Lasting(threading.Thread):
     def __init__(self, name: str, pause_seconds: float) -> None:
         super().__init__(name=name, daemon=True)
         self._pause_s = pause_seconds
+        self._failure = FailureState(pause_seconds, LONGEST_PAUSE_SECONDS)
         self._stopped = threading.Event()
         self.has_begun = False  # its first look, which costs far more than another, is behind it
 
@@ -25,15 +31,42 @@ class Lasting(threading.Thread):
                 self._run()
             except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
                 if not self._stopped.is_set():
-                    LOGGER.error("%s has stopped, and is started again: %s", self.name, failure)
-            self._stopped.wait(self._pause_s)
+                    self._record_failure(failure)
+            self._stopped.wait(self._failure.pause_s or self._pause_s)
+
+    def _record_failure(self, failure: Exception) -> None:
+        trace = failure if self._failure.record_failure(failure) else None
+        LOGGER.error("%s has failed, and is started again: %s", self.name, self._failure.error, exc_info=trace)
+        try:
+            self._report_failure()
+        except Exception as problem:  # noqa: BLE001  # a broker that is away: it is told at the next failure
+            LOGGER.warning("Could not report the failure of %s: %s", self.name, problem)
 
     def stop(self) -> None:
         self._stopped.set()
 
     @abstractmethod
     def _run(self) -> None:
-        """Work until stopped."""
+        """Work until stopped; whoever has done a piece of it says so with `_went_on`."""
+
+    def _went_on(self) -> None:
+        self.has_begun = True
+        self._failure.record_success()
+
+    @abstractmethod
+    def _report_failure(self) -> None:
+        """Tell since when this fails, and why."""
+
+
+def make_each(models: Iterable[Model], make: Callable[[Model], Worker]) -> list[Worker]:
+    """The work of each model; one whose work cannot even be set up is no other's matter."""
+    made = []
+    for model in models:
+        try:
+            made.append(make(model))
+        except Exception:
+            LOGGER.exception("Could not set up the evaluation of %s", model.name)
+    return made
 
 
 class Together:

@@ -37,8 +37,13 @@ def reach_us(terms: Terms, margin_us: int = MARGIN_US) -> int:
 def require_kept(app: App, retention: timedelta | None) -> None:
     """Refuse a retention of the lake that lets go of what is still to be joined."""
     for model in app.models:
-        if retention is None or model.labels is None or not model.labels.through_lake:
-            continue
-        needed = timedelta(microseconds=reach_us(terms_of(model.labels)))
-        if retention < needed:
-            raise ForgottenTooSoon(model, model.labels.within_us, needed, retention)
+        require_kept_for(model, retention)
+
+
+def require_kept_for(model: Model, retention: timedelta | None) -> None:
+    """Refuse a retention of the lake that lets go of what is still to be joined for a model."""
+    if retention is None or model.labels is None or not model.labels.through_lake:
+        return
+    needed = timedelta(microseconds=reach_us(terms_of(model.labels)))
+    if retention < needed:
+        raise ForgottenTooSoon(model, model.labels.within_us, needed, retention)

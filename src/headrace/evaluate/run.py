@@ -6,9 +6,10 @@ from headrace.declare.app import App
 from headrace.evaluate.by_lake import RECORDS_A_ROUND, LakeJoin
 from headrace.evaluate.by_stream import StreamJoin
 from headrace.evaluate.join import Join, Place
-from headrace.evaluate.lasting import Together
+from headrace.evaluate.lasting import Together, make_each
 from headrace.evaluate.told import Feed
 from headrace.lake.care import Care, Caretaker
+from headrace.log.produce import Producer
 
 
 class Outcomes(Together):
@@ -16,9 +17,9 @@ class Outcomes(Together):
 
     def __init__(self, spark: SparkSession, app: App, place: Place) -> None:
         judged = [model for model in app.models if model.labels is not None]
-        joins = [join_of(spark, Feed(model, place.lake.broker), place) for model in judged]
+        joins = make_each(judged, lambda model: join_of(spark, Feed(model, place.lake.broker), place))
         folders = [folder for join in joins for folder in join.book.folders]
-        super().__init__(joins, Caretaker(folders, Care(place.lake.retention)))
+        super().__init__(joins, Caretaker(folders, Care(place.lake.retention), Producer(place.lake.broker)))
 
 
 def join_of(spark: SparkSession, feed: Feed, place: Place) -> Join:

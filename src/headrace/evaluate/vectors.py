@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.declare.model import Model
+from headrace.declare.names import gold_table
 from headrace.errors import HeadraceError
 from headrace.evaluate.drift.fold import MINUTE_US, fold
 from headrace.evaluate.drift.layout import Layout, layout_of
@@ -28,7 +29,7 @@ from headrace.evaluate.drift.tile import BrokenTile, Tile, TileKey, decode, deco
 from headrace.evaluate.drift.window import Rows, Window, hop_of
 from headrace.evaluate.repeats import Repeats
 from headrace.lake.files import FIRST_US, day_of, exact_bounds
-from headrace.lake.landing import DAY, GOLD, LakeColumn, Landing
+from headrace.lake.landing import DAY, LakeColumn, Landing
 from headrace.lake.spans import Span, cut, waiting
 from headrace.lake.table import LakeTable, Position
 from headrace.log.between import records_between
@@ -55,7 +56,7 @@ def drift_table(model: Model) -> Landing:
         *(LakeColumn(name, "bigint", name) for name in ("n", "minute_us")),
         LakeColumn(DAY, "date", DAY),
     )
-    return Landing(model.predictions, f"{GOLD}{model.name}_drift", columns, model.predictions)
+    return Landing(model.predictions, gold_table(model.name, "drift"), columns, model.predictions)
 
 
 class Part(NamedTuple):

@@ -10,13 +10,18 @@ that a commit has replaced, or that a crash left behind, are deleted a day later
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from headrace.lake.failure_state import FailureState
 from headrace.lake.logs import LakeFile, log_of
+from headrace.log.produce import Producer
+from headrace.log.progress import MaintenanceProgress, report
 
 LOGGER = logging.getLogger("headrace.lake")
 SMALL_BYTES = 64 << 20
@@ -53,25 +58,39 @@ def crowded_days(files: Sequence[LakeFile], care: Care, today: date) -> list[dat
 
 
 class Caretaker(threading.Thread):
-    """Cares for tables now and then, off the thread that lands."""
+    """Cares for tables now and then, off the thread that lands; one that fails is no other's matter."""
 
-    def __init__(self, folders: Sequence[Path], care: Care) -> None:
+    def __init__(self, folders: Sequence[Path], care: Care, producer: Producer | None = None) -> None:
+        """Tells of each table, once it was cared for, where there is a producer to tell it with."""
         super().__init__(name="lake care", daemon=True)
-        self._folders, self._care = folders, care
+        self._failures = {folder: FailureState() for folder in folders}
+        self._care, self._producer = care, producer
         self._stopped = threading.Event()
 
     def run(self) -> None:
         while not self._stopped.wait(CARE_SECONDS):
-            for folder in self._folders:
+            for folder in self._failures:
                 self._care_for(folder)
 
     def _care_for(self, folder: Path) -> None:
         if self._stopped.is_set():
             return
+        state = self._failures[folder]
         try:
-            care_for(folder, self._care, datetime.now(UTC).date())
+            if (folder / log_of(folder).marker).is_dir():  # else nothing has landed yet
+                care_for(folder, self._care, datetime.now(UTC).date())
+            state.record_success()
         except Exception as failure:  # noqa: BLE001  # a commit in between, a full disk: the next round tries again
-            LOGGER.warning("care of %s was put off: %s", folder, failure)
+            state.record_failure(failure)
+            LOGGER.warning("Could not maintain the table at %s, which is tried again: %s", folder, state.error)
+        self._report(folder, state)
+
+    def _report(self, folder: Path, state: FailureState) -> None:
+        if self._producer is None:
+            return
+        table, at_us = "/".join(folder.parts[-2:]), time.time_ns() // 1000
+        with suppress(Exception):  # a broker that is away: it is told at the next round
+            report(self._producer, MaintenanceProgress(table, at_us, state.down_since_us, state.error))
 
     def stop(self) -> None:
         self._stopped.set()

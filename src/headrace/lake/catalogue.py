@@ -1,5 +1,9 @@
 """The catalogue of Iceberg tables: a SQLite file in their folder."""
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -15,5 +19,18 @@ SHORT_HISTORY = {
 
 def catalogue_of(file: Path) -> Catalog:
     """The catalogue in a file, made where it is missing."""
+    file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=file.parent.as_uri())
+    with locked(file.parent):
+        return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=file.parent.as_uri())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one thread of one process at a time make something in a folder; whoever ends unlocks it, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

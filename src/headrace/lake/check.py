@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.declare.names import gold_table
 from headrace.declare.operands import REQUEST
 from headrace.declare.views import View
 from headrace.lake.checking import Compared, Findings, check
-from headrace.lake.landing import GOLD, Landing, served
+from headrace.lake.landing import Landing, served
 from headrace.lake.logs import log_of
 from headrace.lake.lookback import known_name, places_of
 from headrace.lake.past import require_of_the_past
@@ -110,4 +111,4 @@ def keep_findings(findings: Findings, view: View, lake: str) -> None:
         for name, compared in findings.by_arrival.items()
     ]
     if rows:
-        log_of(Path(lake).resolve() / f"{GOLD}{view.name}_checks").append(pa.Table.from_pylist(rows))
+        log_of(Path(lake).resolve() / gold_table(view.name, "checks")).append(pa.Table.from_pylist(rows))

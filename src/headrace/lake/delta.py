@@ -23,7 +23,7 @@ from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableT
 
 NEWEST_READER = 1  # a table that asks more of its readers may hide rows in ways that are not looked for here
 # A commit every few seconds: older log files than this go whenever a checkpoint of the log is written.
-CONFIGURATION: Mapping[str, str | None] = {
+CONFIGURATION: Mapping[str, str] = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
@@ -45,15 +45,16 @@ class DeltaLog(TableLog):
 
     def make(self, columns: pa.Schema) -> None:
         schema = Schema.from_arrow(columns)
-        configuration = dict(CONFIGURATION) | {SKIPPED_BY: _columns_to_skip_by(columns)}
+        skipped_by = {SKIPPED_BY: _columns_to_skip_by(columns)}
+        configuration: dict[str, str | None] = {**CONFIGURATION, **skipped_by}
         table = DeltaTable.create(self.folder, schema, mode="ignore", partition_by=[DAY], configuration=configuration)
         known = {field.name for field in table.schema().fields}
         new = [field for field in schema.fields if field.name not in known]
         if new:
             table.alter.add_columns(new)
             table.update_incremental()
-        if table.metadata().configuration.get(SKIPPED_BY) != configuration[SKIPPED_BY]:
-            table.alter.set_table_properties({SKIPPED_BY: configuration[SKIPPED_BY]})
+        if table.metadata().configuration.get(SKIPPED_BY) != skipped_by[SKIPPED_BY]:
+            table.alter.set_table_properties(skipped_by)
             table.update_incremental()
         self._own = table
 
@@ -138,7 +139,7 @@ def _columns_to_skip_by(columns: pa.Schema) -> str:
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind))
 
 
 def _entry(file: Path, folder: Path) -> AddAction:

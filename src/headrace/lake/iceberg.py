@@ -5,6 +5,7 @@ where another came first: it is tried again on the newer table if nobody has mov
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from headrace.errors import HeadraceError
-from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of
+from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, locked
 from headrace.lake.formats import CATALOGUE
 from headrace.lake.iceberg_care import compacted, first_snapshot, grouped, unneeded
 from headrace.lake.iceberg_files import data_file, day_in, path_of
@@ -62,12 +63,24 @@ class IcebergLog(TableLog):
         return widened(columns)
 
     def make(self, columns: pa.Schema) -> None:
+        self._make_once(columns, by_day=True)
+        with self._locked():
+            self.refresh()
+            known = {field.name for field in self._table.schema().fields}
+            if any(field.name not in known for field in columns):
+                with self._table.update_schema() as update:
+                    update.union_by_name(columns)
+
+    def _make_once(self, columns: pa.Schema, *, by_day: bool) -> None:
+        """Make the table, unless it is there or somebody else makes it at the same moment."""
         if self._found() is None:
-            self._create(columns, by_day=True)
-        known = {field.name for field in self._table.schema().fields}
-        if any(field.name not in known for field in columns):
-            with self._table.update_schema() as update:
-                update.union_by_name(columns)
+            with self._locked():
+                if self._found() is None:
+                    self._create(columns, by_day=by_day)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Alone among all who make tables of this lake; not entered again within itself."""
+        return locked(self.folder.parents[1])
 
     def _create(self, columns: pa.Schema, *, by_day: bool) -> None:
         self._catalogue.create_namespace_if_not_exists(self._name[0])
@@ -104,8 +117,7 @@ class IcebergLog(TableLog):
         self._commit(change)
 
     def append(self, rows: pa.Table) -> None:
-        if self._found() is None:
-            self._create(widened(rows.schema), by_day=False)
+        self._make_once(widened(rows.schema), by_day=False)
         self._commit(lambda _, begun: begun.append(rows.cast(widened(rows.schema))))
 
     def files(self) -> list[LakeFile]:

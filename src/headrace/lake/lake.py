@@ -8,9 +8,8 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.lake.formats import FormatName, begin, format_of, room_of
 from headrace.lake.landing import Landing
-from headrace.lake.spans import waiting
-from headrace.lake.table import LakeTable
-from headrace.log.offsets import Offsets
+from headrace.lake.table import LakeTable, UnfitForTheLake
+from headrace.stream.error_summary import summarize_spark_error
 
 
 class OtherFormat(HeadraceError):
@@ -39,22 +38,44 @@ class Lake:
         return tuple(LakeTable(self.folder, landing) for landing in self.landings)
 
 
-def require_fitting(lake: Lake) -> None:
-    """Refuse, before anything is touched, declarations that cannot be added to the tables that are there."""
+def require_fitting(lake: Lake) -> list[str]:
+    """Refuse, before anything is touched, declarations that cannot be added to the tables that are there.
+
+    Gives a sentence for each table that cannot be looked at: it does not land until that is mended, the others do.
+    """
+    _require_format(lake)
+    problems = []
+    for table in lake.tables:
+        try:
+            table.require_fitting()
+        except UnfitForTheLake:
+            raise
+        except Exception as problem:  # noqa: BLE001  # whatever a format says: one bad table is not the others' matter
+            problems.append(_problem_text(table, problem))
+    return problems
+
+
+def _require_format(lake: Lake) -> None:
     found = format_of(lake.folder)
     if lake.format is not None:
         room_of(lake.format)  # says what is not installed
         if found not in {None, lake.format}:
             raise OtherFormat(lake.folder, found, lake.format)
-    for table in lake.tables:
-        table.require_fitting()
 
 
-def prepare(lake: Lake) -> None:
-    """Make the tables ready to be written to; refuses a log that is another one than was landed."""
+def prepare(lake: Lake) -> list[str]:
+    """Make the tables ready to be written to; a sentence for each that cannot be, which is tried again as it lands."""
     begin(lake.folder, lake.format)
-    require_fitting(lake)
-    offsets = Offsets(lake.broker)
+    _require_format(lake)
+    problems = []
     for table in lake.tables:
-        table.prepare()
-        waiting(table, offsets)
+        try:
+            table.prepare()
+        except Exception as problem:  # noqa: BLE001  # one bad table is not the others' matter
+            problems.append(_problem_text(table, problem))
+    return problems
+
+
+def _problem_text(table: LakeTable, problem: Exception) -> str:
+    why = str(problem) if isinstance(problem, HeadraceError) else summarize_spark_error(problem)
+    return f"The table {table.landing.table} of the lake does not land: {why}"

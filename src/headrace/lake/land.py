@@ -8,6 +8,7 @@ read so far     end of the log now
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +55,11 @@ class Lander:
 
     def __init__(self, spark: SparkSession, broker: str, table: LakeTable, most: int) -> None:
         self._spark, self._broker, self.table, self._most = spark, broker, table, most
-        self._offsets = Offsets(broker)
+        self._offsets, self._is_prepared = Offsets(broker), False
 
     def land(self) -> Step:
         """Land what has come, as much of it as a step takes."""
+        self._prepare()
         positions, spans = waiting(self.table, self._offsets)
         taken = cut(spans, self._most)
         if taken:
@@ -66,6 +68,18 @@ class Lander:
         reached |= {number: span.stop for number, span in taken.items()}
         return Step(_records(taken), _records(spans) - _records(taken), reached)
 
+    def unlanded(self, last: Step) -> Step:
+        """A step that has failed: it took nothing, and all that has come since the last one is left."""
+        with suppress(Exception):  # what has failed may be this as well
+            _, spans = waiting(self.table, self._offsets)
+            return Step(0, _records(spans), last.reached)
+        return Step(0, last.left, last.reached)
+
+    def _prepare(self) -> None:
+        if not self._is_prepared:
+            self.table.prepare()
+            self._is_prepared = True
+
     def _land(self, positions: Mapping[int, Position], spans: Mapping[int, Span]) -> None:
         landing = self.table.landing
         landed = {number: position.landed for number, position in positions.items()}
@@ -73,14 +87,15 @@ class Lander:
         # A share is one task's from log to file: where all is in one place, no shuffle is needed to find replays.
         news = [rows(share.coalesce(1), landing, landed) for share in read]
         files = written(reduce(DataFrame.union, news), self.table.folder)
-        reached = greatest_offsets(files) if landing.may_replay else {}
-        self.table.commit(
-            files,
-            {
-                number: Position(span.stop - 1, reached.get(number, positions[number].landed))
-                for number, span in spans.items()
-            },
-        )
+        with self.table.removing_uncommitted(files):
+            reached = greatest_offsets(files) if landing.may_replay else {}
+            self.table.commit(
+                files,
+                {
+                    number: Position(span.stop - 1, reached.get(number, positions[number].landed))
+                    for number, span in spans.items()
+                },
+            )
 
 
 def _records(spans: Mapping[int, Span]) -> int:
@@ -115,9 +130,23 @@ def written(frame: DataFrame, folder: Path) -> list[Path]:
     Spark works in a folder of the attempt's own: a job that outlives its killed driver must not meet the next one.
     """
     attempt = folder / UNFINISHED / uuid4().hex
-    frame.write.partitionBy(DAY).option("compression", "zstd").parquet(spark_path(attempt))
-    moved = [_moved(file, folder) for file in sorted(attempt.glob(f"{DAY}=*/*.parquet"))]
-    shutil.rmtree(attempt)
+    try:
+        frame.write.partitionBy(DAY).option("compression", "zstd").parquet(spark_path(attempt))
+        return _move_files(sorted(attempt.glob(f"{DAY}=*/*.parquet")), folder)
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
+
+
+def _move_files(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Move files to the days of a table; none where one of them cannot be moved."""
+    moved: list[Path] = []
+    try:
+        for file in files:
+            moved.append(_moved(file, folder))  # noqa: PERF401  # those before one that fails are removed
+    except OSError:
+        for file in moved:
+            file.unlink(missing_ok=True)
+        raise
     return moved
 
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from headrace.declare.app import App
 from headrace.declare.model import Model
+from headrace.declare.names import BRONZE, GOLD, OF_LAKE_ROWS, bronze_table, gold_table, silver_table
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 
-ARRIVAL, PARTITION, OFFSET, DAY = "hr_arrival", "hr_partition", "hr_offset", "hr_day"
+ARRIVAL, PARTITION, OFFSET, DAY = OF_LAKE_ROWS
 HEADERS = "array<struct<key:string,value:binary>>"
 SECONDS_A_DAY = 86_400
-BRONZE, GOLD = "bronze/", "gold/"
 
 
 @dataclass(frozen=True)
@@ -105,36 +105,36 @@ _TEXT_KEY, _TEXT_VALUE = (LakeColumn(name, "string", f"cast({name} as string)") 
 def bronze(stream: Stream) -> Landing:
     """Every raw record, byte for byte."""
     columns = (KEY, VALUE, LakeColumn("headers", HEADERS, "headers"), *as_appended())
-    return Landing(stream.name, f"{BRONZE}{stream.name}", columns, stream.name)
+    return Landing(stream.name, bronze_table(stream.lake_name), columns, stream.name)
 
 
 def silver(stream: Stream) -> Landing:
     """Clean events, typed, by day of their own time; producers' duplicates are all there."""
     columns = (*_fields(stream), *as_gated(f"event.`{stream.time}`"))
-    return Landing(stream.clean, f"silver/{stream.name}", columns, stream.name, stream)
+    return Landing(stream.clean, silver_table(stream.lake_name), columns, stream.name, stream)
 
 
 def late(stream: Stream) -> Landing:
     """Late events, typed. By day of arrival: their own days may be any, and each would be a file."""
-    return Landing(
-        stream.late_topic, f"silver/{stream.name}_late", (*_fields(stream), *as_gated()), stream.name, stream
-    )
+    table = silver_table(stream.lake_name, "late")
+    return Landing(stream.late_topic, table, (*_fields(stream), *as_gated()), stream.name, stream)
 
 
 def dead(stream: Stream) -> Landing:
     """Dead letters: the bytes, the reason, and the topic they stood in."""
     why = (LakeColumn("reason", "string", _header(2, "string")), LakeColumn("topic", "string", _header(3, "string")))
-    return Landing(stream.dead, f"silver/{stream.name}_dead", (KEY, VALUE, *why, *as_gated()), stream.name)
+    table = silver_table(stream.lake_name, "dead")
+    return Landing(stream.dead, table, (KEY, VALUE, *why, *as_gated()), stream.name)
 
 
 def tiles(view: View) -> Landing:
     """The changelog of a view: of several values of a tile, the one with the greatest n is the newest."""
-    return Landing(view.topic, f"{GOLD}{view.name}_tiles", (_TEXT_KEY, _TEXT_VALUE, *as_appended()), view.topic)
+    return Landing(view.topic, gold_table(view.name, "tiles"), (_TEXT_KEY, _TEXT_VALUE, *as_appended()), view.topic)
 
 
 def served(view: View) -> Landing:
     """A sample of what was served, with what it was made of."""
-    return Landing(view.served, f"{GOLD}{view.name}_served", (_TEXT_VALUE, *as_appended()), view.served)
+    return Landing(view.served, gold_table(view.name, "served"), (_TEXT_VALUE, *as_appended()), view.served)
 
 
 def predictions(model: Model) -> Landing:
@@ -149,7 +149,7 @@ def predictions(model: Model) -> Landing:
         _told("offset", "bigint"),
         _told("answered", "boolean"),
     )
-    table = f"{GOLD}{model.name}_predictions"
+    table = gold_table(model.name, "predictions")
     return Landing(model.predictions, table, (*columns, *as_appended()), model.predictions)
 
 

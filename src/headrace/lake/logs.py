@@ -46,7 +46,7 @@ class TableLog(ABC):
     marker: ClassVar[str]  # the folder, within the table's own, that the log is written in
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
 
     @abstractmethod
     def columns(self) -> pa.Schema | None:

@@ -6,6 +6,7 @@ Files and positions become true in one step, so there is no checkpoint that coul
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,7 +75,24 @@ class LakeTable:
         moved = {_position_name(landing.topic, number): position.read for number, position in positions.items()}
         if landing.may_replay:
             moved |= {_position_name(landing.counts, number): place.landed for number, place in positions.items()}
-        self.log.add(files, moved)
+        with self.removing_uncommitted(files):
+            self.log.add(files, moved)
+
+    @contextmanager
+    def removing_uncommitted(self, files: Sequence[Path]) -> Iterator[None]:
+        """Remove new files where what is done with them fails before they are part of the table."""
+        try:
+            yield
+        except Exception:
+            with suppress(Exception):  # what is not removed now, maintenance removes after a day
+                self._remove_uncommitted(files)
+            raise
+
+    def _remove_uncommitted(self, files: Sequence[Path]) -> None:
+        committed = {file.path for file in log_of(self.folder).files()}  # a commit may fail once it is made
+        for file in files:
+            if file not in committed:
+                file.unlink(missing_ok=True)
 
     def rows(self, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
         """Some columns of the rows that a condition holds for, without Spark; days it cannot hold for are not read."""

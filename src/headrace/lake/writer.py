@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
-from headrace.errors import HeadraceError
 from headrace.lake.care import Care, Caretaker
+from headrace.lake.failure_state import FailureState
 from headrace.lake.lake import Lake
 from headrace.lake.land import Lander, Step, writing_session
 from headrace.lake.table import LakeTable
@@ -63,13 +63,13 @@ class LakeWriter:
             Rounds("lake-events", place, self._events, done=self._tell_pace),
         )
         self._rounds = [*self._first, Rounds("lake-gold", place, gold, after=self._first)]
-        self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention))
+        self._caretaker = Caretaker([table.folder for table in tables], Care(lake.retention), place.producer)
 
     def _tell_pace(self) -> None:
         if self._pace is None:
             return
         left = sum(rounds.left for rounds in self._first)
-        with suppress(HeadraceError):  # a broker that restarts: the next round looks again
+        with suppress(Exception):  # a broker that restarts, a table that is not there yet: the next round looks again
             if left > RECORDS_A_STEP:
                 self._pace.fell_behind(left)
             elif not left and self._unseen() <= RECORDS_A_STEP:
@@ -102,7 +102,7 @@ class LakeWriter:
 
 
 class Rounds(threading.Thread):
-    """Lands some topics, one after another. A step that fails is tried again: the queries do not wait for it."""
+    """Lands some topics, one after another. A table that fails is tried again after a pause: no other waits for it."""
 
     def __init__(
         self,
@@ -116,6 +116,8 @@ class Rounds(threading.Thread):
         self.left = 1 if tables else 0  # at least, until it has looked
         self._done, self._after = done, after
         self._landers = [Lander(place.session, place.lake.broker, table, RECORDS_A_STEP) for table in tables]
+        self._failures = {lander: FailureState() for lander in self._landers}
+        self._last = dict.fromkeys(self._landers, Step(0, 0, {}))
         self._every_s, self._producer = place.lake.every_s, place.producer
         self._stopped = threading.Event()
 
@@ -125,8 +127,12 @@ class Rounds(threading.Thread):
             self._give_way()
             began = time.monotonic()
             self.left = sum(self._land(lander) for lander in self._landers)
-            pause_s = 0 if self.left else max(0.0, began + self._every_s - time.monotonic())
+            pause_s = 0 if self.left else max(0.0, began + self._pause_s() - time.monotonic())
             self._done()
+
+    def _pause_s(self) -> float:
+        """Until the next round, or until the first table that failed is tried again."""
+        return min([self._every_s, *(one.pause_s for one in self._failures.values() if one.failures)])
 
     def _give_way(self) -> None:
         until = time.monotonic() + GIVES_WAY_SECONDS
@@ -134,24 +140,46 @@ class Rounds(threading.Thread):
             pass
 
     def _land(self, lander: Lander) -> int:
-        """Take a step; how many records it has left."""
-        if self._stopped.is_set():
+        """Take a step; how many records it has left for another at once."""
+        state, began = self._failures[lander], time.monotonic()
+        if self._stopped.is_set() or not state.is_due:
             return 0
-        began = time.monotonic()
         try:
-            step = lander.land()
+            self._last[lander] = lander.land()
         except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
             if not self._stopped.is_set():
-                LOGGER.error("%s has not landed, and is tried again: %s", lander.table.landing.topic, failure)
+                self._record_failure(lander, failure, time.monotonic() - began)
             return 0
-        self._report(lander, step, time.monotonic() - began)
-        return step.left
+        if state.record_success():
+            LOGGER.info("%s lands again", lander.table.landing.table)
+        self._report(lander, self._last[lander], time.monotonic() - began)
+        return self._last[lander].left
+
+    def _record_failure(self, lander: Lander, failure: Exception, seconds: float) -> None:
+        state, table = self._failures[lander], lander.table.landing.table
+        if state.record_failure(failure):
+            LOGGER.error("Could not land %s, which is tried again: %s", table, state.error, exc_info=failure)
+        else:
+            LOGGER.error("Could not land %s, for the %s. time: %s", table, state.failures, state.error)
+        self._report(lander, lander.unlanded(self._last[lander]), seconds)
 
     def _report(self, lander: Lander, step: Step, seconds: float) -> None:
         landing, at_us = lander.table.landing, time.time_ns() // 1000
         reached = {str(number): offset for number, offset in step.reached.items()}
-        said = LandingProgress(landing.table, at_us, step.taken, step.left, seconds, landing.topic, reached)
-        report(self._producer, said)
+        state = self._failures[lander]
+        said = LandingProgress(
+            landed=landing.table,
+            at_us=at_us,
+            taken=step.taken,
+            left=step.left,
+            seconds=seconds,
+            topic=landing.topic,
+            reached=reached,
+            down_since_us=state.down_since_us,
+            error=state.error,
+        )
+        with suppress(Exception):  # a broker that is away: it is told at the next step
+            report(self._producer, said)
 
     def stop(self) -> None:
         self._stopped.set()

@@ -18,7 +18,7 @@ from headrace.local.ports import HOST, free_port, require_free
 
 SERVER = "broker"
 DEFAULT_PORT = 9092
-_START_LIMIT_S = 120
+_START_LIMIT_S = 300
 _STOP_GRACE_S = 30
 _LOOK_EVERY_S = 0.05
 _LEAST_FREE_BYTES = 64 << 20

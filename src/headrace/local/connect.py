@@ -27,7 +27,7 @@ from headrace.log.dialects import SECRET_WORDS, java_words, jvm_words
 from headrace.log.security import security_of
 
 SECRETS = "HEADRACE_CAPTURE_"  # what variables with secrets begin with
-START_LIMIT_S = 120
+START_LIMIT_S = 300
 STOP_GRACE_S = 20
 ASK_SECONDS = 10
 LOOK_EVERY_S = 0.1

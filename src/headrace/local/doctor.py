@@ -24,8 +24,8 @@ from headrace.store.writes import is_cluster, server_url
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_BYTES = 2 << 30
-_ANSWER_LIMIT_S = 2.0
-_KNOCK_LIMIT_S = 5.0
+_ANSWER_LIMIT_S = 5.0
+_KNOCK_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)

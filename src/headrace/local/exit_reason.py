@@ -10,7 +10,9 @@ _COMMAND_ERROR = re.compile(r"Error: (?P<said>.+)")  # how a command of ours end
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Z]\w*)(?:: ?(?P<said>.*))?")
 _JAVA = re.compile(r"(?:Caused by: |: |Exception in thread \"[^\"]*\" )(?P<cause>(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: .*)?)")
 # A time, a level, the logger of Python or Spark, and what it says.
-_LOGGED = re.compile(r"\[?\d[\d/:.,T \-+Z]*\]? *\[?(?:ERROR|CRITICAL|FATAL)\]? +(?:[\w.$]+: )?(?P<said>.+)")
+_AT, _SAYS = r"\[?\d[\d/:.,T \-+Z]*\]? *\[?", r"\]? +(?:[\w.$]+: )?(?P<said>.+)"
+_LOGGED = re.compile(f"{_AT}(?:ERROR|CRITICAL|FATAL){_SAYS}")
+_WARNED = re.compile(f"{_AT}(?:WARNING|WARN){_SAYS}")
 _PASSWORD = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 
 
@@ -28,9 +30,10 @@ def exit_reason(output: str, exit_code: int | None) -> str:
     """
     if exit_code is not None and exit_code < 0:
         return f"killed by signal {-exit_code}{_signal_name(-exit_code)}"
-    if exit_code == 0:
-        return "it ended by itself (exit code 0)"
     lines = output.splitlines()
+    if exit_code == 0:
+        warned = [found["said"] for line in lines if (found := _WARNED.match(line))]
+        return _sentence(f"it ended by itself: {warned[-1]}" if warned else "it ended by itself (exit code 0)")
     return _sentence(_last_error(lines) or _last_line(lines, exit_code))
 
 

@@ -111,7 +111,7 @@ def _of_pip() -> Iterator[tuple[str, Path]]:
 
 def _printed(command: list[str | Path]) -> str:
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stderr + run.stdout

@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 from headrace.errors import HeadraceError
 from headrace.local.child import ProcessId
+from headrace.local.ports import answers, parse_address
 from headrace.local.supervise import STOPPED, PartState
 from headrace.log.produce import Producer
 from headrace.log.progress import PartProgress, ensure_progress_topic, report
@@ -69,13 +70,20 @@ class PartReporter:
 
     def _send(self, state: str | None = None) -> None:
         try:
-            if self._producer is None:
-                ensure_progress_topic(self._broker)
-                self._producer = Producer(self._broker, delivery_seconds=DELIVERY_SECONDS)
-            for one in self._progress(state):
-                report(self._producer, one)
+            if (producer := self._open()) is not None:
+                for one in self._progress(state):
+                    report(producer, one)
         except HeadraceError as error:
             LOGGER.debug("Could not report the state of parts: %s", error)
+
+    def _open(self) -> Producer | None:
+        """A producer while the broker takes what is sent; without a broker a client would log errors all the while."""
+        if self._producer is not None and self._producer.undelivered:
+            self._producer = None
+        if self._producer is None and is_answering(self._broker):
+            ensure_progress_topic(self._broker)
+            self._producer = Producer(self._broker, delivery_seconds=DELIVERY_SECONDS)
+        return self._producer
 
     def _flush(self) -> None:
         try:
@@ -83,6 +91,11 @@ class PartReporter:
                 self._producer.flush()
         except HeadraceError as error:
             LOGGER.debug("Could not report the state of parts: %s", error)
+
+
+def is_answering(broker: str) -> bool:
+    """Whether anything listens at one of a broker's addresses."""
+    return any(answers(*parse_address(address, "--broker")) for address in broker.split(","))
 
 
 def progress_of(state: PartState, app: str, at_us: int) -> PartProgress:

@@ -21,7 +21,7 @@ from headrace.local.ports import HOST, free_port, require_free
 
 DEFAULT_PORT = 8081
 INTERFACE = "/apis/ccompat/v7"
-_START_LIMIT_S = 180
+_START_LIMIT_S = 300
 _STOP_GRACE_S = 20
 _LOOK_EVERY_S = 0.2
 _ANSWER_LIMIT_S = 10

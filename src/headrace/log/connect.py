@@ -9,9 +9,10 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[a
 from headrace.errors import HeadraceError
 from headrace.log.dialects import librdkafka_words
 from headrace.log.security import security_of
-from headrace.log.strangers import unreachable
+from headrace.log.strangers import is_listening, unreachable
 
-ANSWER_SECONDS = 10.0
+REACH_SECONDS = 10.0  # nobody is there who has not taken a connection by then
+ANSWER_SECONDS = 60.0  # who has taken one may be busy: so is the machine of a broker that starts beside everything else
 LOGGER = logging.getLogger("headrace.kafka")
 LOGGER.addHandler(logging.NullHandler())  # silent unless the program that uses Headrace sets up logging
 UNREACHABLE = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"}
@@ -57,16 +58,19 @@ def metadata(admin: AdminClient, broker: str, timeout: float = ANSWER_SECONDS) -
 
 
 def _asked(admin: AdminClient, broker: str, timeout: float) -> ClusterMetadata:
-    """Ask; who is not let in is told so soon, and not only when the time is over."""
+    """Ask; who is not let in is told so soon, who finds nobody a little later, and not only when the time is over."""
     _SAID.pop(broker, None)
-    soon = timeout if security_of(broker) is None else min(SOON_SECONDS, timeout)
-    try:
-        return admin.list_topics(timeout=soon)
-    except KafkaException:
-        admin.poll(0)  # hears what the client has to say
-        if broker in _SAID or timeout <= soon:
-            raise
-    return admin.list_topics(timeout=timeout - soon)
+    limits = [REACH_SECONDS] if security_of(broker) is None else [SOON_SECONDS, REACH_SECONDS]
+    spent = 0.0
+    for limit in (limit for limit in limits if limit < timeout):
+        try:
+            return admin.list_topics(timeout=limit - spent)
+        except KafkaException:
+            admin.poll(0)  # hears what the client has to say
+            if broker in _SAID or (limit == REACH_SECONDS and not is_listening(broker)):
+                raise
+        spent = limit
+    return admin.list_topics(timeout=timeout - spent)
 
 
 def _note(broker: str, error: KafkaError) -> None:

@@ -72,6 +72,8 @@ def status_of(
         *_down_parts(parts, now_us),
         *_down_queries(app, queries, parts, now_us),
         *_down_tables(tables),
+        *_down_maintenance(app, tables, board),
+        *_down_evaluations(app, board),
         *_troubled(app, board, now_us),
     )
     return AppStatus(parts, queries, tables, outages, now_us)
@@ -173,6 +175,26 @@ def _down_tables(tables: Iterable[LandingProgress]) -> Iterator[Outage]:
         if one.down_since_us is not None:
             affected = f"{one.landed} of the lake gets no new rows; {one.left} records wait."
             yield Outage(TABLE, one.landed, one.down_since_us, one.error or "no step has succeeded", affected)
+
+
+def _down_maintenance(app: App, tables: Iterable[LandingProgress], board: ProgressBoard) -> Iterator[Outage]:
+    names = {one.landed for one in tables}
+    own = tuple(f"gold/{model.name}_" for model in app.models)
+    for one in board.maintenance.copy().values():
+        if one.down_since_us is not None and (one.maintained in names or one.maintained.startswith(own)):
+            affected = f"Files of {one.maintained} are neither compacted nor deleted; its rows are whole."
+            yield Outage("maintenance", one.maintained, one.down_since_us, one.error, affected)
+
+
+def _down_evaluations(app: App, board: ProgressBoard) -> Iterator[Outage]:
+    for model in app.models:
+        outcomes, drift = board.outcomes.get(model.name), board.drifts.get(model.name)
+        if outcomes is not None and outcomes.down_since_us is not None:
+            affected = f"Labels of {model.name} are not joined: its quality keeps its last value."
+            yield Outage("outcomes", model.name, outcomes.down_since_us, outcomes.error, affected)
+        if drift is not None and drift.down_since_us is not None:
+            affected = f"The drift of {model.name} keeps its last value."
+            yield Outage("drift", model.name, drift.down_since_us, drift.error, affected)
 
 
 def _troubled(app: App, board: ProgressBoard, now_us: int) -> Iterator[Outage]:

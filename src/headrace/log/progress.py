@@ -83,6 +83,20 @@ class LandingProgress:
 
 
 @dataclass(frozen=True)
+class MaintenanceProgress:
+    """The last maintenance of a table of the lake: compaction, retention and the removal of files."""
+
+    maintained: str
+    at_us: int
+    down_since_us: int | None = None  # since when it fails; None once it has succeeded
+    error: str = ""  # why it failed last, in one sentence
+
+    @property
+    def key(self) -> str:
+        return f"maintenance {self.maintained}"
+
+
+@dataclass(frozen=True)
 class PartProgress:
     """The state of one part (process) of a running app, as its supervisor sees it."""
 
@@ -226,6 +240,8 @@ class OutcomesProgress:
     delay_seconds: float
     state_rows: int
     state_bytes: int
+    down_since_us: int | None = None  # since when it fails; None while it runs
+    error: str = ""  # why it failed last, in one sentence
 
     @property
     def key(self) -> str:
@@ -253,6 +269,8 @@ class DriftProgress:
     lag: int
     error_share: float | None = None
     error_changes: dict[str, int] = field(default_factory=dict)
+    down_since_us: int | None = None  # since when it fails; None while it runs
+    error: str = ""  # why it failed last, in one sentence
 
     @property
     def key(self) -> str:
@@ -279,6 +297,7 @@ Progress = (
     QueryProgress
     | CheckProgress
     | LandingProgress
+    | MaintenanceProgress
     | PartProgress
     | ScorerProgress
     | SinkProgress
@@ -322,6 +341,7 @@ KINDS: dict[str, tuple[str, type[Progress], tuple[str, ...]]] = {
     "query": ("latest", QueryProgress, ("query",)),
     "checked": ("checks", CheckProgress, ("checked",)),
     "landed": ("landings", LandingProgress, ("landed",)),
+    "maintained": ("maintenance", MaintenanceProgress, ("maintained",)),
     "part": ("parts", PartProgress, ("app", "part")),
     "scored": ("scorers", ScorerProgress, ("scored", "scorer")),
     "sunk": ("sinks", SinkProgress, ("sunk", "copy")),
@@ -342,6 +362,7 @@ class ProgressBoard:
         self.latest: dict[str, QueryProgress] = {}
         self.checks: dict[str, CheckProgress] = {}
         self.landings: dict[str, LandingProgress] = {}
+        self.maintenance: dict[str, MaintenanceProgress] = {}
         self.parts: dict[tuple[str, str], PartProgress] = {}  # by app and part
         self.scorers: dict[tuple[str, str], ScorerProgress] = {}
         self.sinks: dict[tuple[str, str], SinkProgress] = {}

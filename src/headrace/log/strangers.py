@@ -116,6 +116,11 @@ def _speaks_tls(address: str) -> bool:
         return False
 
 
+def is_listening(broker: str) -> bool:
+    """Whether a connection is taken at one of a broker's addresses, whatever comes of it."""
+    return any(map(_answers, broker.split(",")))
+
+
 def _answers(address: str) -> bool:
     try:
         with socket.create_connection(_host_and_port(address), ANSWER_SECONDS):

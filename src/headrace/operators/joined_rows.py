@@ -63,7 +63,7 @@ class Outputs:
         values = dict(self._nothing)
         for names, row in zip(self._names, (left, right), strict=True):
             if row is not None:
-                values.update(zip(names, row.values, strict=True))
+                values.update(zip(names, row.values, strict=False))  # a column that was added later is null
         values.update(zip(self._keys, key, strict=True))
         return values
 

@@ -7,6 +7,7 @@ from typing import Any
 import onnxruntime
 
 from headrace.errors import HeadraceError
+from headrace.score.external_data import UnreadableModel, external_tensor
 from headrace.score.limits import Limit, TooSlow
 
 INPUTS_KEY = "headrace.inputs"
@@ -17,6 +18,10 @@ SILENT = 4  # what fails is raised, and said once
 
 class BrokenModel(HeadraceError):
     """A model's file that is not there or cannot be loaded."""
+
+
+class ExternalData(BrokenModel):
+    """A model whose tensors are in other files, which it could name as it likes."""
 
 
 def read_model(file: Path) -> bytes:
@@ -32,6 +37,7 @@ def read_model(file: Path) -> bytes:
 
 def load_network(content: bytes, where: str) -> onnxruntime.InferenceSession:
     """A session that runs a model on one thread."""
+    require_self_contained(content, where)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = SILENT
@@ -44,6 +50,19 @@ def load_network(content: bytes, where: str) -> onnxruntime.InferenceSession:
             raise BrokenModel(
                 f"{where} is not a model onnxruntime can run: {first_line(failure)} Export it anew."
             ) from None
+
+
+def require_self_contained(content: bytes, where: str) -> None:
+    """Refuse a model that would have other files read, or whose bytes cannot be looked through."""
+    try:
+        tensor = external_tensor(content)
+    except UnreadableModel as problem:
+        raise BrokenModel(f"{where} is not a model of ONNX: {problem}. Export it anew.") from None
+    if tensor is not None:
+        raise ExternalData(
+            f"{where} keeps its tensor {tensor!r} in another file, and only the model's own file is read. "
+            "Save it whole: onnx.save_model(model, path, save_as_external_data=False)."
+        )
 
 
 def run_within(

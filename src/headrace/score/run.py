@@ -17,6 +17,7 @@ import uvloop
 
 from headrace.declare.app import App
 from headrace.declare.model import Model
+from headrace.declare.names import consumer_group
 from headrace.errors import HeadraceError
 from headrace.log.kept_worker import KeptWorker
 from headrace.log.offsets import Offsets
@@ -205,4 +206,4 @@ class ModelScoring(threading.Thread):
 
 def group_of(model: Model) -> str:
     """The consumer group that scores a model."""
-    return f"headrace.score.{model.name}"
+    return consumer_group("score", model.name)

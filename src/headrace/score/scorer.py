@@ -21,7 +21,7 @@ from headrace.tiles.columns import Values, values_of
 
 Scores = NDArray[np.float64]
 
-TRIAL_S = 5.0
+TRIAL_S = 15.0
 NEVER_NULL = ("count", "distinct")
 ONES: dict[Kind, Any] = {Kind.STRING: "a", Kind.BOOLEAN: True, Kind.INTEGER: 1, Kind.DOUBLE: 1.0}
 ZEROS: dict[Kind, Any] = {Kind.STRING: "", Kind.BOOLEAN: False, Kind.INTEGER: 0, Kind.DOUBLE: 0.0}

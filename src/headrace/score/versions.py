@@ -21,6 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.private_folder import make_private_folder
 from headrace.score.card import BrokenCard, Card, read_card
 from headrace.score.network import BrokenModel, read_model
 from headrace.score.roles import LARGEST_BYTES, VERSION, BrokenChampion, Champion, parsed
@@ -45,6 +46,7 @@ class Versions:
 
     def add(self, content: bytes, card: Card) -> Card:
         """Keep a model under the next free number."""
+        make_private_folder(self.state)
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self.folder))
         try:
@@ -162,6 +164,7 @@ class Versions:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One writer at a time; readers need not wait."""
+        make_private_folder(self.state)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

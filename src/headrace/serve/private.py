@@ -6,8 +6,7 @@ import stat
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+from headrace.private_folder import OTHERS, make_private_folder
 
 
 class NotPrivate(HeadraceError):
@@ -46,7 +45,7 @@ def read_or_make(file: Path, content: bytes) -> bytes:
 
 
 def _written_beside(file: Path, content: bytes) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(file.parent)
     new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as writing:
         writing.write(content)

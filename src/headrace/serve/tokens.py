@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.private_folder import make_private_folder
 from headrace.serve.private import require_private, write_private
 from headrace.serve.scopes import Scope
 
@@ -97,7 +98,7 @@ def revoke_token(state: Path, name: str) -> tuple[Token, ...]:
 @contextmanager
 def _changing(state: Path) -> Iterator[tuple[Token, ...]]:
     """The tokens, while nobody else changes them."""
-    state.mkdir(parents=True, exist_ok=True)
+    make_private_folder(state)
     folder = os.open(state, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headrace.declare.sink import OFFSET, PARTITION, Sink
 from headrace.declare.table_files import ARROW_TYPES
 from headrace.declare.targets import Iceberg
-from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of
+from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, locked
 from headrace.lake.shapes import plain, widened
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition
@@ -132,9 +132,11 @@ class IcebergWriter(Writer):
             return None
 
     def _made(self) -> Table:
-        self._catalogue.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        catalogue = self._catalogue
+        with locked(self._folder):  # another copy may make it at the same moment
+            catalogue.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         try:
-            return self._catalogue.create_table(self._name, self._schema(), properties={**MADE_ONCE, **SHORT_HISTORY})
+            return catalogue.create_table(self._name, self._schema(), properties={**MADE_ONCE, **SHORT_HISTORY})
         except TableAlreadyExistsError:  # another copy was quicker
             return self._catalogue.load_table(self._name)
 

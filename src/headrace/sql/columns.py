@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from headrace.declare.names import OF_LIVE_ROWS
 from headrace.declare.schema import Kind
 from headrace.declare.views import Feature, View
 
 Columns = Mapping[str, str]
 
-EVENT_TIME = "hr_event_time"
+EVENT_TIME = OF_LIVE_ROWS
 SQL_TYPES = {
     Kind.STRING: "VARCHAR",
     Kind.BOOLEAN: "BOOLEAN",

@@ -35,7 +35,7 @@ class Chain:
 
     def spec(self, run: KeptRun, outputs: Sequence[Derived], changelog_partitions: int = 1) -> KeyedSpec:
         """An operation as a query that knows those before it."""
-        keyed = Keyed(run.operation, tuple(outputs), self.broker, changelog_partitions=changelog_partitions)
+        keyed = Keyed(run.laid_out, tuple(outputs), self.broker, changelog_partitions=changelog_partitions)
         before = Chain(self.broker, self.state, self.runs)  # of its own: what it has seen belongs to one thread
         return KeyedSpec(keyed, run.checkpoint(self.state), self.gate, before.clock_us, run.since_us)
 

@@ -39,6 +39,7 @@ def _frame(spark: SparkSession, enrichment: Enrichment, rows: Rows) -> DataFrame
     columns = [table.schema.column(name, table.path.name) for name, _ in wanted]
     ddl = ", ".join(f"`{output}` {_plain(one)}" for one, (_, output) in zip(columns, wanted, strict=True))
     frame = spark.createDataFrame(rows.listed([one.name for one in columns]), ddl)
+    frame = frame.coalesce(1)  # else a task for each slot of the session, to broadcast one table
     return frame.select(*(_typed(one, output) for one, (_, output) in zip(columns, wanted, strict=True)))
 
 

@@ -3,9 +3,10 @@
 payments.where(…)                          projections and filters         real-time
 payments.join(F.broadcast(table), "card")  a broadcast join with a table   real-time
 payments.groupBy(F.window(…)).agg(…)       an aggregate: it keeps state    micro-batch
+payments.where(…).union(payments.where(…)) a stream read more than once    micro-batch
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,9 +79,10 @@ class Examined:
 def examine(result: DataFrame) -> Examined:
     """What the analysed plan of a streaming DataFrame has in it."""
     nodes = list(_streaming(result._jdf.queryExecution().analyzed()))  # noqa: SLF001
+    sources = [str(node.extraOptions().get(SOURCE)) for node in nodes if _name(node) == "StreamingRelationV2"]
     return Examined(
-        tuple(part for node in nodes for part in _parts(node)),
-        frozenset(str(node.extraOptions().get(SOURCE)) for node in nodes if _name(node) == "StreamingRelationV2"),
+        tuple(part for node in nodes for part in _parts(node)) or tuple(_repeated(sources)),
+        frozenset(sources),
         tuple(BY_THE_BATCH[_name(node)] for node in nodes if _name(node) in BY_THE_BATCH),
     )
 
@@ -116,6 +118,11 @@ def _parts(node: Any) -> Iterator[Part]:
         yield Part("a Python UDF")
     if kinds & SUBQUERIES:
         yield Part("a subquery")
+
+
+def _repeated(sources: Sequence[str]) -> Iterator[Part]:
+    """Real-time mode has one place in each source, so it refuses a union that reads one twice."""
+    return (Part(f"{name} read more than once") for name in dict.fromkeys(sources) if sources.count(name) > 1)
 
 
 def _join(node: Any) -> Iterator[Part]:

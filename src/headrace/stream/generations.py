@@ -8,18 +8,19 @@ a view is changed  → refused, with what to do; `--rebuild payments` replays th
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from headrace.declare.app import App
+from headrace.declare.names import query_name
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
 from headrace.errors import HeadraceError
 from headrace.stream.backfills import Backfill, Cut, load
+from headrace.stream.view_changes import describe_shape_changes
 from headrace.tiles.layout import layouts_of
 
 Shape = dict[str, object]
-ALONE = {"streams": "one alone", "salt": "none"}  # what a shape that does not name them says of streams and salt
 
 
 class ChangedDefinition(HeadraceError):
@@ -35,7 +36,7 @@ class Generation:
     cut: Cut | None = None
 
     def query(self, stream: Stream) -> str:
-        return f"{stream.name}.tiles-{self.number}"
+        return query_name(stream.name, f"tiles-{self.number}")
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,19 @@ class Generations:
 
 @dataclass
 class Remembered:
-    """What an earlier run kept: the shapes of the views of each generation."""
+    """What an earlier run kept, if there was one: the shapes of the views of each generation."""
 
     identity: Shape = field(default_factory=dict)
     generations: dict[int, dict[str, Shape]] = field(default_factory=dict)
     partitions: int = 0
     next_number: int = 1
     cuts: dict[int, Cut] = field(default_factory=dict)
+    has_run: bool = True
+
+
+def has_run(state: Path) -> bool:
+    """Whether any stream or operation has run with this state."""
+    return any(file for folder in ("generations", "operations") for file in (state / folder).glob("*.json"))
 
 
 def possible_plans(
@@ -100,9 +107,11 @@ def plan_generations(
     """Compare the declared views with the remembered ones; nothing is written."""
     past = _load(_file(state, stream))
     filled = {view.name: found for view in views if (found := load(state, view)) is not None}
-    if not past.generations or rebuild:
-        return _begin(stream, views, partitions, past, filled)
-    return _follow(stream, views, past, filled)
+    if past.has_run and not rebuild:
+        return _follow(stream, views, past if past.generations else replace(past, partitions=partitions), filled)
+    begun = _begin(stream, views, partitions, past, filled)
+    is_added = not past.has_run and has_run(state)
+    return replace(begun, changes=(f"{stream.name} is a new stream", *begun.changes[1:])) if is_added else begun
 
 
 def _begin(
@@ -151,14 +160,13 @@ def _unfit(views: Iterable[View], filled: Mapping[str, Backfill]) -> tuple[str, 
 
 def _follow(stream: Stream, views: Sequence[View], past: Remembered, filled: Mapping[str, Backfill]) -> Generations:
     declared = {view.name: view for view in views}
-    running, refused, together = [], [], set[str]()
-    if past.identity != _identity(stream):
-        refused.append(
-            f"{stream.name}: the columns named by id and time were {past.identity}, now {_identity(stream)}."
-        )
+    running, refused, removed, together = [], [], list[str](), set[str]()
+    if past.generations and past.identity != _identity(stream):
+        refused.append(f"stream {stream.name}: {_renamed(past.identity, _identity(stream))}.")
     for number, shapes in past.generations.items():
         gone = [name for name in shapes if name not in declared]
         if len(gone) == len(shapes):
+            removed += [f"{name} is gone: its tiles are computed no more" for name in gone]
             continue
         refused += [
             f"{name} is gone, but the state it shares with {_others(shapes, name)} still holds it." for name in gone
@@ -174,7 +182,7 @@ def _follow(stream: Stream, views: Sequence[View], past: Remembered, filled: Map
     known = {name for shapes in past.generations.values() for name in shapes}
     added = tuple(view for view in views if view.name not in known)
     running += _added(stream, added, past.next_number, filled)
-    changes = tuple(_told(stream, view, filled) for view in added)
+    changes = (*(_told(stream, view, filled) for view in added), *removed)
     refused += _unfit(added, filled)
     have_history = bool(filled or past.cuts)
     return Generations(
@@ -199,13 +207,7 @@ def _others(shapes: Iterable[str], name: str) -> str:
 
 
 def _difference(name: str, before: Shape, view: View) -> str:
-    now = shape(view)
-    parts = [
-        f"{part} was {before.get(part, ALONE.get(part))}, is {now.get(part, ALONE.get(part))}"
-        for part in now | before
-        if before.get(part) != now.get(part)
-    ]
-    return f"{name} has changed ({'; '.join(parts)}), and its state cannot follow."
+    return f"view {name}: {' and '.join(describe_shape_changes(before, shape(view)))}."
 
 
 def shape(view: View) -> Shape:
@@ -225,6 +227,12 @@ def shape(view: View) -> Shape:
 def _identity(stream: Stream) -> Shape:
     column = stream.schema.column(stream.id, stream.name)
     return {"id": column.name, "type": column.type, "time": stream.time}
+
+
+def _renamed(before: Shape, now: Shape) -> str:
+    """How the columns that say which event is which, and when it was, have changed."""
+    was, is_ = ({"id": f"{one['id']} {one['type']}", "time": one["time"]} for one in (before, now))
+    return " and ".join(f"`{part}` changed from {was[part]} to {is_[part]}" for part in was if was[part] != is_[part])
 
 
 def remember(generations: Generations, state: Path) -> None:
@@ -252,7 +260,7 @@ def _file(state: Path, stream: Stream) -> Path:
 
 def _load(file: Path) -> Remembered:
     if not file.exists():
-        return Remembered()
+        return Remembered(has_run=False)
     kept = json.loads(file.read_text())
     generations = {int(number): views for number, views in kept["generations"].items()}
     cuts = {int(number): Cut.read(cut) for number, cut in kept.get("cuts", {}).items()}

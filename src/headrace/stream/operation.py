@@ -202,12 +202,14 @@ class OperationRun:
         self._spec, self._id, self.lane = spec, uuid4().hex, Lane.DRAINING
         self._offsets, self._teller = log
         self.read, self._came_s, self._looked_s = dict[Partition, int](), 0.0, 0.0
+        self._has_begun = False
         self.query = started(spark, spec, self._id)
 
     @property
     def has_begun(self) -> bool:
         """Whether its first batch is done, or there was nothing to do."""
-        return has_finished_trigger(self.query)
+        self._has_begun = self._has_begun or has_finished_trigger(self.query)
+        return self._has_begun
 
     def watch(self) -> None:
         """See how far the query is and tell it the time; raises what ended it."""

@@ -5,24 +5,21 @@ a changed operation → refused, with its line; `--rebuild spend` begins run 2 t
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
-from hashlib import sha256
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.recounted import Recount
-from headrace.declare.source_lines import Written
-from headrace.declare.stream import Stream
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
-from headrace.stream.generations import ChangedDefinition, shape
+from headrace.stream.generations import ChangedDefinition, has_run
+from headrace.stream.operation_changes import describe_changes, kind_of
+from headrace.stream.operation_terms import Terms, follow_layout, terms_of
 
-Terms = dict[str, Any]
 FOLDER = "operations"
 
 
@@ -47,12 +44,15 @@ class KeptRun:
     @property
     def advice(self) -> str:
         """What can be done about what is refused."""
-        name = self.operation.name
-        logs = " and ".join(stream.clean for stream in dict.fromkeys(self.operation.inputs))
         return (
-            f"Undo the change, give it another name, start with --rebuild {name} to compute it again from {logs}, "
-            "or start with --from-savepoint and a savepoint that was made under these terms."
+            f"Start with --rebuild {self.operation.name} to compute it again from {_logs(self.operation)}, "
+            "undo the change, give it another name, or go back with --from-savepoint to one made under these terms."
         )
+
+    @property
+    def laid_out(self) -> Operation:
+        """The operation, with what it keeps in the order in which its state has it."""
+        return follow_layout(self.operation, self.terms)
 
     def checkpoint(self, state: Path) -> Path:
         return state.resolve() / "checkpoints" / self.operation.name / f"operation-{self.number}"
@@ -96,79 +96,22 @@ def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us:
     """Compare an operation with what an earlier run of it kept; nothing is written."""
     terms, past = terms_of(operation), _load(state, operation.name)
     if past is None:
-        return KeptRun(operation, 1, terms, changes=("first run",))
+        named, logs = f"{kind_of(terms)} {operation.name}", _logs(operation)
+        added = f"{named} is new: it is computed from the earliest record of {logs}"
+        return KeptRun(operation, 1, terms, changes=(added if has_run(state) else "first run",))
     if rebuild:
         again = f"{operation.name} is computed again from its inputs' clean logs"
         return KeptRun(operation, past["number"] + 1, terms, since_us, (again,))
-    different = _differences(past["terms"], terms)
-    if not different:
+    terms = terms_of(follow_layout(operation, past["terms"]))
+    changes = describe_changes(past["terms"], terms)
+    if not changes:
         return KeptRun(operation, past["number"], terms, past["since_us"])
-    refused = (
-        f"{operation.written}: {operation.name} has changed since its state was begun "
-        f"({'; '.join(different)}), and its state cannot follow."
-    )
+    refused = f"{operation.written}: {kind_of(past['terms'])} {operation.name}: {' and '.join(changes)}."
     return KeptRun(operation, past["number"], past["terms"], past["since_us"], refused=(refused,))
 
 
-def terms_of(operation: Operation) -> Terms:
-    """What of an operation its state depends on, in plain values: not where it is written, nor how idle it may be."""
-    what = operation.what
-    return {
-        "by": [list(columns) for columns in operation.by],
-        "what": _plain(shape(what.view) if isinstance(what, Recount) else what),
-        "inputs": [_plain(stream) for stream in operation.inputs],
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A declared value as JSON has it, the same in every process."""
-    if isinstance(value, Stream):
-        columns = {column.name: column.type for column in value.schema}
-        named = {"name": value.name, "id": value.id, "time": value.time, "arrival": value.arrival}
-        return {**named, "columns": columns, "late": _plain(value.late)}
-    if isinstance(value, Enum):
-        return value.name
-    if is_dataclass(value) and not isinstance(value, type):
-        told = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"": type(value).__name__, **{name: _plain(one) for name, one in told.items() if _counts(one)}}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, set | frozenset):
-        return sorted(map(_plain, value), key=str)
-    if isinstance(value, Callable):  # type: ignore[arg-type]  # mypy: an abstract class
-        return _code(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
-
-
-def _counts(value: object) -> bool:
-    return not isinstance(value, Written)
-
-
-def _code(function: Any) -> str:
-    """A function by what it does: its name, and its code with the constants in it."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return str(getattr(function, "__qualname__", type(function).__qualname__))
-    told = repr((code.co_code, [one for one in code.co_consts if not hasattr(one, "co_code")], code.co_names))
-    return f"{function.__qualname__} {sha256(told.encode()).hexdigest()[:12]}"
-
-
-def _differences(before: Any, now: Any, where: str = "") -> list[str]:
-    """What two terms say differently, each with its place."""
-    return [f"{place} was {was}, is {is_}" for place, was, is_ in _unequal(before, now, where)]
-
-
-def _unequal(before: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in before | now:
-            yield from _unequal(before.get(name), now.get(name), f"{where}.{name}".strip("."))
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for number, (was, is_) in enumerate(zip(before, now, strict=True)):
-            yield from _unequal(was, is_, f"{where}[{number}]")
-    elif before != now:
-        yield where, before, now
+def _logs(operation: Operation) -> str:
+    return " and ".join(stream.clean for stream in dict.fromkeys(operation.inputs))
 
 
 def _file(state: Path, name: str) -> Path:

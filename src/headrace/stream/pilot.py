@@ -19,6 +19,7 @@ from headrace.stream.session_liveness import is_session_alive
 
 LOOK_SECONDS = 0.2
 HELD_SECONDS = 1
+WAITING = "Waiting for "  # data to arrive, or the next trigger: as Spark words the status of a query
 
 
 class QueryFailed(HeadraceError):
@@ -145,7 +146,7 @@ class Pilot(RestartingThread):
         query = self._query
         if query is None or self.lane is not Lane.DRAINING or not query.isActive:
             return False
-        return has_finished_trigger(query)
+        return has_finished_batch(query)
 
     def _is_far(self) -> bool:
         """Whether much is waiting, or the log begins after the query's place: in real time it would stand there."""
@@ -210,6 +211,11 @@ def _plan_of(spec: QuerySpec | PendingSpec) -> QuerySpec:
     return spec.make() if isinstance(spec, PendingSpec) else spec
 
 
-def has_finished_trigger(query: StreamingQuery) -> bool:
-    """Whether Spark has run a batch of a query since it started, or has found nothing to do."""
+def has_finished_batch(query: StreamingQuery) -> bool:
+    """Whether Spark has run a batch of a query since it started."""
     return query.lastProgress is not None
+
+
+def has_finished_trigger(query: StreamingQuery) -> bool:
+    """Whether Spark has run a batch of a query since it started, or waits because there is nothing to run."""
+    return has_finished_batch(query) or str(query.status["message"]).startswith(WAITING)

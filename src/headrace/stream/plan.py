@@ -19,6 +19,7 @@ from headrace.errors import DeclarationError
 from headrace.log.topics import fates_of
 from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, functions_of, judge
+from headrace.stream.followed import refusal_of
 from headrace.stream.generations import Generation, Generations, plan_generations
 from headrace.stream.lanes import Lane
 from headrace.stream.operations import KeptRun, plan_run
@@ -99,7 +100,18 @@ def _verdict(spark: SparkSession, function: Function) -> Verdict:
 
 def plan_app(app: App, state: Path, judged: Mapping[Derivation, Verdict] | None = None) -> tuple[PlannedStream, ...]:
     """The plan of every stream of an app, given what Spark says of its functions; nothing is started or written."""
-    return tuple(_plan(stream, _views(app, stream), state, judged or {}) for stream in app.streams)
+    verdicts = _followed(app, state, judged or {})
+    return tuple(_plan(stream, _views(app, stream), state, verdicts) for stream in app.streams)
+
+
+def _followed(app: App, state: Path, judged: Mapping[Derivation, Verdict]) -> dict[Derivation, Verdict]:
+    """What is said of functions, and of those that have begun, whether their checkpoint can follow."""
+    functions, verdicts = functions_of(app), dict(judged)
+    for made_by, verdict in judged.items():
+        if isinstance(verdict, Judged):
+            checkpoint = state.resolve() / "checkpoints" / made_by.name / "derive"
+            verdicts[made_by] = refusal_of(functions[made_by], verdict, checkpoint) or verdict
+    return verdicts
 
 
 class Views(NamedTuple):

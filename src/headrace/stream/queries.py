@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
 from headrace.declare.derivation import Derivation, Operation
+from headrace.declare.names import query_name
 from headrace.declare.stream import Stream
 from headrace.log.offsets import Offsets
 from headrace.log.progress import ensure_progress_topic
@@ -129,7 +130,7 @@ def gate_spec(stream: Stream, place: Place, partitions: int) -> QuerySpec:
     checkpoint = place.state.resolve() / "checkpoints" / stream.name / "gate"
     learning = None if stream.encoded is None else Learning(stream, place.broker, checkpoint)
     return QuerySpec(
-        name=f"{stream.name}.gate",
+        name=query_name(stream.name, "gate"),
         stream=stream.name,
         views=(),
         broker=place.broker,

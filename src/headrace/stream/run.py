@@ -20,6 +20,7 @@ from headrace.declare.derivation import Derived
 from headrace.errors import HeadraceError
 from headrace.log.produce import Producer
 from headrace.log.progress import QueryProgress, report
+from headrace.log.topics import ensure_topics
 from headrace.stream.chains import Chain
 from headrace.stream.derived import Function, functions_of, judge
 from headrace.stream.error_summary import summarize_spark_error
@@ -33,11 +34,17 @@ from headrace.stream.runner import Runner
 from headrace.stream.session import SparkPlace, process_of, start_session
 from headrace.stream.session_liveness import require_session, stopped_at_end
 from headrace.stream.start_turns import StartTurns
+from headrace.stream.task_slots import require_slots
 
 LOGGER = logging.getLogger("headrace.stream")
 REPORT_SECONDS = 1.0
 STOP_SECONDS = 20.0
+TOPICS_SECONDS = 30.0
 SPARE_SLOTS = 2
+
+
+class PartitionsChanged(HeadraceError):
+    """A topic has another number of partitions than its queries were planned for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,9 @@ def run_queries(app: App, place: Place, options: SparkOptions, stop: threading.E
     for generations in planned.generations:
         remember(generations, place.state)
     with _session(options, planned.slots + SPARE_SLOTS, place.state.resolve() / "spark") as spark:
-        _run(spark, Crew(spark, app, place, planned).runners(), place.broker, stop)
+        require_slots(spark, planned.slots)
+        crew = Crew(spark, app, place, planned)
+        _run(crew, crew.runners(), stop)
 
 
 def run_operations(
@@ -71,8 +80,8 @@ def run_operations(
     planned = plan_queries(app, place)
     unbegun = _begin_runs(app, place, planned.runs)
     with _session(options, planned.operating_slots + SPARE_SLOTS, place.state.resolve() / "operators") as spark:
-        runners = Crew(spark, app, place, planned).operators(unbegun)
-        _run(spark, runners, place.broker, stop, partial(begun, process_of(spark)))
+        crew = Crew(spark, app, place, planned)
+        _run(crew, crew.operators(unbegun), stop, partial(begun, process_of(spark)))
 
 
 def _begin_runs(app: App, place: Place, runs: Sequence[KeptRun]) -> dict[str, Callable[[], None]]:
@@ -134,6 +143,23 @@ class Crew:
         judged = judge(self.spark.newSession(), function)
         return derive_spec(function, judged, self.place, self.planned.partitions)
 
+    def repair_topics(self) -> None:
+        """Create topics that are gone; raises where one has more partitions than its queries were planned for.
+
+        A failed query may be down for either reason, and no restart of it alone would help.
+        """
+        try:
+            found = ensure_topics(self.place.broker, self.app.streams, self.app.views, self.app.models).partitions
+        except HeadraceError as failure:
+            LOGGER.warning("Could not look at the topics: %s", failure)
+            return
+        for topic, count in found.items():
+            if count != (planned := self.planned.partitions.get(topic, count)):
+                raise PartitionsChanged(
+                    f"Topic {topic} has {count} partitions, and its queries were planned for {planned}: "
+                    "this process starts again to read all of them."
+                )
+
     def _pilot(self, spec: QuerySpec | PendingSpec, upstream: Sequence[Runner]) -> Pilot:
         return Pilot(self.spark, spec, self.place.lane, upstream)
 
@@ -148,16 +174,12 @@ def _session(options: SparkOptions, slots: int, scratch: Path) -> Iterator[Spark
 
 
 def _run(
-    spark: SparkSession,
-    runners: Sequence[Runner],
-    broker: str,
-    stop: threading.Event,
-    begun: Callable[[], None] = lambda: None,
+    crew: Crew, runners: Sequence[Runner], stop: threading.Event, begun: Callable[[], None] = lambda: None
 ) -> None:
     try:
         for runner in runners:
             runner.start()
-        _report_until(stop, spark, runners, Producer(broker), begun)
+        _report_until(stop, crew, runners, begun)
     finally:
         until_s = time.monotonic() + STOP_SECONDS
         for runner in runners:
@@ -166,20 +188,18 @@ def _run(
             runner.join(timeout=max(0.0, until_s - time.monotonic()))
 
 
-def _report_until(
-    stop: threading.Event,
-    spark: SparkSession,
-    runners: Sequence[Runner],
-    producer: Producer,
-    begun: Callable[[], None],
-) -> None:
-    have_begun = False
+def _report_until(stop: threading.Event, crew: Crew, runners: Sequence[Runner], begun: Callable[[], None]) -> None:
+    producer, have_begun, topics_due_s = Producer(crew.place.broker), False, 0.0
     while not stop.wait(REPORT_SECONDS):
-        require_session(spark)
+        require_session(crew.spark)
         for runner in runners:
             if runner.failure is not None:
                 raise runner.failure
             _report(producer, runner)
+        is_down = any(runner.observe().is_down for runner in runners)
+        if is_down and time.monotonic() >= topics_due_s:
+            crew.repair_topics()
+            topics_due_s = time.monotonic() + TOPICS_SECONDS
         if not have_begun and all(runner.running() or runner.observe().is_down for runner in runners):
             have_begun = True
             begun()

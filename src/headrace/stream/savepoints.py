@@ -164,11 +164,11 @@ def _others(checkpoint: Path) -> Iterator[Path]:
 
 
 def _link(file: Path, into: Path) -> None:
+    if into.exists():
+        return  # linked before; files of a checkpoint never change
     into.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, into)
-    except FileExistsError:
-        return  # linked before; files of a checkpoint never change
     except FileNotFoundError:
         return  # an old one, which Spark has just taken away
     except OSError:  # another disk

@@ -47,6 +47,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "false",
     # The default of 50 ms is the latency of a shuffle in real-time mode.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+    # The session is sized for the slots of all queries (task_slots.py). Spark's own check counts the tasks of a batch,
+    # as the read of a broadcast table, as if they held their slots for ever; docs/adr/0068.
+    "spark.scheduler.pipelinedGroup.slotCheck.enabled": "false",
     # Deduplication by id alone, bounded by the watermark, is not on Spark's list for real-time mode; docs/adr/0007.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,

@@ -10,8 +10,39 @@ from headrace.errors import HeadraceError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# On a network with NAT64 such an address is another way to write one of IPv4 (RFC 6052).
-NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# An address of these is another way to write one of IPv4: mapped (RFC 4291), and by NAT64 (RFC 6052).
+EMBEDDING = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
+# All else that is public in IPv6 is global unicast: compatible and translated IPv4 (::/96, ::ffff:0:0:0/96), the NAT64
+# of one's own network (64:ff9b:1::/48), site-local (fec0::/10) and whatever is not given to anybody are not.
+GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# What is not globally reachable by the registries of IANA, whichever version of Python knows of it; and tunnels over
+# IPv4 (6to4, Teredo and their relays), which lead wherever the address inside does.
+SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        [
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+            "2001::/23",
+            "2001:db8::/32",
+            "2002::/16",
+            "3fff::/20",
+        ],
+    )
+)
 
 
 class BadWebhook(HeadraceError):
@@ -66,14 +97,17 @@ def may_reach(text: str, allowed: Sequence[Network]) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     if any(address in network for network in allowed if network.version == address.version):
         return True
-    return all(one.is_global and not one.is_multicast for one in (address, *_inner(address)))
+    return _is_public(_plain(address))
 
 
-def _inner(address: Address) -> list[Address]:
-    """The IPv4 addresses written inside an IPv6 one."""
-    if not isinstance(address, ipaddress.IPv6Address):
-        return []
-    embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in NAT64:
-        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in embedded if one is not None]
+def _is_public(address: Address) -> bool:
+    is_unicast = address.version == 4 or address in GLOBAL_UNICAST
+    is_special = any(address in network for network in SPECIAL if network.version == address.version)
+    return is_unicast and not is_special and address.is_global
+
+
+def _plain(address: Address) -> Address:
+    """The address of IPv4 that one of IPv6 is another way to write; others as they are."""
+    if any(address in network for network in EMBEDDING if network.version == address.version):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

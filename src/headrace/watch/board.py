@@ -18,7 +18,7 @@ from headrace.watch.phases import Phase, State
 from headrace.watch.tell import finite, when
 
 TOPIC = "headrace.alerts"
-READ_SECONDS = 30.0
+READ_SECONDS = 120.0
 LOGGER = logging.getLogger("headrace.alerts")
 
 

@@ -16,7 +16,7 @@ from headrace.log.follow import Follower
 from headrace.log.records import Record
 from headrace.watch.values import Reading
 
-READ_SECONDS = 30.0
+READ_SECONDS = 120.0
 FORGET_EVERY_US = UNITS_US["h"]
 
 

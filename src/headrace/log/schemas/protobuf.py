@@ -24,7 +24,7 @@ from headrace.log.schemas.readings import Field, Reading
 
 FILE = "schema.proto"
 TIMESTAMP = "google.protobuf.Timestamp"
-_LIMIT_S = 30
+_LIMIT_S = 120
 _WHOLE = dict.fromkeys(("bigint", "int", "smallint", "tinyint", "double", "float"), "as is")
 _REAL = dict.fromkeys(("double", "float"), "as is")
 _FITS: Mapping[int, Mapping[str, str]] = {

@@ -1,0 +1,52 @@
+"""Since when something of the lake fails, why, and when to try it again.
+
+failure   ✗ 1 s ✗  2 s  ✗    4 s    ✗ …… 60 s …… ✓
+          └ down_since_us                         └ cleared
+"""
+
+import random
+import time
+from dataclasses import dataclass
+
+from headrace.stream.error_summary import summarize_spark_error
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+@dataclass
+class FailureState:
+    """The failures of one table or worker since it last succeeded; each pause is twice as long as the one before."""
+
+    first_pause_s: float = FIRST_PAUSE_SECONDS
+    longest_pause_s: float = LONGEST_PAUSE_SECONDS
+    down_since_us: int | None = None
+    error: str = ""  # in one sentence
+    failures: int = 0
+    _retry_at: float = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the pause since the last failure is over."""
+        return time.monotonic() >= self._retry_at
+
+    @property
+    def pause_s(self) -> float:
+        """How long the pause still lasts."""
+        return max(0.0, self._retry_at - time.monotonic())
+
+    def record_failure(self, failure: Exception) -> bool:
+        """Record a failure and begin the next pause; whether it is another failure than the one before."""
+        before, self.error = self.error, summarize_spark_error(failure)
+        self.down_since_us = self.down_since_us or time.time_ns() // 1000
+        pause_s = min(self.longest_pause_s, self.first_pause_s * 2 ** min(self.failures, 30))
+        # Any part of it: tables that failed together are not tried together.
+        self._retry_at = time.monotonic() + random.uniform(0.5, 1.0) * pause_s  # noqa: S311  # no secret
+        self.failures += 1
+        return self.error != before
+
+    def record_success(self) -> bool:
+        """Clear the failures; whether there were any."""
+        was_down = self.failures > 0
+        self.down_since_us, self.error, self.failures, self._retry_at = None, "", 0, 0.0
+        return was_down

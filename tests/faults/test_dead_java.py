@@ -1,0 +1,85 @@
+"""Where Spark's Java process dies alone, the process that needs it ends within seconds, so that it is started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.local.broker import Broker
+from headrace.log.offsets import Offsets
+from headrace.log.progress import TOPIC
+from tests.running import JAVA, _command, descendants
+from tests.waiting import wait_until
+
+LIMIT_S = 240
+SECONDS_TO_END = 60  # seconds on a machine that is not busy
+APP = """
+import headrace as hr
+
+taps = hr.Stream("taps", schema="id string, card string, n bigint, at timestamp", id="id", key="card", time="at")
+counts = hr.windowed("counts", taps, by="card", over=hr.Tumbling("5s"), n=hr.count()).out
+"""
+
+
+@contextmanager
+def part(name: str, broker: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """`headrace run APP PART`, and its log; killed at the end with all that it started."""
+    app, log = folder / "app.py", folder / "part.log"
+    app.write_text(APP)
+    state = ["--state", str(folder / "state"), "--lake", str(folder / "lake"), "--lake-every", "1s"]
+    command = [sys.executable, "-m", "headrace", "run", str(app), name, "--broker", broker, *state]
+    with log.open("wb") as output:
+        running = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield running, log
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+def java_of(pid: int) -> int | None:
+    return next((one for one in descendants(pid) if JAVA["spark"] in _command(one)), None)
+
+
+def has_begun(name: str, broker: str, folder: Path) -> bool:
+    """Whether a part is seen at work: it reports, or has made its tables."""
+    if name == "lake":
+        return any((folder / "lake").rglob("_delta_log"))
+    offsets = Offsets(broker)
+    return sum(offsets.end([TOPIC]).values()) > 0
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["stream", "operate", "lake"])
+def test_a_part_whose_java_is_killed_ends_with_one_sentence(name: str, tmp_path: Path) -> None:
+    with Broker(tmp_path / "log", port=0) as broker, part(name, broker.address, tmp_path) as (running, log):
+        if name == "lake":
+            from headrace.declare.app import load_app
+            from headrace.log.topics import ensure_topics
+
+            (tmp_path / "app.py").write_text(APP)
+            ensure_topics(broker.address, load_app(str(tmp_path / "app.py")).streams)
+        wait_until(
+            lambda: has_begun(name, broker.address, tmp_path) or running.poll() is not None,
+            LIMIT_S,
+            f"{name} to begin",
+            lambda: log.read_text()[-3000:],
+        )
+        java = java_of(running.pid)
+        assert java is not None, log.read_text()[-3000:]
+        os.kill(java, signal.SIGKILL)
+        killed_s = time.monotonic()
+        wait_until(
+            lambda: running.poll() is not None, SECONDS_TO_END, f"{name} to end", lambda: log.read_text()[-3000:]
+        )
+        assert running.returncode != 0
+        assert "Spark's Java process has ended" in log.read_text()[-600:], log.read_text()[-3000:]
+        assert time.monotonic() - killed_s < SECONDS_TO_END

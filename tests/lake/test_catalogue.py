@@ -1,0 +1,47 @@
+"""The catalogue of a lake in Iceberg: wherever its folder is, and whoever makes it at the same moment."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.lake.catalogue import catalogue_of
+from headrace.lake.formats import CATALOGUE, begin
+from headrace.lake.iceberg import IcebergLog
+from headrace.lake.table import LakeTable
+from tests.lake.read_back import read_back
+from tests.lake.test_reading import LANDING, add_file
+from tests.waiting import wait_until
+
+PROCESSES = 3
+CHILD = Path(__file__).with_name("child_creates.py")
+
+
+def test_a_lake_in_a_relative_folder_is_read_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin(Path("state/lake"), "iceberg")
+    table = LakeTable(Path("state/lake"), LANDING)
+    table.prepare()
+    add_file(table, "2026-01-08", range(10))
+    IcebergLog(Path("state/lake/gold/plain")).append(pa.table({"n": [1]}))
+    monkeypatch.chdir("/")
+    assert read_back(tmp_path / "state/lake/gold/taps").num_rows == 10
+    assert read_back(tmp_path / "state/lake/gold/plain").num_rows == 1
+
+
+def test_processes_that_make_one_catalogue_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
+    go, lake = tmp_path / "go", tmp_path / "lake"
+    ready = [tmp_path / f"ready{number}" for number in range(PROCESSES)]
+    makers = [
+        subprocess.Popen([sys.executable, CHILD, lake, one, go], stderr=subprocess.PIPE, text=True) for one in ready
+    ]
+    wait_until(lambda: all(one.exists() for one in ready), limit_s=120, what="the processes to be ready")
+    go.touch()
+    assert [maker.communicate(timeout=120)[1] for maker in makers] == [""] * PROCESSES
+    catalogue = catalogue_of(lake / CATALOGUE)
+    assert {name for layer in catalogue.list_namespaces() for name in catalogue.list_tables(layer)} == {
+        ("bronze", "taps"),
+        *(("silver", f"taps{end}") for end in ("", "_late", "_dead")),
+    }
