@@ -45,7 +45,7 @@ class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
 def _heavy(file: Path) -> str | None:
     """What a file's tests start: a whole app, a Spark session, or neither."""
     text = file.read_text()
-    if file.parent.name in WHOLE_APPS or "tests.running" in text:
+    if file.parent.name in WHOLE_APPS or "tests.running" in text or "tests.apps.play" in text:
         return "apps"
     return "spark" if "SparkSession" in text else None
 

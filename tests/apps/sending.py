@@ -29,18 +29,21 @@ class Sender:
     def __init__(self, app: App, traffic: Traffic, places: Places, running: Running) -> None:
         self.app, self.traffic, self.places, self.running = app, traffic, places, running
         self.names = traffic.names
-        self._rows = 0
 
     def send(self, count: int) -> None:
-        """One burst to the main stream and, beside it, to the other one and to who tells what came of events."""
-        side = threading.Thread(target=self._send_other, args=(count // 2,))
+        """One burst to the main stream and, beside it, to the other one; then what came of events."""
+        self.traffic.bursts += 1
+        has_other = self.names.other in [stream.name for stream in self.app.streams]
+        others = self.traffic.burst(count // 2) if has_other else []
+        burst = self.traffic.burst(count)
+        side = threading.Thread(target=self._send_other, args=(others,))
         side.start()
         source = self.traffic.row["source"]
         if source == "captured":
             self._change_rows(count)
         else:
             {"nats": self._by_nats, "outbox": self._by_outbox, "history": self._by_replay}.get(source, self._by_kafka)(
-                self.traffic.burst(count)
+                burst
             )
         side.join()
         self._send_verdicts()
@@ -84,10 +87,7 @@ class Sender:
         said = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=300)
         assert said.returncode == 0, said.stderr + said.stdout
 
-    def _send_other(self, count: int) -> None:
-        if self.names.other not in [stream.name for stream in self.app.streams]:
-            return
-        timed = self.traffic.burst(count)
+    def _send_other(self, timed: Timed) -> None:
         if self.traffic.is_history:
             self._replay(self.names.other, [value for _, value, sent in timed if sent.flaw != "not-json"])
             return
@@ -114,21 +114,21 @@ class Sender:
     def _change(self, row: dict[str, Any], dice: random.Random) -> tuple[Any, dict[str, Any]]:
         names = self.names
         columns = [name for name in row if name != "since"]
-        if self._rows > 5 and dice.random() < 0.15:
+        if self.traffic.rows > 5 and dice.random() < 0.15:
             return f'DELETE FROM zoo_table WHERE "{names.id}" = %(gone)s', {"gone": self._known(dice)}
-        if self._rows > 5 and dice.random() < 0.35:
+        if self.traffic.rows > 5 and dice.random() < 0.35:
             told = ", ".join(f'"{name}" = %({name})s' for name in columns if name != names.id)
             return f'UPDATE zoo_table SET {told} WHERE "{names.id}" = %({names.id})s', row | {
                 names.id: self._known(dice)
             }
-        self._rows += 1
-        row |= {names.id: f"r{self._rows}"}
+        self.traffic.rows += 1
+        row |= {names.id: f"r{self.traffic.rows}"}
         listed = ", ".join(f'"{name}"' for name in columns)
         values = ", ".join(f"%({name})s" for name in columns)
         return f"INSERT INTO zoo_table ({listed}, since) VALUES ({values}, to_timestamp(%(since)s))", row
 
     def _known(self, dice: random.Random) -> str:
-        return f"r{dice.randint(1, self._rows)}"
+        return f"r{dice.randint(1, self.traffic.rows)}"
 
     def _send_verdicts(self) -> None:
         """A label for every second event that is known by now."""

@@ -33,8 +33,9 @@ class Traffic:
     row: Row
     seed: int
     meant: dict[bytes, Sent] = field(default_factory=dict)  # by what is in the raw log
+    bursts: int = 0
+    rows: int = 0  # of a captured table, ever inserted
     _number: int = 0
-    _bursts: int = 0
 
     def __post_init__(self) -> None:
         self.names: Names = names_of(self.row)
@@ -46,8 +47,7 @@ class Traffic:
 
     def burst(self, count: int) -> list[tuple[int, bytes, Sent]]:
         """Records with when each is sent, in µs after the burst began, its bytes and what is meant, in that order."""
-        self._bursts += 1
-        base_us = HISTORY_US + self._bursts * 10 * BURST_US if self.is_history else time.time_ns() // 1000
+        base_us = HISTORY_US + self.bursts * 10 * BURST_US if self.is_history else time.time_ns() // 1000
         made = []
         for _ in range(count):
             offset_us = self.dice.randrange(BURST_US)
