@@ -1,4 +1,4 @@
-"""`headrace savepoint APP NAME|ls`: keep what every query has, to go back to with `up --from-savepoint NAME`."""
+"""`headrace savepoint create|ls APP [NAME]`: keep what every query has, to go back to with `up --from-savepoint`."""
 
 import json
 from dataclasses import asdict
@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.settings import Settings
+from headrace.cli.grammar import verbs
+from headrace.cli.settings import BadSetting, Settings
 from headrace.declare.app import App, load_app
 
 if TYPE_CHECKING:
     from headrace.stream.savepoints import Savepoint
 
+ACTIONS = ("create", "ls")
 
-@click.command()
-@click.argument("app")
-@click.argument("name")
+
+@click.command(cls=verbs(*ACTIONS, implied="create"))
+@click.argument("action", metavar="|".join(ACTIONS))
+@click.argument("app", required=False, metavar="APP")
+@click.argument("name", required=False)
 @click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where checkpoints live.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
-    """Keep the state of APP, running or not, as NAME; or ls those there are."""
+def savepoint(action: str, app: str, name: str | None, state: str, in_json: bool) -> None:
+    """Create a savepoint NAME of the state of APP, running or not; or ls those there are."""
     from headrace.stream.savepoints import make, savepoints
 
     load_app(app)
-    found = savepoints(Path(state)) if name == "ls" else [make(Path(state), name)]
+    if action == "create" and name is None:
+        raise BadSetting(f"Under which name? Write headrace savepoint create {app} NAME.")
+    found = savepoints(Path(state)) if name is None else [make(Path(state), name)]
     if in_json:
         click.echo(json.dumps([asdict(one) for one in found]))
     else:

@@ -88,7 +88,7 @@ def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
         ),
         severity="page",
         why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
-        run=f"headrace dead {app} ls {name}",
+        run=f"headrace dead ls {app} {name}",
     )
 
 
@@ -187,7 +187,7 @@ def _of_sink(sink: Sink, app: str) -> Iterator[Alert]:
         on=metric("headrace_sink_parked_total", sink=sink.name, over="1h"),
         **held("headrace_sink_parked_total"),
         why=f"The {sink.to.kind} refused rows. Topic {sink.parked} has each with its reason.",
-        run=f"headrace parked {app} ls {sink.slug}",
+        run=f"headrace parked ls {app} {sink.slug}",
     )
 
 
