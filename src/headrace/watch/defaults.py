@@ -140,13 +140,14 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
         why="Answers came without the store, by an older version, or after the budget.",
         run=f"headrace models ls {app}",
     )
-    yield Alert(
-        f"{name}: drift",
-        on=metric("headrace_drift", model=name),
-        **held("headrace_drift"),
-        why="What the model is asked about is no longer what it was trained on.",
-        run=f"headrace drift {app} {name}",
-    )
+    if model.train is not None:  # nothing else has a card that says what it was trained on
+        yield Alert(
+            f"{name}: drift",
+            on=metric("headrace_drift", model=name),
+            **held("headrace_drift"),
+            why="What the model is asked about is no longer what it was trained on.",
+            run=f"headrace drift {app} {name}",
+        )
     if model.labels is not None:
         yield from _of_labels(model, app)
 
