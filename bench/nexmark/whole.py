@@ -71,7 +71,8 @@ def _seconds(full: Full, query: Query, state: Path, wanted: int) -> float:
 
 def _part(name: str, app: Path, broker: str, state: Path) -> AbstractContextManager[Child]:
     command = [sys.executable, "-m", "headrace", "run", str(app), name, "--broker", broker]
-    return running([*command, "--state", str(state), "--lake", "off"], state / f"{name}.out")
+    flags = ["--state", str(state), "--lake", "off", "--take-over"]  # of the query before, on the same broker
+    return running([*command, *flags], state / f"{name}.out")
 
 
 def _alive(parts: Sequence[Child], state: Path) -> bool:

@@ -43,18 +43,18 @@ LETTERS = {"stream": "payments", "places": ["payments-0@42", "payments-1@7"]}
 @pytest.mark.parametrize(
     ("path", "asked", "words"),
     [
-        ("dead", {}, ["dead", FILE, "--json", "ls", "--broker=127.0.0.1:2"]),
+        ("dead", {}, ["dead", "ls", FILE, "--json", "--broker=127.0.0.1:2"]),
         ("trace", {"id": "--help"}, ["trace", FILE, "--json", "--since=1h", "--broker=127.0.0.1:2", "--", "--help"]),
         (
             "discard",
             LETTERS,
-            ["dead", FILE, "--json", "discard", "payments", "--yes", "--broker=127.0.0.1:2", *PLACES],
+            ["dead", "discard", FILE, "--json", "payments", "--yes", "--broker=127.0.0.1:2", *PLACES],
         ),
-        ("silence", {"name": "-x"}, ["alerts", FILE, "--json", "--broker=127.0.0.1:2", "unsilence", "--", "-x"]),
+        ("silence", {"name": "-x"}, ["alerts", "unsilence", FILE, "--json", "--broker=127.0.0.1:2", "--", "-x"]),
         (
             "silence",
             {"name": "lag", "for": "2h"},
-            ["alerts", FILE, "--json", "--broker=127.0.0.1:2", "silence", "--", "lag", "2h"],
+            ["alerts", "silence", FILE, "--json", "--broker=127.0.0.1:2", "--", "lag", "2h"],
         ),
         (
             "lateness",

@@ -4,13 +4,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 import headrace as hr
-from headrace.cli.lake import comparisons
+from headrace.cli import main
+from headrace.cli.lake import comparisons, tables_of
 from headrace.cli.parts import parts_of
 from headrace.declare.app import App, app_of
 from headrace.lake.lake import Lake
 from headrace.local.ports import HOST, free_port
+from headrace.watch.defaults import alerts_of
 from tests.cli.test_settings import settings
 
 payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
@@ -19,6 +22,18 @@ payments = hr.Stream("payments", schema="id string, card string, at timestamp", 
 @hr.features(payments, by="card")
 class CardSpend:
     payments = hr.count(windows="1h")
+
+
+LEARNS = """
+import headrace as hr
+payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
+told = hr.Stream("told", schema="id string, ok boolean, at timestamp", id="id", key="id", time="at")
+@hr.features(payments, by="card")
+class CardSpend:
+    payments = hr.count(windows="1h")
+labels = hr.Labels(told, value="ok", within="1h")
+fraud = hr.Model("fraud", on=payments, features=[CardSpend], learn=object, labels=labels)
+"""
 
 
 def app(**how: object) -> App:
@@ -50,6 +65,26 @@ def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_pa
     part = make()
     assert all(callable(getattr(part, word)) for word in ("start", "stop", "join"))
     assert comparisons(app(file="fraud.onnx"), lake, tmp_path) == []
+
+
+def test_a_model_that_learns_alone_has_no_drift_and_no_alert_of_it(tmp_path: Path) -> None:
+    told = hr.Stream("told", schema="id string, ok boolean, at timestamp", id="id", key="id", time="at")
+    learns = app(learn=object, labels=hr.Labels(told, value="ok", within="1h"))
+    assert comparisons(learns, Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ()), tmp_path) == []
+    assert "gold/fraud_drift" not in [table.table for table in tables_of(learns)]
+    names = [alert.name for alert in alerts_of(learns, "shop.py")]
+    assert "fraud: quality" in names
+    assert "fraud: drift" not in names
+    assert "fraud: drift" in [alert.name for alert in alerts_of(app(train=lambda frame: frame), "shop.py")]
+
+
+def test_drift_of_a_model_that_learns_alone_is_refused_with_what_to_ask_instead(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(LEARNS)
+    words = ["drift", str(tmp_path / "app.py"), "fraud", "--state", str(tmp_path)]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 1
+    assert "'fraud' learns from each outcome, and has no card" in said.output
+    assert "headrace quality APP fraud" in said.output
 
 
 def test_an_outbox_has_a_process_of_its_own_where_one_is_declared() -> None:

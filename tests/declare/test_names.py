@@ -160,6 +160,20 @@ def test_models_that_differ_in_case_or_punctuation_alone_are_refused() -> None:
     assert "which a reader takes for 'a-b'" in refused(a=model("a-b", x, kept), b=model("a_b", x, kept))
 
 
+def test_a_model_whose_views_have_outputs_that_differ_in_case_alone_is_refused() -> None:
+    x = stream("x")
+    upper = view("Upper", x, N=hr.count(windows="1h"))
+    with pytest.raises(hr.DeclarationError, match="Model 'm': the columns 'n_1h' and 'N_1h' differ in case alone"):
+        hr.Model("m", on=x, features=[view("Lower", x), upper], train=lambda frame: frame)
+
+
+def test_two_models_may_read_views_with_outputs_of_one_name() -> None:
+    x = stream("x")
+    one, other = view("One", x), view("Other", x, n=hr.count(windows="1h", where="v > 1"))
+    whole = app(first=model("first", x, one), second=model("second", x, other))
+    assert [each.vector.names for each in whole.models] == [("n_1h",), ("n_1h",)]
+
+
 def test_a_view_and_a_model_may_differ_in_case_alone() -> None:
     x = stream("x")
     assert app(fraud=model("fraud", x, view("Fraud", x))).views[0].name == "Fraud"

@@ -130,7 +130,7 @@ def _configure(connect: Connect, app: App, databases: Sequence[Database]) -> Non
     wanted = {database.changes.name: config_of(app.name, database) for database in databases}
     for name in connect.ask("GET", "/connectors"):
         if name not in wanted:
-            LOGGER.warning("%s is captured no more; `headrace changes APP ls` tells of the slot it leaves", name)
+            LOGGER.warning("%s is captured no more; `headrace changes ls APP` tells of the slot it leaves", name)
             connect.ask("DELETE", f"/connectors/{name}")
     for name, config in wanted.items():
         if connect.ask("GET", f"/connectors/{name}/config") != config | {"name": name}:

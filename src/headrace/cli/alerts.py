@@ -1,4 +1,4 @@
-"""`headrace alerts APP ls|silence|unsilence`: what fires, and what is kept quiet for a while."""
+"""`headrace alerts ls|silence|unsilence APP`: what fires, and what is kept quiet for a while."""
 
 import json
 import time
@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.grammar import verbs
 from headrace.cli.settings import LOG_OPTIONS, BadSetting, log_of, options
 from headrace.declare.alert import Alert
 from headrace.declare.app import load_app
@@ -14,14 +15,14 @@ from headrace.declare.durations import duration_us
 ACTIONS = ("ls", "silence", "unsilence")
 
 
-@click.command()
-@click.argument("app")
-@click.argument("action", type=click.Choice(ACTIONS))
+@click.command(cls=verbs(*ACTIONS))
+@click.argument("action", metavar="|".join(ACTIONS))
+@click.argument("app", required=False, metavar="APP")
 @click.argument("name", required=False)
 @click.argument("duration", required=False)
 @options(LOG_OPTIONS)
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def alerts(app: str, action: str, name: str | None, duration: str | None, **flags: Any) -> None:
+def alerts(action: str, app: str, name: str | None, duration: str | None, **flags: Any) -> None:
     """The alerts of APP: ls, silence NAME DURATION (such as 2h), or unsilence NAME."""
     from headrace.watch.defaults import alerts_of
 
@@ -44,7 +45,7 @@ def _until_us(action: str, duration: str | None) -> int | None:
     if action == "unsilence":
         return None
     if duration is None:
-        raise BadSetting('For how long? Write headrace alerts APP silence "auc drop" 2h.')
+        raise BadSetting('For how long? Write headrace alerts silence APP "auc drop" 2h.')
     return time.time_ns() // 1000 + duration_us(duration, "silence")
 
 

@@ -1,7 +1,7 @@
 """What the page asks of commands: each question is a command of its own, run beside the server, and told in JSON.
 
 POST /ask/trace {"id": "p-17"}               ──▶  headrace trace APP --json --since=1h -- p-17
-POST /ask/replay {"stream": …, "places": …}  ──▶  headrace dead APP replay payments --json --place=payments-0@42
+POST /ask/replay {"stream": …, "places": …}  ──▶  headrace dead replay APP payments --json --place=payments-0@42
 
 So the page shows what a command says, and neither the event loop nor its lock waits for a log that is read through.
 Each starts a process, so each is a POST: a page of another site can make a browser GET anything without asking.
@@ -125,12 +125,12 @@ class Questions:
 
     def all(self) -> list[Question]:
         return [
-            Question("/ask/dead", lambda _: self._words("dead", "ls", self._log)),
+            Question("/ask/dead", lambda _: self._verb("dead", "ls", self._log)),
             Question("/ask/letters", self._letters, ("stream", "reason", "every")),
             Question("/ask/replay", self._replay, ("stream", "places", "place", "mended"), changes=True),
             Question("/ask/discard", self._discard, ("stream", "places"), changes=True),
             Question("/ask/trace", self._trace, ("id", "since")),
-            Question("/ask/alerts", lambda _: self._words("alerts", "ls", self._log)),
+            Question("/ask/alerts", lambda _: self._verb("alerts", "ls", self._log)),
             Question("/ask/silence", self._silence, ("name", "for"), changes=True),
             Question("/ask/models", lambda _: ["models", "ls", self._file, self._state, "--json"]),
             Question("/ask/card", self._card, ("model", "version")),
@@ -142,17 +142,20 @@ class Questions:
     def _words(self, command: str, *words: str) -> list[str]:
         return [command, self._file, "--json", *words]
 
+    def _verb(self, noun: str, verb: str, *words: str) -> list[str]:
+        return [noun, verb, self._file, "--json", *words]
+
     def _letters(self, asked: Asked) -> list[str]:
         reason = [f"--reason={_word(asked, 'reason')}"] if "reason" in asked else []
         every = ["--every"] if asked.get("every") else []
-        return self._words("dead", "show", self._stream(asked), f"--limit={LETTERS}", self._log, *reason, *every)
+        return self._verb("dead", "show", self._stream(asked), f"--limit={LETTERS}", self._log, *reason, *every)
 
     def _replay(self, asked: Asked) -> list[str]:
         chosen = [] if "mended" in asked else _places(asked)
-        return self._words("dead", "replay", self._stream(asked), self._log, *chosen)
+        return self._verb("dead", "replay", self._stream(asked), self._log, *chosen)
 
     def _discard(self, asked: Asked) -> list[str]:
-        return self._words("dead", "discard", self._stream(asked), "--yes", self._log, *_places(asked))
+        return self._verb("dead", "discard", self._stream(asked), "--yes", self._log, *_places(asked))
 
     def _trace(self, asked: Asked) -> list[str]:
         since = _word(asked, "since") if "since" in asked else "1h"
@@ -160,8 +163,8 @@ class Questions:
 
     def _silence(self, asked: Asked) -> list[str]:
         duration = asked.get("for")
-        words = ["unsilence" if duration is None else "silence", "--", _word(asked, "name")]
-        return self._words("alerts", self._log, *words, *([] if duration is None else [_word(asked, "for")]))
+        words = [_word(asked, "name"), *([] if duration is None else [_word(asked, "for")])]
+        return self._verb("alerts", "unsilence" if duration is None else "silence", self._log, "--", *words)
 
     def _card(self, asked: Asked) -> list[str]:
         version = ["--", _word(asked, "version")] if "version" in asked else []

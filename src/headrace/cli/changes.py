@@ -1,10 +1,11 @@
-"""`headrace changes APP ls|drop`: the slots that captured tables hold in their databases, and how to let go of one."""
+"""`headrace changes ls|drop APP`: the slots that captured tables hold in their databases, and how to let go of one."""
 
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.grammar import VerbGroup
 from headrace.declare.app import App, load_app
 from headrace.errors import HeadraceError
 
@@ -20,7 +21,7 @@ class NoSlot(HeadraceError):
     """There is no slot of that name."""
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def changes() -> None:
     """The captured tables of APP, and what they hold in their databases."""
 
@@ -56,7 +57,7 @@ def drop(app: str, slot: str) -> None:
             database.drop(slot)
             click.echo(f"{slot} is dropped: its database lets go of {found.kept_bytes / 1e6:,.1f} MB of log.")
             return
-    raise NoSlot(f"There is no slot {slot!r}. `headrace changes {app} ls` names those there are.")
+    raise NoSlot(f"There is no slot {slot!r}. `headrace changes ls {app}` names those there are.")
 
 
 def _databases(app: App) -> "list[Database]":

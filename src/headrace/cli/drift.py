@@ -53,9 +53,11 @@ def _champion(model: Model, state: Path) -> str:
     from headrace.score.champions import name_of_champion
     from headrace.score.versions import Versions
 
-    if model.file is not None:
+    if model.train is None:
+        has = "learns from each outcome" if model.file is None else "has file="
         raise BadSetting(
-            f"Model {model.name!r} has file=, and no card that says what it was trained on. Drift needs train=."
+            f"Model {model.name!r} {has}, and has no card that says what it was trained on. Drift needs train=. "
+            f"Write headrace quality APP {model.name} for how good it is."
         )
     return name_of_champion(model, Versions(state, model.name).champion())
 

@@ -1,16 +1,19 @@
-"""`headrace export APP grafana|alerts|metrics`: a dashboard and rules for tools that read /metrics, and what it has."""
+"""`headrace export grafana|alerts|metrics APP`: a dashboard and rules for tools that read /metrics, and what it has."""
 
 import json
 
 import click
 
+from headrace.cli.grammar import verbs
 from headrace.declare.app import load_app
 
+FORMS = ("grafana", "alerts", "metrics")
 
-@click.command()
-@click.argument("app")
-@click.argument("what", type=click.Choice(["grafana", "alerts", "metrics"]))
-def export(app: str, what: str) -> None:
+
+@click.command(cls=verbs(*FORMS))
+@click.argument("action", metavar="|".join(FORMS))
+@click.argument("app", required=False, metavar="APP")
+def export(action: str, app: str) -> None:
     """Print a dashboard for Grafana, the alerts of APP as rules for Prometheus (JSON, which is YAML as well), or what
     metrics there are, as Markdown.
     """
@@ -18,10 +21,10 @@ def export(app: str, what: str) -> None:
     from headrace.watch.export import dashboard, listed, rules
 
     declared = load_app(app)
-    if what == "grafana":
+    if action == "grafana":
         click.echo(json.dumps(dashboard(), indent=2))
         return
-    if what == "metrics":
+    if action == "metrics":
         click.echo("\n".join(listed()))
         return
     found = rules(alerts_of(declared, app))

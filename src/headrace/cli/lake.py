@@ -50,10 +50,11 @@ def missing_outcomes(app: App, settings: Settings) -> list[str]:
 def tables_of(app: App) -> list[Landing]:
     """Every table that the lake of an app will have, those of outcomes and drift among them."""
     from headrace.evaluate.book import outcomes_table, quality_table
+    from headrace.evaluate.compare import compared
     from headrace.evaluate.vectors import drift_table
 
     judged = [table(model) for model in app.models if model.labels for table in (outcomes_table, quality_table)]
-    return [*landings_of(app), *judged, *map(drift_table, app.models)]
+    return [*landings_of(app), *judged, *map(drift_table, compared(app))]
 
 
 class Politeness:

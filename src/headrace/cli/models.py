@@ -1,4 +1,4 @@
-"""`headrace models ls|show|promote|…`: the versions of an app's models, and which of them scores."""
+"""`headrace models ls|show|promote|… APP`: the versions of an app's models, and which of them scores."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.grammar import VerbGroup
 from headrace.cli.locations import location
 from headrace.cli.registry import REGISTRY, require_known_registry, tell_registry
 from headrace.cli.settings import BadSetting
@@ -26,7 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", re.ASCII)
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def models() -> None:
     """The versions of an app's models, and which of them scores."""
 

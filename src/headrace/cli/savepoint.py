@@ -1,4 +1,4 @@
-"""`headrace savepoint APP NAME|ls`: keep what every query has, to go back to with `up --from-savepoint NAME`."""
+"""`headrace savepoint create|ls APP [NAME]`: keep what every query has, to go back to with `up --from-savepoint`."""
 
 import json
 from dataclasses import asdict
@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.grammar import verbs
 from headrace.cli.locations import location
-from headrace.cli.settings import Settings
+from headrace.cli.settings import BadSetting, Settings
 from headrace.declare.app import App, load_app
 
 if TYPE_CHECKING:
     from headrace.stream.savepoints import Savepoint
 
 OLD_US = 600_000_000  # twice the default of --checkpoint
+ACTIONS = ("create", "ls")
 
 
-@click.command()
-@click.argument("app")
-@click.argument("name")
+@click.command(cls=verbs(*ACTIONS, implied="create"))
+@click.argument("action", metavar="|".join(ACTIONS))
+@click.argument("app", required=False, metavar="APP")
+@click.argument("name", required=False)
 @location("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
-    """Keep the state of APP, running or not, as NAME; or ls those there are.
+def savepoint(action: str, app: str, name: str | None, state: str, in_json: bool) -> None:
+    """Create a savepoint NAME of the state of APP, running or not; or ls those there are.
 
     A query that is down is kept as of its last commit.
     """
@@ -32,7 +35,9 @@ def savepoint(app: str, name: str, state: str, in_json: bool) -> None:
     from headrace.stream.savepoints import make, savepoints
 
     declared, folder = load_app(app), Path(state)
-    found = savepoints(folder) if name == "ls" else [make(folder, name, checkpoints_of(declared, folder))]
+    if action == "create" and name is None:
+        raise BadSetting(f"Under which name? Write headrace savepoint create {app} NAME.")
+    found = savepoints(folder) if name is None else [make(folder, name, checkpoints_of(declared, folder))]
     if in_json:
         click.echo(json.dumps([asdict(one) for one in found]))
     else:

@@ -1,4 +1,4 @@
-"""`headrace state APP [QUERY] [--key K]`: which queries keep how much, and what one keeps for a key."""
+"""`headrace state ls|show APP [QUERY] [--key K]`: which queries keep how much, and what one keeps for a key."""
 
 import json
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.batch import batch_session
+from headrace.cli.grammar import verbs
 from headrace.cli.locations import location
 from headrace.cli.settings import BadSetting
 from headrace.declare.app import load_app
@@ -15,19 +16,24 @@ from headrace.declare.app import load_app
 if TYPE_CHECKING:
     from headrace.stream.kept import Kept
 
+ACTIONS = ("ls", "show")
 
-@click.command()
-@click.argument("app")
+
+@click.command(cls=verbs(*ACTIONS, implied="ls"))
+@click.argument("action", metavar="|".join(ACTIONS))
+@click.argument("app", required=False, metavar="APP")
 @click.argument("query", required=False)
 @click.option("--key", metavar="KEY", help="What is kept for this key; of several columns, a JSON list.")
 @click.option("--at", metavar="BATCH|TIME", help="As it was at this batch, or by this time; without it, the newest.")
 @location("state")
 @click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-def state(app: str, query: str | None, **flags: Any) -> None:
-    """The queries of APP that keep state, with rows, bytes and last batch; of a QUERY, what it keeps for a key."""
+def state(action: str, app: str, query: str | None, **flags: Any) -> None:
+    """List the queries of APP that keep state, with rows, bytes and last batch; or show what one keeps for a key."""
     from headrace.stream.kept import kept_by
 
+    if action == "show" and query is None:
+        raise BadSetting(f"Which query? Write headrace state show {app} QUERY; headrace state ls {app} names them.")
     found = kept_by(load_app(app), Path(flags["state"]))
     chosen = [one for one in found if query in {None, one.query}]
     if query is not None and not chosen:
@@ -37,7 +43,7 @@ def state(app: str, query: str | None, **flags: Any) -> None:
         _tell([one.as_json() for one in chosen], flags["in_json"], _sizes(chosen))
         return
     if query is None:
-        raise BadSetting(f"Of which query? Write headrace state APP QUERY --key {flags['key']}.")
+        raise BadSetting(f"Of which query? Write headrace state show {app} QUERY --key {flags['key']}.")
     rows = _of_key(chosen[0], flags)
     _tell(rows, flags["in_json"], [json.dumps(row) for row in rows] or [f"{query} keeps nothing for {flags['key']}."])
 

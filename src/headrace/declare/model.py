@@ -13,7 +13,7 @@ from headrace.declare.drift import Drift
 from headrace.declare.durations import UNITS_US, duration_text, duration_us
 from headrace.declare.labels import Labels
 from headrace.declare.metrics import Measured
-from headrace.declare.names import topic_name
+from headrace.declare.names import require_distinct_columns, topic_name
 from headrace.declare.operands import REQUEST
 from headrace.declare.retrain import Retrain
 from headrace.declare.schema import TYPE_OF_KIND, Column, Kind, Schema
@@ -251,6 +251,7 @@ def _require_columns(model: Model, where: str) -> None:
             raise DeclarationError(
                 f"{where}: two of its columns are named {name!r}. Rename the attribute of one view, or leave one out."
             )
+    require_distinct_columns(names, where)
     known = model.known
     for name in model.inputs or ():
         if name not in known:

@@ -42,11 +42,11 @@ class Place:
 
 def compared(app: App) -> list[Model]:
     """The models whose versions say what they were trained on."""
-    return [model for model in app.models if model.file is None]
+    return [model for model in app.models if model.train is not None]
 
 
 class Comparisons(Together):
-    """The comparisons of every model that is trained; a declared file has no card, and nothing to compare with."""
+    """The comparisons of every model that is trained; a declared file, or what learns alone, has no card."""
 
     def __init__(self, app: App, place: Place) -> None:
         each = make_each(compared(app), lambda model: Comparison(model, place))

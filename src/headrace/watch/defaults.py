@@ -106,7 +106,7 @@ def _of_stream(stream: Stream, app: str) -> Iterator[Alert]:
         ),
         severity="page",
         why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
-        run=f"headrace dead {app} ls {name}",
+        run=f"headrace dead ls {app} {name}",
     )
 
 
@@ -158,13 +158,14 @@ def _of_model(model: Model, app: str) -> Iterator[Alert]:
         why="Answers came without the store, by an older version, or after the budget.",
         run=f"headrace models ls {app}",
     )
-    yield Alert(
-        f"{name}: drift",
-        on=metric("headrace_drift", model=name),
-        **held("headrace_drift"),
-        why="What the model is asked about is no longer what it was trained on.",
-        run=f"headrace drift {app} {name}",
-    )
+    if model.train is not None:  # nothing else has a card that says what it was trained on
+        yield Alert(
+            f"{name}: drift",
+            on=metric("headrace_drift", model=name),
+            **held("headrace_drift"),
+            why="What the model is asked about is no longer what it was trained on.",
+            run=f"headrace drift {app} {name}",
+        )
     if model.labels is not None:
         yield from _of_labels(model, app)
 
@@ -205,7 +206,7 @@ def _of_sink(sink: Sink, app: str) -> Iterator[Alert]:
         on=metric("headrace_sink_parked_total", sink=sink.name, over="1h"),
         **held("headrace_sink_parked_total"),
         why=f"The {sink.to.kind} refused rows. Topic {sink.parked} has each with its reason.",
-        run=f"headrace parked {app} ls {sink.slug}",
+        run=f"headrace parked ls {app} {sink.slug}",
     )
 
 
