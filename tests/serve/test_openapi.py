@@ -164,7 +164,8 @@ BODIES: dict[str, list[Any]] = {
         event(1, at=True), event(1, at=[]), event(1, merchant=None), event(1, more=[1, 2]),
     ],
     "/invocations": [
-        None, [], {}, {"params": {}}, {"dataframe_records": [ROW]}, {"dataframe_records": 5},
+        None, [], {}, {"params": {}}, {"dataframe_records": []}, {"inputs": {}},
+        {"dataframe_records": [ROW]}, {"dataframe_records": 5},
         {"dataframe_records": [5]}, {"instances": [ROW]}, {"instances": 5}, {"instances": None}, {"inputs": [ROW]},
         {"inputs": "x"},
         {"dataframe_records": [ROW], "params": {}}, {"dataframe_records": [ROW], "params": None},
@@ -180,6 +181,7 @@ BODIES: dict[str, list[Any]] = {
         tensors(id=5), tensors(id=None), tensors(parameters={}), tensors(parameters=[]), tensors(parameters=5),
         {"inputs": [{"name": 5, "datatype": "FP64", "shape": [1], "data": [1]}]},
         {"inputs": [{"name": "amount", "datatype": 5, "shape": [1], "data": [1]}]},
+        {"inputs": [{"name": "amount", "datatype": "FP63", "shape": [1], "data": [1]}]},
         {"inputs": [{"name": "amount", "datatype": "FP64", "shape": 1, "data": [1]}]},
         {"inputs": [{"name": "amount", "datatype": "FP64", "shape": ["1"], "data": [1]}]},
     ],

@@ -1,6 +1,7 @@
 """The gate on Spark says the same as the gate in plain Python, whatever the bytes."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,6 +137,17 @@ def test_every_record_has_the_fate_and_reason_plain_python_gives_it(spark: Spark
         "taps.dead",
         f"taps.{'dropped' if late.then == 'drop' else 'late'}",
     }
+
+
+CHECKS = ["amount >= 0", "not (amount < 0)", "amount < 100", "amount between 0 and 1e9", "amount = amount"]
+NOT_FINITE = [written(amount=value) for value in (math.nan, math.inf, -math.inf, "NaN", "Infinity", "-Infinity")]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_sees_nan_and_infinities_as_plain_python_does(spark: SparkSession, check: str) -> None:
+    declared = stream(hr.Late("2m"), check)
+    fates = [f"taps.{one.fate}" for one in admit(declared, [Record(value, ARRIVAL_US) for value in NOT_FINITE])]
+    assert [row.topic for row in judged(spark, declared, NOT_FINITE)] == fates
 
 
 RECORDED: list[bytes | None] = [

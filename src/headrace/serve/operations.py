@@ -9,6 +9,8 @@ from headrace.declare.operands import REQUEST
 from headrace.declare.schema import Column, Kind
 from headrace.declare.views import Feature, View
 from headrace.serve.events import needed_by
+from headrace.serve.tensors import DTYPES
+from headrace.serve.tensors import TEXT as TENSOR_TEXT
 from headrace.tiles.events import INTEGER_BITS
 
 Schema = Mapping[str, Any]
@@ -198,15 +200,17 @@ def _invocations(model: Model) -> Operation:
 
 
 JSON = "application/json"
-ROWS: Schema = {**list_of({"type": "object"}), "maxItems": MOST_ROWS}
+ROWS: Schema = {**list_of({"type": "object", "minProperties": 1}), "minItems": 1, "maxItems": MOST_ROWS}
+COLUMNS: Schema = {"type": "object", "minProperties": 1}
+DATATYPES: Schema = {"enum": [*DTYPES, TENSOR_TEXT]}
 SPLIT = object_of({"columns": {**list_of(TEXT), "uniqueItems": True}, "data": list_of({"type": "array"})})
 WAYS: Mapping[str, Schema] = {
     "dataframe_split": SPLIT,
     "dataframe_records": ROWS,
-    "instances": {"anyOf": [ROWS, {"type": "object"}]},
-    "inputs": {"anyOf": [ROWS, {"type": "object"}]},
+    "instances": {"anyOf": [ROWS, COLUMNS]},
+    "inputs": {"anyOf": [ROWS, COLUMNS]},
 }
-TENSOR = object_of({"name": TEXT, "datatype": TEXT, "shape": list_of(WHOLE), "data": ANY}, ["data"])
+TENSOR = object_of({"name": TEXT, "datatype": DATATYPES, "shape": list_of(WHOLE), "data": ANY}, ["data"])
 TENSORS = object_of(
     {"inputs": {**list_of(TENSOR), "minItems": 1}, "outputs": ANY, "id": TEXT, "parameters": {"type": "object"}},
     ["outputs", "id", "parameters"],
