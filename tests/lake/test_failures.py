@@ -51,10 +51,11 @@ def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(broker: Bro
     with followed(broker.address) as board:
         rounds.start()
         wait_until(lambda: failing in board.landings and landing in board.landings, limit_s=60, what="both to report")
+        wait_until(lambda: not board.landings[landing].error, limit_s=60, what="the other to land")
         said = board.landings[failing]
         assert "column 'n' was string, is bigint" in said.error
         assert abs(time.time() - (said.down_since_us or 0) / 1e6) < 60
-        assert (board.landings[landing].error, board.landings[landing].down_since_us) == ("", None)
+        assert board.landings[landing].down_since_us is None
         wait_until(lambda: board.landings[failing].at_us > said.at_us, limit_s=60, what="another attempt")
         assert board.landings[failing].down_since_us == said.down_since_us
         shutil.rmtree(tmp_path / failing)
@@ -90,6 +91,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_prepared(broker: 
     (looked_at,), (prepared,) = require_fitting(lake), prepare(lake)
     for problem in (looked_at, prepared):
         assert problem.startswith(f"The table {silver(stream).table} of the lake does not land: ")
+        assert "<unknown>" not in problem  # deltalake's errors have a stack in their text
     assert LakeTable(tmp_path, bronze(stream)).log.columns() is not None
 
 

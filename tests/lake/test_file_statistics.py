@@ -37,7 +37,7 @@ LANDING = Landing(
     "notes",
 )
 SCHEMA, DDL = schema_of(LANDING), LANDING.ddl
-LONG = {"id", "text", "blob"}
+LONG = {"text", "blob"}
 LENGTHS = [0, 1, 2047, 2048, 3_000, 100_000, 1_000_000]
 IN_ARROW = {
     EqualTo: operator.eq,

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ def spine_rows() -> pd.DataFrame:
 def spines(spark: SparkSession, folder: Path) -> Iterator[DataFrame]:
     for number, (name, (write, _)) in enumerate(FORMS.items()):
         (folder / str(number)).mkdir()
-        rows = read_spine(spark, write(spine_rows(), folder / str(number)), {"card", "at"})
+        rows = read_spine(spark, write(spine_rows(), folder / str(number)), {"card"}, "at")
         assert set(rows.columns) == {"card", "at", "label"}
         moment = F.timestamp_micros(times_us(rows, "at")).alias("at")
         yield rows.select("card", moment, "label", F.lit(name).alias("form"))
@@ -159,7 +159,7 @@ def test_every_form_of_a_spine_gives_what_loops_over_events_say(spark: SparkSess
 
 def test_a_key_of_digits_is_the_text_it_is_written_as(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "spine.csv").write_text("card,at,label\n007,2026-01-01,1\n7,2026-01-02T00:00:00Z,\n")
-    rows = read_spine(spark, tmp_path / "spine.csv", {"card", "at"})
+    rows = read_spine(spark, tmp_path / "spine.csv", {"card"}, "at")
     assert [(row.card, row.label) for row in rows.collect()] == [("007", 1), ("7", None)]
 
 
@@ -183,13 +183,11 @@ def test_what_is_not_clearly_a_time_is_refused(spark: SparkSession, times: list[
 
 
 def test_a_time_without_a_zone_is_in_utc_whatever_the_session_is_in(spark: SparkSession) -> None:
-    noon = datetime(2026, 3, 29, 12)  # noqa: DTZ001  # that is the point
-    table = pa.table({"moment": [noon], "day": [date(2026, 3, 29)], "text": ["2026-03-29 12:00"]})
+    moments = "timestamp_ntz'2026-03-29 12:00:00' moment, date'2026-03-29' day, '2026-03-29 12:00' text"
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        spine = spark.createDataFrame(table)
-        assert dict(spine.dtypes)["moment"] == "timestamp_ntz"
-        (found,) = spine.select(*(times_us(spine, name) for name in table.column_names)).collect()
+        spine = spark.sql(f"select {moments}")
+        (found,) = spine.select(*(times_us(spine, name) for name in spine.columns)).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     midnight = 1_774_742_400_000_000
@@ -223,4 +221,4 @@ def test_files_that_spark_cannot_read_are_refused_with_the_column(spark: SparkSe
         ("hours.parquet", r"column 'hour' is time64\[ns\].*Drop it, or write it as text"),
     ]:
         with pytest.raises(UnreadableSpine, match=said):
-            read_spine(spark, tmp_path / name, set())
+            read_spine(spark, tmp_path / name, set(), "at")

@@ -5,6 +5,7 @@ failure   ✗ 1 s ✗  2 s  ✗    4 s    ✗ …… 60 s …… ✓
 """
 
 import random
+import re
 import time
 from dataclasses import dataclass
 
@@ -12,6 +13,12 @@ from headrace.stream.error_summary import summarize_spark_error
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+_RUST_STACK = re.compile(r"\s+0: (?:<unknown>|\S+::).*", re.DOTALL)
+
+
+def summarize_failure(failure: BaseException) -> str:
+    """Why something failed, in one sentence, without the stack that deltalake's errors carry in their text."""
+    return _RUST_STACK.sub("", summarize_spark_error(failure))
 
 
 @dataclass
@@ -37,7 +44,7 @@ class FailureState:
 
     def record_failure(self, failure: Exception) -> bool:
         """Record a failure and begin the next pause; whether it is another failure than the one before."""
-        before, self.error = self.error, summarize_spark_error(failure)
+        before, self.error = self.error, summarize_failure(failure)
         self.down_since_us = self.down_since_us or time.time_ns() // 1000
         pause_s = min(self.longest_pause_s, self.first_pause_s * 2 ** min(self.failures, 30))
         # Any part of it: tables that failed together are not tried together.

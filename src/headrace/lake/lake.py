@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.lake.failure_state import summarize_failure
 from headrace.lake.formats import FormatName, begin, format_of, room_of
 from headrace.lake.landing import Landing
 from headrace.lake.table import LakeTable, UnfitForTheLake
-from headrace.stream.error_summary import summarize_spark_error
 
 
 class OtherFormat(HeadraceError):
@@ -77,5 +77,5 @@ def prepare(lake: Lake) -> list[str]:
 
 
 def _problem_text(table: LakeTable, problem: Exception) -> str:
-    why = str(problem) if isinstance(problem, HeadraceError) else summarize_spark_error(problem)
+    why = str(problem) if isinstance(problem, HeadraceError) else summarize_failure(problem)
     return f"The table {table.landing.table} of the lake does not land: {why}"

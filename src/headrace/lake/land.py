@@ -58,7 +58,14 @@ class Lander:
         self._offsets, self._is_prepared = Offsets(broker), False
 
     def land(self) -> Step:
-        """Land what has come, as much of it as a step takes."""
+        """Land what has come, as much of it as a step takes; after one that failed the table is looked at anew."""
+        try:
+            return self._step()
+        except Exception:
+            self._is_prepared = False
+            raise
+
+    def _step(self) -> Step:
         self._prepare()
         positions, spans = waiting(self.table, self._offsets)
         taken = cut(spans, self._most)
@@ -77,6 +84,7 @@ class Lander:
 
     def _prepare(self) -> None:
         if not self._is_prepared:
+            self.table.reopen()
             self.table.prepare()
             self._is_prepared = True
 

@@ -8,7 +8,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from headrace.errors import HeadraceError
 from headrace.lake.spine_times import nanos_to_micros
@@ -41,12 +41,12 @@ def _require_suffix(file: Path, known: Collection[str]) -> None:
         raise UnknownFormat(f"{str(file)!r}: its kind is not known. Name it with one of {', '.join(known)}.")
 
 
-def read_spine(spark: SparkSession, file: Path, texts: Collection[str]) -> DataFrame:
-    """The rows of a spine; `texts` are columns that are read as they are written where a file has no types."""
+def read_spine(spark: SparkSession, file: Path, keys: Collection[str], time: str) -> DataFrame:
+    """The rows of a spine; its keys that are texts are read as they are written where a file has no types."""
     if file.suffix in ARROW_FILES:
         frame = spark.createDataFrame(_plain(_arrow_table(file)))
     elif FORMATS[file.suffix] == "csv":
-        frame = _read_csv(spark, file, texts)
+        frame = _read_csv(spark, file, keys, time)
     elif FORMATS[file.suffix] == "parquet":
         frame = _read_parquet(spark, file)
     else:
@@ -65,10 +65,11 @@ def _uri(file: Path) -> str:
     return file.resolve().as_uri()
 
 
-def _read_csv(spark: SparkSession, file: Path, texts: Collection[str]) -> DataFrame:
+def _read_csv(spark: SparkSession, file: Path, keys: Collection[str], time: str) -> DataFrame:
     """With types that are guessed, but for the key and the time: 007 is no 7, and a time is read by its own rules."""
     reader = spark.read.option("header", "true")
     guessed = reader.option("inferSchema", "true").csv(_uri(file)).schema
+    texts = {*keys, *(one.name for one in guessed if one.name == time and not isinstance(one.dataType, IntegralType))}
     typed = [StructField(one.name, StringType()) if one.name in texts else one for one in guessed.fields]
     return reader.schema(StructType(typed)).csv(_uri(file))
 
@@ -82,14 +83,15 @@ def _read_parquet(spark: SparkSession, file: Path) -> DataFrame:
                 f"The spine's column {field.name!r} is {field.type}, which Spark cannot read. Drop it, or write it as "
                 "text."
             )
-    nanos = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
-    before = spark.conf.get(NANOS_AS_LONG)
-    spark.conf.set(NANOS_AS_LONG, "true")
-    try:
-        frame = spark.read.parquet(_uri(file))
-        return frame.withColumns({name: F.timestamp_micros(nanos_to_micros(F.col(f"`{name}`"))) for name in nanos})
-    finally:
-        spark.conf.set(NANOS_AS_LONG, before or "false")
+    spark.conf.set(NANOS_AS_LONG, "true")  # and left so: rows are read with the setting of that time
+    frame = spark.read.parquet(_uri(file))
+    numbers = {name for name, kind in frame.dtypes if kind == "bigint"}  # times of old Parquet are times to Spark
+    nanos = [field.name for field in schema if _is_nanos(field.type) and field.name in numbers]
+    return frame.withColumns({name: F.timestamp_micros(nanos_to_micros(name)) for name in nanos}) if nanos else frame
+
+
+def _is_nanos(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
 def _parquet_schema(file: Path) -> pa.Schema:
@@ -115,7 +117,7 @@ def _arrow_table(file: Path) -> pa.Table:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Columns in types that Spark has: times in microseconds, in UTC where they have a zone; no dictionaries."""
+    """Columns in types that Spark has: times in microseconds and UTC, in which those without a zone are; no codes."""
     for number, field in enumerate(table.schema):
         kind = _plain_type(field.type)
         if kind != field.type:
@@ -126,7 +128,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
+        return pa.timestamp("us", "UTC")
     if pa.types.is_date64(kind):
         return pa.date32()
     return kind.value_type if pa.types.is_dictionary(kind) else kind

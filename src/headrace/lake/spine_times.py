@@ -42,7 +42,7 @@ def times_us(spine: DataFrame, name: str) -> Column:
     if isinstance(kind, TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, TimestampNTZType):
-        return F.expr(f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01 00:00:00', `{name}`)")
+        return F.unix_micros(F.concat(column.cast("string"), F.lit("Z")).cast("timestamp"))
     if isinstance(kind, DateType):
         return F.unix_date(column).cast("bigint") * F.lit(86_400_000_000)
     if isinstance(kind, StringType):
@@ -77,13 +77,13 @@ def _of_numbers(spine: DataFrame, name: str, kind: DataType) -> Column:
             f"not all seconds, milliseconds, microseconds or nanoseconds since 1970. {WRITE}."
         )
     if unit == "ns":
-        return nanos_to_micros(column)
+        return nanos_to_micros(name)
     return column.cast("bigint") * F.lit(UNITS[unit])
 
 
-def nanos_to_micros(column: Column) -> Column:
-    """Nanoseconds in the microseconds they are in; before 1970 as well, and without a detour through doubles."""
-    return F.call_function("div", column - F.pmod(column, F.lit(1000)), F.lit(1000))
+def nanos_to_micros(name: str) -> Column:
+    """A column of nanoseconds in the microseconds they are in; before 1970 too, without a detour through doubles."""
+    return F.expr(f"(`{name}` - pmod(`{name}`, 1000L)) div 1000L")
 
 
 def unit_of(numbers: Numbers) -> str | None:

@@ -82,8 +82,8 @@ def _looked_up(
 ) -> DataFrame:
     """The training set of a spine, computed once: for the file and for the counts."""
     time = question.time or views[0].streams[0].time
-    texts = {time, *(column.name for view in views for column in view.entity if column.kind is Kind.STRING)}
-    rows = read_spine(spark, spine, texts)
+    keys = {column.name for view in views for column in view.entity if column.kind is Kind.STRING}
+    rows = read_spine(spark, spine, keys, time)
     if time in rows.columns:  # else it is told what is missing
         rows = rows.withColumn(time, F.timestamp_micros(times_us(rows, time)))
     for name in reads:

@@ -47,6 +47,10 @@ class LakeTable:
     def log(self) -> TableLog:
         return log_of(self.folder)
 
+    def reopen(self) -> None:
+        """Forget what is known of the table: it may have been moved away, or mended, by others."""
+        self.__dict__.pop("log", None)
+
     def prepare(self) -> None:
         """Make the table, or add the columns it lacks; refuse what older files contradict. Removes a crash's scraps."""
         self.require_fitting()

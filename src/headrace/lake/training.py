@@ -89,9 +89,9 @@ def with_status(spark: SparkSession, spine: DataFrame, views: Sequence[View | ty
     with plain_arithmetic(spark):
         streams = dict.fromkeys(stream for view in declared for stream in view.streams)
         once = {stream: each_once(events_of(spark, stream, question.source), stream) for stream in streams}
-        frame = spine
+        frame, at_us = spine, times_us(spine, time)
         for view in declared:
-            frame = _with_features(frame, [once[stream] for stream in view.streams], view, question.as_of, time)
+            frame = _with_features(frame, [once[stream] for stream in view.streams], view, question.as_of, at_us)
     return frame
 
 
@@ -192,11 +192,11 @@ def _without_repeats(events: DataFrame, suspects: DataFrame, stream: Stream) -> 
     return joined.where(F.col("hr_first").isNull() | (F.col("hr_first") == place)).drop("hr_id", "hr_first")
 
 
-def _with_features(spine: DataFrame, once: Sequence[Once], view: View, as_of: AsOf, time: str) -> DataFrame:
+def _with_features(spine: DataFrame, once: Sequence[Once], view: View, as_of: AsOf, at_us: Column) -> DataFrame:
     read = read_events([one.events for one in once], view, as_of)
     total = sum(one.total for one in once)
     buckets = max(BUCKETS_A_CORE * spine.sparkSession.sparkContext.defaultParallelism, total // EVENTS_A_BUCKET)
-    asked = _asked(spine, view, time).withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
+    asked = _asked(spine, view, at_us).withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     known = read.withColumn(BUCKET, bucket(view, buckets)).repartition(buckets, BUCKET)
     found = [StructField(name, from_arrow_type(kind)) for name, kind in _outputs(view)]
     schema = StructType([*spine.schema.fields, *found])
@@ -263,12 +263,12 @@ def _value(value: Column, view: View, name: str) -> Column:
     return F.unix_micros(value) if is_time else value
 
 
-def _asked(spine: DataFrame, view: View, time: str) -> DataFrame:
+def _asked(spine: DataFrame, view: View, at_us: Column) -> DataFrame:
     fields = [(column, column.name.removeprefix(REQUEST)) for column in view.requested]
     return spine.select(
         "*",
         *entity_columns(view, {name: F.col(f"`{name}`") for name in view.by}),
-        times_us(spine, time).alias("hr_at"),
+        at_us.alias("hr_at"),
         *(F.col(f"`{name}`").cast(column.type).alias(f"r{i}") for i, (column, name) in enumerate(fields)),
     )
 
