@@ -111,6 +111,15 @@ def test_a_cassandra_that_is_not_there_is_named_at_once_without_its_password() -
     reads.close()
 
 
+def test_a_cassandra_that_is_not_there_leaves_no_traceback_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    reads = Reads(f"cassandra://{HOST}:{free_port()}/headrace", new_spend())
+    with pytest.raises(CassandraUnavailable):
+        reads.read(["c1"], T0_US)
+    reads.close()
+    assert "Error connecting to" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.faults
 def test_killed_and_started_again_it_has_what_it_had(tmp_path: Path) -> None:
     server, one = OwnCassandra(tmp_path, lasting=True), Partition("t", 0)

@@ -1,6 +1,7 @@
 """A connection to Cassandra, made when it is first needed, with what is asked over it prepared."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,18 @@ SELECT = "SELECT field, value FROM headrace_tiles WHERE key = ? AND field >= ? A
 INSERT = "INSERT INTO headrace_tiles (key, field, value) VALUES (?, ?, ?) USING TIMESTAMP ? AND TTL ?"
 BEGIN = "INSERT INTO headrace_tiles (key, field, value) VALUES (?, ?, ?) IF NOT EXISTS"
 MOVE = "UPDATE headrace_tiles SET value = ? WHERE key = ? AND field = ? IF EXISTS"
+
+
+class WithoutTraces(logging.Filter):
+    """Leaves the stack out of what the driver logs: while a server is away it logs one with each try."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return True
+
+
+for _name in ("cassandra.cluster", "cassandra.pool", "cassandra.connection"):
+    logging.getLogger(_name).addFilter(WithoutTraces())
 
 
 class Prepared(NamedTuple):
