@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from headrace.cli import main
 from headrace.cli.grammar import VerbGroup, verbs
+from tests.stream.test_savepoints import batch
 
 APP = """
 import headrace as hr
@@ -44,6 +45,7 @@ def test_the_state_of_an_app_is_listed_with_and_without_a_verb(app: str, tmp_pat
 
 def test_a_savepoint_is_created_with_and_without_a_verb(app: str, tmp_path: Path) -> None:
     at = ("--state", str(tmp_path))
+    batch(tmp_path, "payments/gate", 0)
     run("savepoint", "create", app, "one", *at)
     run("savepoint", app, "two", *at)
     assert [line.split()[0] for line in run("savepoint", "ls", app, *at).splitlines()] == ["one", "two"]

@@ -27,10 +27,10 @@ def score(app: str, model: str, version: str | None, in_json: bool, **flags: Any
 
     declared, state = load_app(app).model(model), Path(flags["state"])
     spine, out, source = spine_of(flags), Path(flags["out"]), source_of(flags)
-    require_known(spine, out)
     if declared.learns_alone:
         raise BadSetting(f"Model {model!r} learns from the log: only events are scored. Give it train= to score files.")
     loaded = load_version(declared, state, version) if version else load_champion(declared, state)
+    require_known(spine, out)
     scoring = Scoring(batch_scorer(declared, loaded), ADDED, declared.fields)
     question = Question(flags["as_of"], source, flags["time"] or declared.stream.time)
     click.echo(f"headrace: scoring {spine} with {model} version {loaded.version}", err=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.locations import locations
 from headrace.cli.settings import LOG_OPTIONS, log_of, options
 from headrace.cli.status_report import StatusReport, gather
 
@@ -15,10 +16,7 @@ ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
 @click.command()
 @click.argument("app")
 @options(LOG_OPTIONS)
-@click.option("--state", default=".headrace", show_default=True, metavar="DIR", help="Where data and checkpoints live.")
-@click.option(
-    "--http", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Where the app is served."
-)
+@locations("state", "http")
 @click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def status(app: str, in_json: bool, **flags: Any) -> None:

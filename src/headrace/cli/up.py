@@ -72,7 +72,7 @@ class Running:
         self._registry = EmbeddedRegistry(settings.state, settings.registry_port, say) if settings.registry else None
 
     def require_startable(self) -> None:
-        """Refuse what no restart could mend: settings, taken ports, a folder in use, missing Java or jars."""
+        """Refuse what no restart could mend: settings, a taken port, missing Java or jars."""
         settings = self._settings
         require_guarded(settings)
         require_tellable(settings)
@@ -80,16 +80,11 @@ class Running:
         require_store(settings.store)
         find_java()
         jar_paths("spark", say)
-        if (opened := make_private_folder(settings.state)) is not None:
-            say(opened)
-        for server in (self._registry, self._broker):
-            if server is not None:
-                server.require_startable()
 
     def run(self) -> None:
         """Start everything and wait until it is to stop."""
-        settings, declared = self._settings, self._load()
-        require_possible(self._file, declared, settings)
+        settings, declared = self._settings, self._load_checked()
+        _go_back(declared, settings)
         needed, others = parts_of(settings, declared)
         for part in (*([] if self._broker is None else [BROKER]), *needed, *others):
             self._supervisor.plan(part, AFFECTS[part])
@@ -110,15 +105,33 @@ class Running:
         if self._broker is not None:
             self._broker.stop()
 
-    def _load(self) -> App:
-        """The app; declarations are refused before its own registry starts, and are then told their schemas by it."""
+    def _load_checked(self) -> App:
+        """The app, refused before anything is written; one with a registry of its own needs that to be loaded."""
         if self._registry is None:
-            return load_app(self._file)
+            declared = load_app(self._file)
+            require_possible(self._file, declared, self._settings)
+            self._claim_folders()
+            return declared
+        self._claim_folders()
+        declared = self._load_with_registry(self._registry)
+        require_possible(self._file, declared, self._settings)
+        return declared
+
+    def _claim_folders(self) -> None:
+        """Refuse a state folder in use, and taken ports of what is started here."""
+        if (opened := make_private_folder(self._settings.state)) is not None:
+            say(opened)
+        for server in (self._registry, self._broker):
+            if server is not None:
+                server.require_startable()
+
+    def _load_with_registry(self, registry: EmbeddedRegistry) -> App:
+        """The app; declarations are refused before its own registry starts, and are then told their schemas by it."""
         if self._file.endswith(".py"):  # a module is imported once
             with suppress(NoSubject), asked_for(self._settings.state):
                 load_app(self._file)
-        say(f"starting the schema registry: registry={self._registry.url!r}")
-        self._started(self._supervisor.start(REGISTRY, self._registry, AFFECTS[REGISTRY]))
+        say(f"starting the schema registry: registry={registry.url!r}")
+        self._started(self._supervisor.start(REGISTRY, registry, AFFECTS[REGISTRY]))
         return load_app(self._file)
 
     def _start_broker(self) -> bool:
@@ -171,6 +184,9 @@ def require_possible(file: str, app: App, settings: Settings) -> None:
     lake = lake_of(app, settings)
     for problem in () if lake is None else require_fitting(lake):
         say(problem)
+
+
+def _go_back(app: App, settings: Settings) -> None:
     if (before := go_back(app, settings)) is not None:
         say(f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {before}")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -120,7 +121,7 @@ class Crew:
                 found[spec.name] = self._pilot(spec, [found[gates[spec.stream].name]])
         return list(found.values())
 
-    def operators(self, unbegun: Mapping[str, Callable[[], None]]) -> list[Runner]:
+    def operators(self, unbegun: Mapping[str, Callable[[], None]] = MappingProxyType({})) -> list[Runner]:
         """One for each operation; what could not be begun before is begun when it starts."""
         runs = {run.operation.name: run for run in self.planned.runs}
         chain, turns = Chain(self.place.broker, self.place.state, runs), StartTurns()
