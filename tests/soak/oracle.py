@@ -45,14 +45,14 @@ def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expecte
     expected = Expected()
     for record in sorted(records_of(broker, stream.name), key=lambda one: one.appended_us):
         value = record.value or b""
-        fate, event = _fate(stream, record, value, reasons.get(value, ""))
+        fate, event = expected_fate(stream, record, value, reasons.get(value, ""))
         expected.fates[fate].add((record.partition, record.offset))
         if fate == "clean":
             expected.events.setdefault(event["payment_id"], event)
     return expected
 
 
-def _fate(stream: Stream, record: Record, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
+def expected_fate(stream: Stream, record: Record, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
     """Dead for what is wrong in it, or late or too early by the time at which the log took it."""
     if reason in BROKEN:
         return "dead", {}
