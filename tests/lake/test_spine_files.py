@@ -58,7 +58,7 @@ def indexed(frame: pd.DataFrame, folder: Path) -> Path:
 
 def unnamed(frame: pd.DataFrame, folder: Path) -> Path:
     """With what is left of an index where rows were dropped."""
-    frame.drop(index=0).to_parquet(folder / "spine.parquet")
+    frame.drop(index=1).to_parquet(folder / "spine.parquet")
     assert "__index_level_0__" in pq.read_schema(folder / "spine.parquet").names
     return folder / "spine.parquet"
 

@@ -15,6 +15,7 @@ from headrace.lake.spine_times import nanos_to_micros
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 ARROW_FILES = (".arrow", ".feather")
+CSV = {"header": "true", "escape": '"'}  # RFC 4180, as pandas writes it: a quote is doubled, a backslash is itself
 INDEX = "__index_level_"  # how pandas names an index that has no name
 NANOS_AS_LONG = "spark.sql.legacy.parquet.nanosAsLong"
 
@@ -57,7 +58,7 @@ def read_spine(spark: SparkSession, file: Path, keys: Collection[str], time: str
 def write_rows(frame: DataFrame, file: Path) -> None:
     """Write rows to a file in the format that its name tells."""
     kind = FORMATS[file.suffix]
-    options = {"header": "true"} if kind == "csv" else {}
+    options = CSV if kind == "csv" else {}
     frame.write.format(kind).options(**options).mode("overwrite").save(_uri(file))
 
 
@@ -67,7 +68,7 @@ def _uri(file: Path) -> str:
 
 def _read_csv(spark: SparkSession, file: Path, keys: Collection[str], time: str) -> DataFrame:
     """With types that are guessed, but for the key and the time: 007 is no 7, and a time is read by its own rules."""
-    reader = spark.read.option("header", "true")
+    reader = spark.read.options(**CSV, multiLine="true")
     guessed = reader.option("inferSchema", "true").csv(_uri(file)).schema
     texts = {*keys, *(one.name for one in guessed if one.name == time and not isinstance(one.dataType, IntegralType))}
     typed = [StructField(one.name, StringType()) if one.name in texts else one for one in guessed.fields]

@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError
 
 ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 DAY, ZONE = r"^\d{4}-\d{2}-\d{2}$", r"(Z|[+-]\d{2}(:?\d{2})?)$"
+NO_SECONDS = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(Z|[+-]|$)"  # Spark takes a zone after seconds alone
 WRITE = "Write timestamps, or texts such as 2026-01-31T12:00:00Z"
 # Numbers of the years 1990 to 2100 in each unit: no number is of two.
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -54,10 +55,11 @@ def times_us(spine: DataFrame, name: str) -> Column:
 
 def _of_texts(spine: DataFrame, name: str) -> Column:
     text = F.trim(F.col(f"`{name}`"))
+    whole = F.regexp_replace(text, NO_SECONDS, "$1:00$2")
     zoned = (
         F.when(text.rlike(DAY), F.concat(text, F.lit("T00:00:00Z")))
-        .when(text.rlike(ZONE), text)
-        .otherwise(F.concat(text, F.lit("Z")))
+        .when(text.rlike(ZONE), whole)
+        .otherwise(F.concat(whole, F.lit("Z")))
     )
     time_us = F.unix_micros(zoned.try_cast("timestamp"))
     parsed = F.when(text.rlike(ISO), time_us)
