@@ -104,12 +104,12 @@ def test_another_salt_is_another_definition(tmp_path: Any) -> None:
     stream = plain.streams[0]
     remember(plan_generations(stream, [plain], tmp_path, 2), tmp_path)
     changed = plan_generations(stream, [cut], tmp_path, 2)
-    with pytest.raises(ChangedDefinition, match=r"salt was none, is 8.*--rebuild taps"):
+    with pytest.raises(ChangedDefinition, match=r"`salt` changed from none to 8\..*--rebuild taps"):
         changed.require_possible()
     rebuilt = plan_generations(stream, [cut], tmp_path, 2, rebuild=True)
     rebuilt.require_possible()
     remember(rebuilt, tmp_path)
-    with pytest.raises(ChangedDefinition, match="salt was 8, is none"):
+    with pytest.raises(ChangedDefinition, match="`salt` changed from 8 to none"):
         plan_generations(stream, [plain], tmp_path, 2).require_possible()
 
 

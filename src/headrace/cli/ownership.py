@@ -33,8 +33,9 @@ def _id_of(state: Path) -> str:
     file = state / FILE
     if not file.exists():
         state.mkdir(parents=True, exist_ok=True)
-        draft = state / f".{FILE}.{os.getpid()}"
-        draft.write_text(uuid4().hex)
+        new = uuid4().hex
+        draft = state / f".{FILE}.{new}"
+        draft.write_text(new)
         try:
             os.link(draft, file)  # of two that make one at the same moment the first counts
         except FileExistsError:

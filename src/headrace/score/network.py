@@ -57,7 +57,7 @@ def require_self_contained(content: bytes, where: str) -> None:
     try:
         tensor = external_tensor(content)
     except UnreadableModel as problem:
-        raise BrokenModel(f"{where} is not a model of ONNX: {problem}. Export it anew.") from None
+        raise BrokenModel(f"{where} is not a model onnxruntime can run: {problem}. Export it anew.") from None
     if tensor is not None:
         raise ExternalData(
             f"{where} keeps its tensor {tensor!r} in another file, and only the model's own file is read. "
