@@ -103,7 +103,7 @@ class Colleagues:
         file = worker.folder / f"{worker.number}-{os.getpid()}.json"
         new = file.with_suffix(".new")
         with self._writing:
-            said = {"at": time.time(), "missing": self._missing, "counted": self._count().written()}
+            said = {"at": time.time(), "missing": list(self._missing), "counted": self._count().written()}
             new.write_bytes(orjson.dumps(said))
             new.replace(file)
 
