@@ -14,6 +14,7 @@ ARCHIVES = sorted(Path(__file__).parent.glob("state-*.tar.xz"))
 NEXT_BATCH, A_BATCH = 1_000, 60
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name.removesuffix(".tar.xz"))
 def test_a_kept_state_folder_goes_on_with_no_wrong_value(archive: Path, tmp_path: Path) -> None:
