@@ -6,8 +6,10 @@ from typing import Protocol
 
 import pytest
 
+from headrace.store import cassandra_link
 from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnRedis
+from tests.waiting import patiently
 
 KINDS = ["redis", pytest.param("cassandra", marks=pytest.mark.faults)]  # a server that takes its time
 OWN = {"redis": OwnRedis, "cassandra": OwnCassandra}
@@ -45,3 +47,10 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnSe
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(autouse=True)
+def patient_cassandra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is right is tested here, not how soon: a busy machine may need more than a reader waits for."""
+    monkeypatch.setattr(cassandra_link, "READ_SECONDS", patiently(cassandra_link.READ_SECONDS))
+    monkeypatch.setattr(cassandra_link, "WRITE_SECONDS", patiently(cassandra_link.WRITE_SECONDS))

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 from headrace.log.records import Partition
@@ -9,13 +10,14 @@ from headrace.stream.checkpoints import (
     is_begun,
     lag,
     plan_first_batch,
+    prepare,
 )
 
 
 def checkpoint(folder: Path, committed: int, planned: int) -> Path:
     """A checkpoint as Spark leaves it: offsets of planned batches, commits of finished ones, and state."""
     for part, batches in (("offsets", planned), ("commits", committed)):
-        (folder / part).mkdir()
+        (folder / part).mkdir(parents=True)
         for batch in range(batches):
             source = f'{{"taps":{{"0":{10 * batch + 10},"1":{batch}}}}}'
             (folder / part / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source}')
@@ -82,3 +84,28 @@ def test_a_first_batch_is_planned_once(tmp_path: Path) -> None:
     plan_first_batch(tmp_path, "payments.clean", [9, 9], {"conf": {}})
     discard_unfinished_state(tmp_path)
     assert (tmp_path / "offsets" / "0").read_text() == first
+
+
+def test_a_moved_checkpoint_names_its_own_schema_files(tmp_path: Path) -> None:
+    begun = checkpoint(tmp_path / "moved here", committed=1, planned=1)
+    kept = begun / "state" / "0" / "_metadata" / "v2" / "0"
+    kept.parent.mkdir(parents=True)
+    stores = [{"storeName": "default", "stateSchemaFilePaths": ["file:/old/spend/state/0/_stateSchema/default/0_a"]}]
+    kept.write_text(f"v2\n{json.dumps({'operatorInfo': {'operatorId': 0}, 'stateStoreInfo': stores})}")
+    checksum = kept.with_name(".0.crc")
+    checksum.write_text("of the old text")
+    in_savepoint = tmp_path / "linked"
+    in_savepoint.hardlink_to(kept)
+    before = in_savepoint.read_text()
+
+    prepare(begun)
+
+    version, text = kept.read_text().split("\n")
+    (store,) = json.loads(text)["stateStoreInfo"]
+    assert version == "v2"
+    assert store["stateSchemaFilePaths"] == [f"file:{begun}/state/0/_stateSchema/default/0_a"]
+    assert not checksum.exists()
+    assert in_savepoint.read_text() == before
+    written = kept.stat().st_mtime_ns
+    prepare(begun)
+    assert kept.stat().st_mtime_ns == written

@@ -10,7 +10,7 @@ from headrace.evaluate.feed import PARTITIONS, changes
 from headrace.evaluate.join import Join, Place
 from headrace.evaluate.told import Feed
 from headrace.log.records import Partition
-from headrace.stream.checkpoints import discard_unfinished_state
+from headrace.stream.checkpoints import prepare
 from headrace.stream.clock import Ends
 from headrace.stream.run import watermark_us
 
@@ -32,7 +32,7 @@ class StreamJoin(Join):
 
     def _run(self) -> None:
         checkpoint = self._place.checkpoint(self._feed.model, CHECKPOINT)
-        discard_unfinished_state(checkpoint)
+        prepare(checkpoint)
         self._open(checkpoint)
         self._query = (
             changes(self._spark, self._feed)

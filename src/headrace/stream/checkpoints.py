@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from headrace.log.records import Partition
 
+SCHEMAS = "_stateSchema"
 NOTHING_YET = "-"  # what Spark notes of a source that a batch has not come to
 
 
@@ -49,6 +50,41 @@ def write_whole(file: Path, text: str) -> None:
     draft = file.with_name(f".{file.name}.draft")
     draft.write_text(text)
     draft.replace(file)
+
+
+def prepare(checkpoint: Path) -> None:
+    """Make what is kept here ready for a query to go on from."""
+    discard_unfinished_state(checkpoint)
+    point_state_schemas_here(checkpoint)
+
+
+def point_state_schemas_here(checkpoint: Path) -> None:
+    """Let the metadata of stateful operators name the schema files of this checkpoint.
+
+    Spark writes their absolute paths: a state folder that was moved, or unpacked elsewhere, would name files of its
+    old place, and no operator would start.
+    """
+    for metadata in checkpoint.glob("state/*/_metadata/v2/*"):
+        if metadata.name.isdigit():
+            _point_state_schemas(metadata, metadata.parents[2])
+
+
+def _point_state_schemas(metadata: Path, operator: Path) -> None:
+    version, text = metadata.read_text().split("\n", 1)
+    described = json.loads(text)
+    for store in described["stateStoreInfo"]:
+        if paths := store.get("stateSchemaFilePaths"):
+            store["stateSchemaFilePaths"] = [_in_operator(path, operator) for path in paths]
+    if described != json.loads(text):
+        # Without its old checksum first: a file that has none is read as it is.
+        metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
+        write_whole(metadata, f"{version}\n{json.dumps(described)}")
+
+
+def _in_operator(path: str, operator: Path) -> str:
+    """Where a schema file of an operator is: below the operator's own folder, as Spark writes a path."""
+    *_, below = path.rpartition(f"/{SCHEMAS}/")
+    return f"file:{operator}/{SCHEMAS}/{below}"
 
 
 def discard_unfinished_state(checkpoint: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.log.dialects import spark_words
-from headrace.stream.checkpoints import discard_unfinished_state, plan_first_batch
+from headrace.stream.checkpoints import plan_first_batch, prepare
 from headrace.stream.session import batch_metadata
 
 BACKLOG = 10_000
@@ -63,7 +63,7 @@ class QuerySpec:
 
 def start(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
     """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
-    discard_unfinished_state(spec.checkpoint)
+    prepare(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
     if spec.first_ends is not None:
         (topic,) = spec.sources

@@ -26,7 +26,7 @@ from headrace.log.dialects import spark_words
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Partition
-from headrace.stream.checkpoints import committed_places, committed_watermark_us, discard_unfinished_state, lag
+from headrace.stream.checkpoints import committed_places, committed_watermark_us, lag, prepare
 from headrace.stream.clock import Clock, RecordedClock, now_us
 from headrace.stream.gate_progress import GateWatch
 from headrace.stream.keyed import PARTITIONS, Keyed, made
@@ -75,7 +75,7 @@ class KeyedSpec:
 
 def started(spark: SparkSession, spec: KeyedSpec, run_id: str) -> StreamingQuery:
     """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
-    discard_unfinished_state(spec.checkpoint)
+    prepare(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
     return (
         made(spark, spec.keyed, _begin(spec), run_id)
