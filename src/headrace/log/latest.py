@@ -3,7 +3,7 @@
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
 
-from headrace.log.connect import ANSWER_SECONDS, admin_client, refusal
+from headrace.log.connect import ANSWER_SECONDS, admin_client, metadata, refusal
 
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 
@@ -11,6 +11,8 @@ COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 def ensure_latest_topic(broker: str, name: str) -> None:
     """Create such a topic where it is missing."""
     admin = admin_client(broker)
+    if name in metadata(admin, broker).topics:
+        return
     try:
         admin.create_topics([NewTopic(name, num_partitions=1, config=COMPACTED)], request_timeout=ANSWER_SECONDS)[
             name
@@ -18,3 +20,8 @@ def ensure_latest_topic(broker: str, name: str) -> None:
     except KafkaException as failure:
         if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise refusal(broker, f"create topic {name!r}", failure) from failure
+
+
+def has_topic(broker: str, name: str) -> bool:
+    """Whether a topic is there; it is not created."""
+    return name in metadata(admin_client(broker), broker).topics

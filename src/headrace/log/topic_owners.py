@@ -20,7 +20,7 @@ import orjson
 
 from headrace.errors import HeadraceError
 from headrace.log.follow import Follower
-from headrace.log.latest import ensure_latest_topic
+from headrace.log.latest import ensure_latest_topic, has_topic
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 
@@ -127,15 +127,13 @@ def read_owners(broker: str) -> Owners:
     owners = Owners()
     with Follower(broker, [TOPIC], owners.apply) as follower:
         if not follower.wait_until_caught_up(READ_SECONDS):
-            raise OwnersUnread(
-                f"Topic {TOPIC!r} was not read within {READ_SECONDS:g} s: {follower.trouble}. Try again."
-            )
+            raise OwnersUnread(follower.trouble)
     return owners
 
 
 def require_unowned(broker: str, owner: Owner, topics: Collection[str]) -> None:
-    """Refuse topics that another app holds."""
-    if held := read_owners(broker).held_by_others(owner, topics):
+    """Refuse topics that another app holds; nothing is written, not even the topic of claims."""
+    if has_topic(broker, TOPIC) and (held := read_owners(broker).held_by_others(owner, topics)):
         raise OwnedByOther(held)
 
 
