@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,11 +133,17 @@ class Running:
 
     def kill(self, part: str) -> int:
         """kill -9 of a part, once it is there."""
-        wait_until(lambda: self.pid_of(part), 120, f"the process of {part}")
-        pid = self.pid_of(part)
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        killed: list[int] = []
+
+        def is_killed() -> bool:
+            if (pid := self.pid_of(part)) is not None:
+                with suppress(ProcessLookupError):  # it ended just now: the next one is killed
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+            return bool(killed)
+
+        wait_until(is_killed, 120, f"the process of {part}", self.said)
+        return killed[0]
 
     def _status(self, path: str) -> int | None:
         try:

@@ -1,6 +1,7 @@
 """Plays an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` plays one."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -20,6 +21,7 @@ from headrace.log.topics import APPEND_TIME, Topic
 from tests.apps.commands import Asked, answer_of, complaint_of, every_command
 from tests.apps.factors import Row
 from tests.apps.oracle import Oracle
+from tests.apps.page import WRITES_PAGE, keep_outcome
 from tests.apps.pairs import read_rows
 from tests.apps.places import Places, places_of
 from tests.apps.sending import Sender
@@ -35,7 +37,7 @@ SETTLE_LIMIT_S = 420
 PAUSE_S = 2.0  # between two looks: each reads whole topics, and the app has no more than two cores
 BURST = 120
 DOWN = re.compile(r"headrace: (.+?) is down \(restart")
-# Every part is killed but the one whose fall is the fall of all: the broker is killed last.
+# Of these each app loses some at one moment, another app others: over all apps every part is killed many times.
 KILLED = (
     "serve",
     "stream",
@@ -49,7 +51,9 @@ KILLED = (
     "connect",
     "watch",
     "check",
+    "broker",
 )
+AT_ONCE = 3
 
 
 @dataclass
@@ -138,14 +142,15 @@ class Play:
     def stop(self) -> None:
         assert self.running.stop() == 0, self.running.said()
 
-    def kill_each(self) -> None:
-        """kill -9 of each part, one after the other; each comes back, and nothing else falls."""
-        for part in (*KILLED, "broker"):
-            if self.running.pid_of(part) is None:
-                continue
-            before = self.running.kill(part)
+    def kill_some(self) -> None:
+        """kill -9 of some parts at one moment; each comes back, and nothing else falls."""
+        present = [part for part in KILLED if self.running.pid_of(part) is not None]
+        first = AT_ONCE * [row.domain for row in read_rows()].index(self.row.domain)
+        chosen = {present[(first + number) % len(present)] for number in range(AT_ONCE)}
+        before = {part: self.running.kill(part) for part in sorted(chosen)}
+        for part, pid in before.items():
             self.killed[part] += 1
-            wait_until(partial(self._is_back, part, before), 180, f"{part} to be started again", self.running.said)
+            wait_until(partial(self._is_back, part, pid), 180, f"{part} to be started again", self.running.said)
             assert not self.running.ended(), self.running.said()
         self.running.wait_until_ready()
 
@@ -178,7 +183,7 @@ class Play:
 
 
 def play(row: Row, folder: Path, is_whole: bool, outcome: Outcome) -> None:
-    """Play an app: up, traffic, the oracle and a restart; the whole of it has every command, a change and kills."""
+    """Play an app: up, traffic, the oracle, a restart; the whole has commands, kills and a changed declaration."""
     with places_of(row, folder) as places:
         one = Play(row, places, outcome)
         try:
@@ -199,21 +204,15 @@ def _play(one: Play, is_whole: bool) -> None:
         with one.step("commands"):
             one.ask_everything()
         with one.step("kills"):
-            one.kill_each()
+            one.kill_some()
             one.send(BURST // 2)
             one.settle()
-    with one.step("restart"):
+    with one.step("change" if is_whole else "restart"):
         one.stop()
+        one.write(is_changed=is_whole)
         one.start()
         one.send(BURST // 3)
         one.settle()
-    if is_whole:
-        with one.step("change"):
-            one.stop()
-            one.write(is_changed=True)
-            one.start()
-            one.send(BURST // 3)
-            one.settle()
 
 
 def main(words: list[str]) -> int:
@@ -234,6 +233,8 @@ def _told(row: Row, is_whole: bool) -> bool:
     sys.stdout.write(f"=== {row.domain}: {well}, after {time.monotonic() - began:.0f} s ({steps})\n")
     sys.stdout.writelines(f"{complaint[:4000]}\n" for complaint in outcome.complaints)
     sys.stdout.flush()
+    if os.environ.get(WRITES_PAGE):
+        keep_outcome(row.domain, outcome.steps, outcome.complaints)
     if outcome.is_well:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome.is_well

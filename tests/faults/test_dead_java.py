@@ -13,6 +13,7 @@ import pytest
 
 from headrace.local.broker import Broker
 from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
 from headrace.log.progress import TOPIC
 from tests.running import JAVA, _command, descendants
 from tests.waiting import wait_until
@@ -49,9 +50,9 @@ def java_of(pid: int) -> int | None:
 
 
 def has_begun(name: str, broker: str, folder: Path) -> bool:
-    """Whether a part is seen at work: it reports, or has made its tables."""
+    """Whether a part is seen at work: it reports, or has landed what was sent."""
     if name == "lake":
-        return any((folder / "lake").rglob("_delta_log"))
+        return any((folder / "lake" / "bronze").rglob("*.parquet"))
     offsets = Offsets(broker)
     return sum(offsets.end([TOPIC]).values()) > 0
 
@@ -67,6 +68,8 @@ def test_a_part_whose_java_is_killed_ends_with_one_sentence(name: str, tmp_path:
 
             (tmp_path / "app.py").write_text(APP)
             ensure_topics(broker.address, load_app(str(tmp_path / "app.py")).streams)
+            with Producer(broker.address) as producer:
+                producer.send("taps", b"{}", key="c1")
         wait_until(
             lambda: has_begun(name, broker.address, tmp_path) or running.poll() is not None,
             LIMIT_S,

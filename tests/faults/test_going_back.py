@@ -187,7 +187,7 @@ def test_a_changed_app_goes_back_to_a_savepoint_and_what_cannot_is_refused_with_
     app.wait_for(app.sent, 5)
     said = app.refused(APP.format(size=10) + SINK, "--from-savepoint", "good")
     assert "window spend: `over` changed from Tumbling(5s) to Tumbling(10s)." in said
-    assert "start with --rebuild spend" in said
+    assert "Start with --rebuild spend" in said
     assert savepoint(app, "ls") == [kept]  # nothing has happened
     app.start(before + MORE, "--from-savepoint", "good")
     app.running.wait_until_ready()
@@ -207,7 +207,7 @@ def test_another_window_is_refused_and_computed_again_from_the_first_or_from_a_t
     app.running.wait_until_ready()
     app.pay(100)
     app.wait_for(app.sent, 10)
-    assert "start with --rebuild spend" in app.refused(APP.format(size=5))
+    assert "Start with --rebuild spend" in app.refused(APP.format(size=5))
     app.start(APP.format(size=5), "--rebuild", "spend")
     app.running.wait_until_ready()
     app.wait_for(app.sent, 5)

@@ -181,6 +181,20 @@ def test_postgres_that_goes_away_and_comes_back_is_waited_for(shop: Shop) -> Non
     assert running.trouble == ""
 
 
+def test_an_error_nobody_foresaw_is_told_and_tried_again_by_that_relay_alone(shop: Shop) -> None:
+    failures = iter([RuntimeError("unforeseen")])
+
+    def reached(step: str) -> None:
+        if step == "sent" and (failure := next(failures, None)):
+            raise failure
+
+    insert(shop, event(1))
+    with relaying(relay_of(shop, reached=reached)) as running:
+        wait_until(lambda: running.retries, LIMIT_S, "the failure")
+        wait_until(lambda: shop.left() == 0 and not running.trouble, LIMIT_S, "the row to be sent")
+    assert event(1) in told(shop)
+
+
 def test_a_log_that_is_away_leaves_the_rows_where_they_are(shop: Shop) -> None:
     insert(shop, event(1))
     away = Relay(Table("env:PG_URL", shop.table), f"{HOST}:{free_port()}")

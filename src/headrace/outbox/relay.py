@@ -75,6 +75,7 @@ class Relay:
 
     def close(self) -> None:
         self._table.close()
+        self._producer = None
 
     def _sorted(self, rows: Sequence[Waiting]) -> tuple[list[Letter], dict[int, str]]:
         """What can be sent, and why the rest cannot."""

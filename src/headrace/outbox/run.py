@@ -28,7 +28,6 @@ class Relaying:
     def __init__(self, relay: Relay, name: str, every_s: float) -> None:
         self.trouble = ""
         self.retries = 0
-        self.failure: BaseException | None = None
         self._relay, self._name, self._every_s = relay, name, every_s
         self._attempt = 0
         self._copy = f"{socket.gethostname()}:{os.getpid()}"
@@ -37,9 +36,6 @@ class Relaying:
         try:
             while not stop.is_set():
                 stop.wait(self._pause())
-        except Exception as failure:
-            self.failure = failure
-            raise
         finally:
             self._relay.close()
 
@@ -58,17 +54,24 @@ class Relaying:
             return STANDBY_SECONDS
         except HeadraceError as problem:
             self._tell(str(problem))
-            self._attempt += 1
-            self.retries += 1
-            return PATIENCE.pause(min(self._attempt - 1, MOST_DOUBLINGS))
+            return self._back_off()
+        except Exception as problem:  # noqa: BLE001  # whatever it is, the other outboxes go on
+            self._tell(f"{self._name} failed, and is tried again: {type(problem).__name__}: {problem}", trace=problem)
+            self._relay.close()  # begins the next step with a new connection
+            return self._back_off()
         self._attempt = 0
         missing = self._relay.missing
         self._tell(f"{self._name}: rows wait for {', '.join(missing)}: no such topic." if missing else "")
         return 0.0 if count else self._every_s
 
-    def _tell(self, trouble: str) -> None:
+    def _back_off(self) -> float:
+        self._attempt += 1
+        self.retries += 1
+        return PATIENCE.pause(min(self._attempt - 1, MOST_DOUBLINGS))
+
+    def _tell(self, trouble: str, trace: Exception | None = None) -> None:
         if trouble and trouble != self.trouble:
-            LOGGER.warning("%s", trouble)
+            LOGGER.warning("%s", trouble, exc_info=trace)
         self.trouble = trouble
 
 
@@ -82,10 +85,7 @@ def relay_all(app: App, broker: str, stop: threading.Event, every_s: float = EVE
     threads = [threading.Thread(target=relay_until, args=(one, broker, stop), daemon=True) for one in relayings]
     for thread in threads:
         thread.start()
-    while not stop.wait(REPORT_SECONDS):
-        for one in relayings:
-            if one.failure is not None:
-                raise one.failure
+    stop.wait()
     for thread in threads:
         thread.join()
 
