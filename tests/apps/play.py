@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -228,6 +229,7 @@ def _told(row: Row, is_whole: bool) -> bool:
         play(row, folder, is_whole, outcome)
     except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - the next one is played whatever came of it
         outcome.complaints.append(f"{type(problem).__name__}: {problem}")
+        (folder / "failure.txt").write_text(traceback.format_exc())
     steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.steps.items())
     well = "well" if outcome.is_well else f"NOT WELL, see {folder}"
     sys.stdout.write(f"=== {row.domain}: {well}, after {time.monotonic() - began:.0f} s ({steps})\n")

@@ -47,7 +47,7 @@ def _in_delta(places: Places, _broker: str, own_id: str) -> list[Any]:
     folder = places.folder / "sunk-delta"
     if not DeltaTable.is_deltatable(str(folder)):
         return []
-    rows: list[Any] = DeltaTable(folder).to_pyarrow_table([own_id])[own_id].to_pylist()
+    rows: list[Any] = DeltaTable(folder).to_pyarrow_table(columns=[own_id])[own_id].to_pylist()
     return rows
 
 
