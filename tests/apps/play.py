@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,14 @@ from tests.apps.targets import not_sunk
 from tests.apps.text import NETWORK, SORTS, TABLE, app_text
 from tests.apps.traffic import Traffic
 from tests.log.kafka import create_topic
-from tests.running import Running
+from tests.running import READY_LIMIT_S, Running
 from tests.score.networks import weighing
 from tests.waiting import wait_until
 
 SETTLE_LIMIT_S = 420
 PAUSE_S = 2.0  # between two looks: each reads whole topics, and the app has no more than two cores
 BURST = 120
+REBUILD = re.compile(r"--rebuild ([^\s,]+)")
 DOWN = re.compile(r"headrace: (.+?) is down \(restart")
 # Of these each app loses some at one moment, another app others: over all apps every part is killed many times.
 KILLED = (
@@ -110,6 +112,20 @@ class Play:
         self.running.wait_until_ready()
         if self.row["second_sink"] == "kafka":
             create_topic(self.running.broker, Topic("zoo.rows", "zoo.rows", 2, APPEND_TIME))
+
+    def start_changed(self) -> None:
+        """Start with another declaration: what needs a rebuild is refused with the flags that do it, and is rebuilt."""
+        self.write(is_changed=True)
+        self.running.start()
+        wait_until(lambda: self.running.ready() or self.running.ended(), READY_LIMIT_S, "an answer", self.running.said)
+        if not self.running.ended():
+            return
+        refusal = self.running.output.read_text().strip().splitlines()[-1]
+        rebuilt = REBUILD.findall(refusal)
+        assert refusal.startswith("Error: ") and rebuilt, refusal
+        self.running.flags += tuple(chain(*(("--rebuild", stream) for stream in rebuilt)))
+        self.running.start()
+        self.running.wait_until_ready()
 
     def send(self, count: int = BURST) -> None:
         Sender(self.app, self.traffic, self.places, self.running).send(count)
@@ -210,8 +226,7 @@ def _play(one: Play, is_whole: bool) -> None:
             one.settle()
     with one.step("change" if is_whole else "restart"):
         one.stop()
-        one.write(is_changed=is_whole)
-        one.start()
+        one.start_changed() if is_whole else one.start()
         one.send(BURST // 3)
         one.settle()
 
