@@ -122,7 +122,8 @@ class Play:
             return
         refusal = self.running.output.read_text().strip().splitlines()[-1]
         rebuilt = REBUILD.findall(refusal)
-        assert refusal.startswith("Error: ") and rebuilt, refusal
+        assert refusal.startswith("Error: "), refusal
+        assert rebuilt, refusal
         self.running.flags += tuple(chain(*(("--rebuild", stream) for stream in rebuilt)))
         self.running.start()
         self.running.wait_until_ready()
