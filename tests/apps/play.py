@@ -35,7 +35,7 @@ from tests.running import READY_LIMIT_S, Running
 from tests.score.networks import weighing
 from tests.waiting import wait_until
 
-SETTLE_LIMIT_S = 420
+SETTLE_LIMIT_S = 120
 PAUSE_S = 2.0  # between two looks: each reads whole topics, and the app has no more than two cores
 BURST = 120
 REBUILD = re.compile(r"--rebuild ([^\s,]+)")
@@ -147,6 +147,7 @@ class Play:
         def is_right() -> bool:
             if time.monotonic() - looked[0] > PAUSE_S:
                 last[:], looked[0] = complaints(), time.monotonic()
+                (self.places.folder / "complaints.txt").write_text("\n".join(last))
             return not last or self.running.ended()
 
         wait_until(is_right, SETTLE_LIMIT_S, what, lambda: "\n".join(last[:12]) + "\n" + self.running.said()[-6000:])

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.log.records import Partition
+from headrace.store import shared
 from headrace.store.memory import MemoryStore
-from headrace.store.reads import TooManyEntities
+from headrace.store.reads import TooLongAgo, TooManyEntities
 from tests.store.reading import Reads
 from tests.store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
@@ -66,3 +67,15 @@ def test_a_place_is_only_moved_where_there_is_one(reads: Reads) -> None:
     assert reads.store.keep_places("group", {one: 5, two: 7}, {one}) == {two}
     assert reads.store.lost_places("group", [one, two]) == {two}
     assert reads.store.keep_places("group", {one: 6}, ()) == set()
+
+
+def test_a_time_whose_tiles_may_have_expired_by_the_servers_clock_is_refused(
+    reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads.store.apply(changelog([Event("c1", T0_US)], reads.view))
+    arrived_us = T0_US
+    monkeypatch.setattr(shared, "clock_us", lambda: arrived_us + 61 * MINUTE_US)
+    assert reads.read(["c1"], T0_US)[0].values[0] == 1
+    monkeypatch.setattr(shared, "clock_us", lambda: arrived_us + 61 * MINUTE_US + 1)
+    with pytest.raises(TooLongAgo, match="is too long ago"):
+        reads.read(["c1"], T0_US)

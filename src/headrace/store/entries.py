@@ -9,7 +9,7 @@ from headrace.declare.views import View
 from headrace.log.records import Record
 from headrace.store.changelog import Change, Changelog
 from headrace.store.packing import field_of, hash_key, pack, pack_keeps
-from headrace.store.reads import slack_of
+from headrace.store.reads import EXPIRY_GRACE_US, slack_of
 from headrace.store.rows import Row, sort_key
 from headrace.tiles.layout import HopLayout, parts_of
 from headrace.tiles.tile import Entity
@@ -32,10 +32,10 @@ class Lifetimes:
         """How long an entity lives without a change; 0 is for ever."""
         if any(layout.is_kept_forever for layout in self.layouts):
             return 0
-        return (max(layout.keep_us for layout in self.layouts) + self.slack_us) // 1000
+        return (max(layout.keep_us for layout in self.layouts) + self.slack_us + EXPIRY_GRACE_US) // 1000
 
     def keep_us(self, layout: HopLayout) -> int:
-        """How long a tile of a layout lives without a change; 0 is for ever."""
+        """How long a tile of a layout is needed after its start; 0 is for ever."""
         return 0 if layout.is_kept_forever else layout.keep_us + self.slack_us
 
 
@@ -67,7 +67,8 @@ class Entry:
             keep_us = self.lifetimes.keep_us(layout)
             if not keep_us or start_us > self.time_us - keep_us:
                 place = sort_key(layout.hop_us, start_us, bytes.fromhex(layout.version))
-                yield Row(self.key, place, start_us, change.n, pack(layout, change.tile), -(-keep_us // 1_000_000))
+                expires_s = keep_us and -(-(keep_us + EXPIRY_GRACE_US) // 1_000_000)
+                yield Row(self.key, place, start_us, change.n, pack(layout, change.tile), expires_s)
 
 
 class Entries:

@@ -20,6 +20,9 @@ HEAD = struct.Struct("<4q")
 SLACK_US = UNITS_US["m"]
 # And where events tell their own arrivals: recorded time passes quicker than the clock, one stream before another.
 RECORDED_SLACK_US = UNITS_US["d"]
+# Servers that processes share let go of tiles by their own clock, and that much later still: an entity may be quiet, or
+# a scorer behind, and questions are about the time of its last event.
+EXPIRY_GRACE_US = UNITS_US["h"]
 
 
 class StoreUnavailable(HeadraceError):

@@ -1,5 +1,6 @@
 """The online table in a server that processes share: what is alike in each of them."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +9,17 @@ from headrace.declare.views import View
 from headrace.log.records import Partition, Record
 from headrace.store.entries import Entries, Entry
 from headrace.store.packing import CHANGED, Fields, Unpacker, entity_of, hash_key
-from headrace.store.reads import Added, Read, Sought, TooManyEntities, Unchanged, ViewReader, require_kept, slack_of
+from headrace.store.reads import (
+    EXPIRY_GRACE_US,
+    Added,
+    Read,
+    Sought,
+    TooManyEntities,
+    Unchanged,
+    ViewReader,
+    require_kept,
+    slack_of,
+)
 from headrace.store.recent import Recent
 from headrace.store.rows import Span
 from headrace.tiles.layout import INT64_MAX, INT64_MIN, parts_of
@@ -124,17 +135,28 @@ class Asked(NamedTuple):
         return self.reader.spans(self.since_us)
 
 
+class _Newest(NamedTuple):
+    """The newest event time of an entity, by which its older tiles were removed, and when that event arrived."""
+
+    event_us: int
+    arrival_us: int
+
+    def clock_us(self, now_us: int) -> int:
+        """The event time of now, if it passed since the last event as it does for everybody."""
+        return self.event_us + max(0, now_us - self.arrival_us)
+
+
 class _Held(NamedTuple):
     """The rows of an entity as they came from the server, and the answer they last gave."""
 
     changed: bytes
-    newest_us: int
+    newest: "_Newest"
     rows_by_hop: Sequence[TileRows | None]
     answer: Unchanged
 
 
 NO_ANSWER = Unchanged(0, 0, Read([], None, None, ()))  # holds at no time
-NOTHING_HELD = _Held(b"", 0, (), NO_ANSWER)
+NOTHING_HELD = _Held(b"", _Newest(0, 0), (), NO_ANSWER)
 
 
 class _ViewHashes:
@@ -145,6 +167,7 @@ class _ViewHashes:
 
     def __init__(self, view: View, held_at_most: int) -> None:
         self._reader, self._slack_us = ViewReader(view), slack_of(view)
+        self._is_recorded = any(stream.is_recorded for stream in view.streams)
         self._unpacker = Unpacker(parts_of(view))
         self._held: Recent[bytes, _Held] = Recent(held_at_most)
 
@@ -162,10 +185,16 @@ class _ViewHashes:
     def now(self, key: bytes, held: _Held, fields: Fields | None, at_us: int) -> _Held:
         """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
         now = held if fields is None else self._taken(key, fields)
-        require_kept(at_us, now.newest_us, self._slack_us)
+        self._require_kept(now.newest, at_us)
         if now.answer.holds(at_us):
             return now
         return self._kept(key, now._replace(answer=self._reader.read_for_a_while(now.rows_by_hop, at_us)))
+
+    def _require_kept(self, newest: _Newest, at_us: int) -> None:
+        """Refuse a time for which tiles may be gone: removed for newer ones, or expired by the server's clock."""
+        require_kept(at_us, newest.event_us, self._slack_us)
+        if newest.arrival_us and not self._is_recorded:
+            require_kept(at_us, newest.clock_us(clock_us()), self._slack_us + EXPIRY_GRACE_US)
 
     def read_with(self, held: _Held, added: Added, at_us: int) -> Read:
         """The answer as if an event were in the hash already."""
@@ -178,7 +207,7 @@ class _ViewHashes:
 
     def _taken(self, key: bytes, fields: Fields) -> _Held:
         rows_by_hop = self._unpacker.rows_by_hop(fields)
-        return self._kept(key, _Held(fields.get(CHANGED, b""), _newest_us(rows_by_hop), rows_by_hop, NO_ANSWER))
+        return self._kept(key, _Held(fields.get(CHANGED, b""), _newest(rows_by_hop), rows_by_hop, NO_ANSWER))
 
     def _kept(self, key: bytes, held: _Held) -> _Held:
         if held.changed:
@@ -186,10 +215,15 @@ class _ViewHashes:
         return held
 
 
-def _newest_us(rows_by_hop: Sequence[TileRows | None]) -> int:
-    """The newest event time of an entity: by it its older tiles were removed."""
+def clock_us() -> int:
+    """This machine's time."""
+    return time.time_ns() // 1000
+
+
+def _newest(rows_by_hop: Sequence[TileRows | None]) -> _Newest:
     newest = [rows.newest(INT64_MIN, INT64_MAX) for rows in rows_by_hop if rows is not None]
-    return max((min(event_us, arrival_us) for event_us, arrival_us in filter(None, newest)), default=0)
+    pairs = (_Newest(min(event_us, arrival_us), arrival_us) for event_us, arrival_us in filter(None, newest))
+    return max(pairs, default=_Newest(0, 0))
 
 
 def _by_topic(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
