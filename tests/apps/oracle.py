@@ -13,6 +13,7 @@ from typing import Any
 from headrace.declare.app import App
 from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derived, Operation, tell_their_own_time
+from headrace.declare.model import Model
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -176,7 +177,7 @@ class Oracle:
             found = {one["event_id"] for one in told}
             if found != wanted:
                 yield f"{model.name}: {len(wanted - found)} events are not scored, {len(found - wanted)} are none"
-            wrong = [one for one in told if abs(_added(one["features"]) - one["score"]) > 1e-3]
+            wrong = [one for one in told if abs(_added(model, one["features"]) - one["score"]) > 1e-3]
             yield from (f"{model.name}: {one['score']} of {one['features']}" for one in wrong[:1])
 
     def landed(self) -> Iterator[str]:
@@ -213,8 +214,9 @@ def ask(running: Running, view: str, body: dict[str, Any]) -> list[Event]:
     return rows
 
 
-def _added(features: Event) -> float:
-    return sum(float(value) for value in features.values() if value is not None)
+def _added(model: Model, features: Event) -> float:
+    """What a network that adds its inputs says."""
+    return sum(float(features[name]) for name in model.inputs or () if features[name] is not None)
 
 
 def _fate(stream: Stream, one: Sent) -> str:
