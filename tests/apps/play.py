@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -260,4 +261,5 @@ def _told(row: Row, is_whole: bool) -> bool:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stops what was started
     sys.exit(main(sys.argv[1:]))
