@@ -246,6 +246,7 @@ def _differences(stream: Derived, found: Event, wanted: Event, is_recorded: bool
     """Of rows that are replaced or corrected only what stands in the end is the same, however often it was asked."""
     if "revision" in stream.schema:
         found, wanted = _standing(found), _standing(wanted)
+    found, wanted = _without_nulls(found), _without_nulls(wanted)
     if found == wanted:
         return
     missing, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
@@ -253,6 +254,11 @@ def _differences(stream: Derived, found: Event, wanted: Event, is_recorded: bool
     shown = [f"{found[key]} instead of {wanted[key]}" for key in other[:1]]
     told = f"{stream.name}: {len(missing)} rows missing, {len(more)} too many, {len(other)} others"
     yield f"{told} of {len(wanted)} {sorted(map(str, missing))[:2]} {sorted(map(str, more))[:2]} {shown}"
+
+
+def _without_nulls(rows: Event) -> Event:
+    """A row that was written before a column was added says nothing of it, which is null."""
+    return {key: {name: value for name, value in row.items() if value is not None} for key, row in rows.items()}
 
 
 def _standing(rows: Event) -> Event:
