@@ -5,6 +5,7 @@ the predictions every payment; what the processes take of the machine must not g
 """
 
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -155,5 +156,6 @@ def _difference(what: str, found: set[Any], wanted: set[Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stops what was started
     sys.path.insert(0, str(EXAMPLE))
     main()

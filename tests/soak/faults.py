@@ -39,7 +39,7 @@ def faults(poisoned: Callable[[bytes], None]) -> list[Fault]:
         Fault("broker stands still", _stop_broker),
         Fault("Redis gone, and empty when it returns", _lose_redis),
         Fault("disk full", _fill_disk),
-        Fault("clock jumps", _jump_clock),
+        Fault("the broker's clock jumps", _jump_clock),
         Fault("poison records", lambda system: _poison(system, poisoned)),
         Fault("slow sink", _slow_sink),
     ]

@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.postgres import OwnPostgres
+from headrace.local.java import find_java
 from tests.running import Running, descendants
 from tests.servers import OwnRedis
 
 APP = Path(__file__).with_name("app.py")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fraud"
-DISK_BYTES = 8 << 30
+DISK_BYTES = 4 << 30
+JAVA = """#!/bin/sh
+case "$*" in *kafka.Kafka*)
+    export LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={clock} FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_CACHE_DURATION=1
+esac
+exec {java} "$@"
+"""
 FAKETIME = (
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -30,7 +37,7 @@ class System:
     redis: OwnRedis
     postgres: OwnPostgres
     disk: Path
-    clock: Path | None  # the file that sets the clock of `up`; None where libfaketime is not installed
+    clock: Path | None  # the file that sets the clock of the broker; None where libfaketime is not installed
     is_disk_bounded: bool
 
     def processes(self) -> list[int]:
@@ -58,7 +65,7 @@ def started(folder: Path, seed: int) -> Iterator[System]:
         try:
             train_once(EXAMPLE / "app.py", "fraud", state, seed, print)
             running = Running(APP, state, "--store", redis.url, "--checkpoint", "1m", "--lake-every", "30s")
-            with _preloaded(clock):
+            with _faked(clock):
                 running.start()
             try:
                 running.wait_until_ready()
@@ -94,19 +101,24 @@ def _clock(folder: Path) -> Path | None:
 
 
 @contextmanager
-def _preloaded(clock: Path | None) -> Iterator[None]:
-    """Processes that are started meanwhile take their time from the file."""
+def _faked(clock: Path | None) -> Iterator[None]:
+    """A broker that is started meanwhile takes its time from the file: the times at which records arrive are its own.
+
+    No other process does: under libfaketime Python cannot sleep.
+    """
     library = next((one for one in FAKETIME if Path(one).exists()), None)
-    faked = {
-        "LD_PRELOAD": library or "",
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_CACHE_DURATION": "1",
-    }
-    if clock is not None:
-        os.environ.update(faked)
+    if clock is None or library is None:
+        yield
+        return
+    java = clock.parent / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(JAVA.format(library=library, clock=clock, java=find_java().command))
+    java.chmod(0o755)
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(java.parents[1])
     try:
         yield
     finally:
-        for name in faked if clock is not None else ():
-            os.environ.pop(name, None)
+        del os.environ["JAVA_HOME"]
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
