@@ -19,7 +19,6 @@ clickhouse := $(VENV)/.clickhouse
 cassandra := $(VENV)/.cassandra
 browser  := $(VENV)/.browser
 wrk      := $(VENV)/.wrk
-faketime := $(VENV)/.faketime
 running  := $(packages) $(java) $(jars)
 
 .PHONY: help demo test check bench faults soak setup lock clean
@@ -55,7 +54,7 @@ bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
 faults: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
-soak: $(running) $(redis) $(postgres) $(faketime)
+soak: $(running) $(redis) $(postgres)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 setup: $(running) $(registry) $(archive) $(redis) $(valkey) $(postgres) $(nats) $(clickhouse) $(cassandra) $(browser)
@@ -121,8 +120,4 @@ $(browser): $(packages)
 
 $(wrk): $(packages)
 	@$(SETUP) wrk
-	@touch $@
-
-$(faketime): $(packages)
-	@$(SETUP) faketime
 	@touch $@

@@ -227,13 +227,6 @@ def wrk() -> None:
         say("wrk is not to be had here: install it, or the benchmark leaves out what needs it")
 
 
-def faketime() -> None:
-    """A clock that the soak can set for the app alone; without it, the clock does not jump there."""
-    libraries = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
-    if not any(libraries) and not apt_install("libfaketime"):
-        say("libfaketime is not to be had here: install it, or the soak leaves out clock jumps")
-
-
 STEPS = {
     step.__name__: step
     for step in (
@@ -251,7 +244,6 @@ STEPS = {
         pulsar,
         browser,
         wrk,
-        faketime,
     )
 }
 

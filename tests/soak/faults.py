@@ -118,9 +118,9 @@ def _jump_clock(system: System) -> None:
     if system.clock is None:
         return
     for seconds in CLOCK_JUMPS_S:
-        system.clock.write_text(f"{seconds:+d}s\n")
+        system.clock.shift(seconds)
         time.sleep(LASTS_S)
-    system.clock.write_text("+0s\n")
+    system.clock.shift(0)
 
 
 def _poison(system: System, poisoned: Callable[[bytes], None]) -> None:

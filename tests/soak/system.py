@@ -2,10 +2,11 @@
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,15 +19,44 @@ APP = Path(__file__).with_name("app.py")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fraud"
 DISK_BYTES = 4 << 30
 JAVA = """#!/bin/sh
-case "$*" in *kafka.Kafka*)
-    export LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={clock} FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_CACHE_DURATION=1
-esac
+case "$*" in *kafka.Kafka*) export LD_PRELOAD={library} SHIFTED_CLOCK={file} ;; esac
 exec {java} "$@"
 """
-FAKETIME = (
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-)
+
+
+class BrokerClock:
+    """The wall clock of the broker alone, by which records arrive: shifted while the broker runs.
+
+    Needs a C compiler. (libfaketime is no use: under it a broker takes a core and a half, and Python cannot sleep.)
+    """
+
+    def __init__(self, folder: Path, compiler: str) -> None:
+        self._file, library = folder / "clock", folder / "shifted_clock.so"
+        self.shift(0)
+        source = str(Path(__file__).with_name("shifted_clock.c"))
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(library), source, "-ldl"], check=True)
+        self.java_home = folder / "java"
+        java = self.java_home / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(JAVA.format(library=library, file=self._file, java=find_java().command))
+        java.chmod(0o755)
+
+    def shift(self, seconds: int) -> None:
+        """Let it be so many seconds later than it is."""
+        with self._file.open("r+b" if self._file.exists() else "wb") as file:  # in place: the broker has it mapped
+            file.write(struct.pack("l", seconds))
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """A broker that is started meanwhile has this clock."""
+        before = os.environ.get("JAVA_HOME")
+        os.environ["JAVA_HOME"] = str(self.java_home)
+        try:
+            yield
+        finally:
+            del os.environ["JAVA_HOME"]
+            if before is not None:
+                os.environ["JAVA_HOME"] = before
 
 
 @dataclass
@@ -37,7 +67,7 @@ class System:
     redis: OwnRedis
     postgres: OwnPostgres
     disk: Path
-    clock: Path | None  # the file that sets the clock of the broker; None where libfaketime is not installed
+    clock: BrokerClock | None  # None where there is no C compiler
     is_disk_bounded: bool
 
     def processes(self) -> list[int]:
@@ -65,7 +95,7 @@ def started(folder: Path, seed: int) -> Iterator[System]:
         try:
             train_once(EXAMPLE / "app.py", "fraud", state, seed, print)
             running = Running(APP, state, "--store", redis.url, "--checkpoint", "1m", "--lake-every", "30s")
-            with _faked(clock):
+            with clock.given() if clock else nullcontext():
                 running.start()
             try:
                 running.wait_until_ready()
@@ -92,33 +122,6 @@ def _disk(folder: Path) -> Iterator[tuple[Path, bool]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clock(folder: Path) -> Path | None:
-    if not any(Path(library).exists() for library in FAKETIME):
-        return None
-    file = folder / "clock"
-    file.write_text("+0s\n")
-    return file
-
-
-@contextmanager
-def _faked(clock: Path | None) -> Iterator[None]:
-    """A broker that is started meanwhile takes its time from the file: the times at which records arrive are its own.
-
-    No other process does: under libfaketime Python cannot sleep.
-    """
-    library = next((one for one in FAKETIME if Path(one).exists()), None)
-    if clock is None or library is None:
-        yield
-        return
-    java = clock.parent / "java" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(JAVA.format(library=library, clock=clock, java=find_java().command))
-    java.chmod(0o755)
-    before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(java.parents[1])
-    try:
-        yield
-    finally:
-        del os.environ["JAVA_HOME"]
-        if before is not None:
-            os.environ["JAVA_HOME"] = before
+def _clock(folder: Path) -> BrokerClock | None:
+    compiler = shutil.which("cc")
+    return None if compiler is None else BrokerClock(folder, compiler)
