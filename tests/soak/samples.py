@@ -53,8 +53,8 @@ class Sampler(threading.Thread):
 
 
 def _process(pid: int) -> tuple[float, int, int] | None:
-    """Resident kB, open files and threads of a process."""
-    with suppress(OSError, StopIteration):
+    """Resident kB, open files and threads of a process; None of one that has ended."""
+    with suppress(OSError, KeyError):  # one that nobody has waited for yet has no memory
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines if ":" in line)
         files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
