@@ -20,6 +20,7 @@ from headrace.local.java import JavaMissing, find_newer_java
 from headrace.local.ports import HOST, answers, free_port
 from headrace.local.registry import EmbeddedRegistry
 from headrace.log.schemas.registry import Registry, registry_at
+from headrace.store import shared
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
 from tests.own_cassandra import OwnCassandra
@@ -142,3 +143,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def recorded_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of tests have times of long ago and arrive at them: no time passes for a store but theirs."""
+    monkeypatch.setattr(shared, "clock_us", lambda: 0)

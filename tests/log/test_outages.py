@@ -14,6 +14,7 @@ from headrace.log.progress import (
     PartProgress,
     ProgressBoard,
     QueryProgress,
+    ScorerProgress,
     SinkProgress,
 )
 
@@ -148,6 +149,16 @@ def test_a_bridge_that_says_what_keeps_it_is_down_until_it_falls_silent() -> Non
     (outage,) = status_of(APP, found, NOW_US).outages
     assert (outage.what, outage.since_us, outage.why) == ("bridge taps", None, "NATS is away.")
     assert status_of(APP, found, NOW_US + 60 * SECOND_US).outages == ()
+
+
+def test_a_scorer_that_says_what_keeps_it_is_down_with_its_model() -> None:
+    model = hr.Model("judge", on=taps, features=[ById], file="judge.onnx")
+    found = board()
+    found.scorers["judge", "host:1"] = ScorerProgress("judge", "host:1", NOW_US, 0, [], {}, [], 0.0, "the store fills")
+    found.scorers["other", "host:1"] = ScorerProgress("other", "host:1", NOW_US, 0, [], {}, [], 0.0, "of another app")
+    (outage,) = status_of(replace(APP, models=(model,)), found, NOW_US).outages
+    assert (outage.what, outage.why) == ("model judge", "the store fills")
+    assert "judge" in outage.affects
 
 
 def test_maintenance_that_fails_is_down_for_the_app_whose_table_it_is() -> None:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-from headrace.store import cassandra_link, shared
+from headrace.store import cassandra_link
 from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnRedis
 from tests.waiting import patiently
@@ -54,9 +54,3 @@ def patient_cassandra(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is right is tested here, not how soon: a busy machine may need more than a reader waits for."""
     monkeypatch.setattr(cassandra_link, "READ_SECONDS", patiently(cassandra_link.READ_SECONDS))
     monkeypatch.setattr(cassandra_link, "WRITE_SECONDS", patiently(cassandra_link.WRITE_SECONDS))
-
-
-@pytest.fixture(autouse=True)
-def recorded_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events here have times of long ago and arrive at them: no time passes but theirs, unless a test lets it."""
-    monkeypatch.setattr(shared, "clock_us", lambda: 0)

@@ -10,12 +10,14 @@ from pathlib import Path
 from zlib import crc32
 
 import headrace as hr
+from headrace.declare.app import App
 from headrace.local.broker import Broker
 from headrace.log.offsets import Offsets
 from headrace.log.produce import Producer
 from headrace.log.records import Record
 from headrace.log.topics import ensure_topics
 from headrace.store.apply import ApplyWorker, group_of
+from headrace.store.choose import online_of
 from headrace.store.kinds import store_of
 from headrace.store.memory import MemoryStore
 from headrace.store.reads import StoreUnavailable
@@ -92,6 +94,20 @@ def test_a_worker_applies_the_changelog_and_goes_on_where_it_was(broker: Broker,
             wait_until(
                 lambda applied=applied: read(store_url, view) == expected(view, applied), 60, "the tiles in the store"
             )
+
+
+def test_whoever_reads_some_of_the_views_knows_that_the_store_has_them_all(broker: Broker, store_url: str) -> None:
+    """As a scorer that is started again: its model has fewer views than the workers apply."""
+    view, other = new_changelog(broker, partitions=2), new_changelog(broker, partitions=2)
+    send(broker, changelog(payments_of(CARDS, range(2)), view), 2)
+    app = App("shop", (), (view, other))
+    store = store_of(store_url, app.views)
+    with ApplyWorker(broker.address, store, app.views):
+        online = online_of(app, broker.address, store_url, [view])
+        with asyncio.Runner() as runner:
+            wait_until(lambda: runner.run(online.missing()) == [], 60, "the store to be full")
+            runner.run(online.stop())
+    asyncio.run(store.close())
 
 
 def test_several_processes_converge_while_one_of_them_is_killed(broker: Broker, store_url: str) -> None:

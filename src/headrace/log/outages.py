@@ -202,16 +202,16 @@ def _troubled(app: App, board: ProgressBoard, now_us: int) -> Iterator[Outage]:
     """Whoever says itself that it cannot go on; who has fallen silent says nothing any more."""
     since_us = now_us - SILENT_AFTER_US
     sinks, streams = {sink.name for sink in app.sinks}, {stream.name for stream in app.streams}
-    outboxes = {outbox.name for outbox in app.outboxes}
-    for sink in board.sinks.copy().values():
-        if sink.sunk in sinks and sink.trouble and sink.at_us > since_us:
-            yield Outage("sink", sink.sunk, None, sink.trouble, "Rows wait for this target; none is lost.")
-    for outbox in board.outboxes.copy().values():
-        if outbox.relayed in outboxes and outbox.trouble and outbox.at_us > since_us:
-            yield Outage("outbox", outbox.relayed, None, outbox.trouble, "Rows of this outbox wait; none is lost.")
-    for bridge in board.bridges.copy().values():
-        if bridge.bridged in streams and bridge.trouble and bridge.at_us > since_us:
-            yield Outage("bridge", bridge.bridged, None, bridge.trouble, f"{bridge.bridged} gets no new events.")
-    for capture in board.captures.copy().values():
-        if capture.captured in streams and capture.trouble and capture.at_us > since_us:
-            yield Outage("capture", capture.captured, None, capture.trouble, f"{capture.captured} gets no changes.")
+    outboxes, models = {outbox.name for outbox in app.outboxes}, {model.name for model in app.models}
+    kinds: tuple[tuple[str, Iterable[Any], str, set[str], str], ...] = (
+        ("sink", board.sinks.copy().values(), "sunk", sinks, "Rows wait for this target; none is lost."),
+        ("outbox", board.outboxes.copy().values(), "relayed", outboxes, "Rows of this outbox wait; none is lost."),
+        ("bridge", board.bridges.copy().values(), "bridged", streams, "{} gets no new events."),
+        ("capture", board.captures.copy().values(), "captured", streams, "{} gets no changes."),
+        ("model", board.scorers.copy().values(), "scored", models, "Events wait to be scored by {}; none is lost."),
+    )
+    for kind, reports, subject, declared, affects in kinds:
+        for one in reports:
+            name = getattr(one, subject)
+            if name in declared and one.trouble and one.at_us > since_us:
+                yield Outage(kind, name, None, one.trouble, affects.format(name))

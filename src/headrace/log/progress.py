@@ -117,7 +117,8 @@ class PartProgress:
 @dataclass(frozen=True)
 class ScorerProgress:
     """What one scorer has done of one model since it began: how many predictions of each version and role, how many
-    were degraded by what, how many took how long from arrival to decision, and what is left in the log.
+    were degraded by what, how many took how long from arrival to decision, what is left in the log, and what keeps it
+    from scoring now.
     """
 
     scored: str
@@ -128,6 +129,7 @@ class ScorerProgress:
     degraded: dict[str, int]
     delays: list[int]
     delay_seconds: float
+    trouble: str = ""
 
     @property
     def key(self) -> str:

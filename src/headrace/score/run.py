@@ -28,6 +28,7 @@ from headrace.score.learning import learning_of
 from headrace.score.lineup import Lineup
 from headrace.score.scored import ScoredIds
 from headrace.score.stream import Bench, StreamScorer
+from headrace.score.tally import ScoreTally
 from headrace.store.choose import online_of
 from headrace.store.online import Online, apply_politely
 from headrace.store.reads import SLACK_US, StoreUnavailable
@@ -68,10 +69,9 @@ def score_until(app: App, place: ScorePlace, stop: threading.Event) -> None:
 def _stores(app: App, place: ScorePlace) -> Callable[[], Online]:
     """A store for each scorer: all share the one in this process, and a connection is one thread's own."""
     views = tuple(dict.fromkeys(view for model in app.models for view in model.views))
-    read = App(app.name, app.streams, views)
 
     def begun() -> Online:
-        online = online_of(read, place.broker, place.store_url)
+        online = online_of(app, place.broker, place.store_url, views)
         online.start()
         return online
 
@@ -106,6 +106,7 @@ class ModelScoring(threading.Thread):
         self._scorer: StreamScorer | None = None
         self._follower: WorkFollower | None = None
         self._failure: BaseException | None = None
+        self._trouble = ""
         self._process = f"{socket.gethostname()}:{os.getpid()}" + (f":{number}" if number else "")
 
     def run(self) -> None:
@@ -129,14 +130,15 @@ class ModelScoring(threading.Thread):
         return self._failure
 
     def progress(self) -> ScorerProgress | None:
-        """What it has done so far; None before it began."""
+        """What it has done so far, or what keeps it from beginning; None before either is known."""
         if self._scorer is None or self._follower is None:
-            return None
-        tally = self._scorer.tally
+            return self._told(ScoreTally(), 0) if self._trouble else None
         try:
-            lag = self._follower.lag
+            return self._told(self._scorer.tally, self._follower.lag)
         except HeadraceError:  # the broker does not answer: told of once it does
             return None
+
+    def _told(self, tally: ScoreTally, lag: int) -> ScorerProgress:
         return ScorerProgress(
             scored=self._model.name,
             scorer=self._process,
@@ -146,6 +148,7 @@ class ModelScoring(threading.Thread):
             degraded=dict(tally.degraded.copy()),
             delays=tally.delays.counts.copy(),
             delay_seconds=tally.delays.total_seconds,
+            trouble=self._trouble,
         )
 
     def _score(self, runner: asyncio.Runner) -> None:
@@ -156,7 +159,7 @@ class ModelScoring(threading.Thread):
                 learning.start()
                 open_.callback(learning.stop)
             lineup = self._once(lambda: Lineup.of(self._model, self._place.state, learning))
-            self._once(lambda: runner.run(self._require_filled()))
+            self._once(lambda: runner.run(self._require_filled()), is_trouble=True)
             if lineup is None or self._stopping.is_set():
                 return
             lineup.start()
@@ -181,16 +184,23 @@ class ModelScoring(threading.Thread):
             if not self._stopping.is_set():
                 self._follower.run()
 
-    def _once(self, step: Callable[[], Found]) -> Found | None:
-        """Try a step until it does not fail, and say why it does; None where that is never."""
+    def _once(self, step: Callable[[], Found], *, is_trouble: bool = False) -> Found | None:
+        """Try a step until it does not fail, and say why it does; None where that is never.
+
+        A model that nobody has trained is waited for too, which is no trouble.
+        """
         said = ""
         while not self._stopping.is_set():
             try:
-                return step()
+                done = step()
             except HeadraceError as problem:
+                self._trouble = str(problem) if is_trouble else ""
                 if str(problem) != said:
                     LOGGER.warning("%s waits: %s", self._model.name, problem)
                     said = str(problem)
+            else:
+                self._trouble = ""
+                return done
             self._stopping.wait(RETRY_SECONDS)
         return None
 

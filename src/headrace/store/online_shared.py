@@ -22,11 +22,14 @@ NEWS_NS = 2_000_000
 
 
 class SharedOnline:
-    """A store in a server that processes share, which apply workers feed."""
+    """A store in a server that processes share, which apply workers feed with every view of an app."""
 
-    def __init__(self, app: App, broker: str, store: SharedStore) -> None:
+    def __init__(self, app: App, broker: str, store: SharedStore, views: Sequence[View] | None = None) -> None:
+        """`views` are those that are read here, if not all."""
+        read = app.views if views is None else tuple(views)
         self.store = store
-        self._fill, self._captured = Fill(broker, self.store, app.views), Captured(app, broker)
+        self._fill = Fill(broker, store, group_of(app.views), read)
+        self._captured = Captured(App(app.name, app.streams, read), broker)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[Read]:
         """One answer an entity; many are read in pieces, so that others are answered in between."""
@@ -89,9 +92,10 @@ class SharedOnline:
 class Fill:
     """How far the workers have brought a store: all that was in the changelogs when the server began must be in it."""
 
-    def __init__(self, broker: str, store: SharedStore, views: Sequence[View]) -> None:
+    def __init__(self, broker: str, store: SharedStore, group: str, views: Sequence[View]) -> None:
+        """`group` is that of the workers, who apply more than these views."""
         self._offsets = Offsets(broker, ASK_SECONDS)
-        self._store, self._group = store, group_of(views)
+        self._store, self._group = store, group
         self._topics = [view.topic for view in views]
         self._ends: dict[Partition, int] | None = None
 
