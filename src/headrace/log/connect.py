@@ -8,12 +8,14 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[a
 
 from headrace.errors import HeadraceError
 from headrace.log.dialects import librdkafka_words
+from headrace.log.repeated_messages import RepeatFilter
 from headrace.log.security import security_of
 from headrace.log.strangers import is_listening, unreachable
 
 REACH_SECONDS = 10.0  # nobody is there who has not taken a connection by then
 ANSWER_SECONDS = 60.0  # who has taken one may be busy: so is the machine of a broker that starts beside everything else
 LOGGER = logging.getLogger("headrace.kafka")
+LOGGER.addFilter(RepeatFilter())
 LOGGER.addHandler(logging.NullHandler())  # silent unless the program that uses Headrace sets up logging
 UNREACHABLE = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"}
 CLOSED_DOORS = {"_AUTHENTICATION", "_SSL"}
