@@ -45,6 +45,10 @@ class Interrupted(Exception):
     """Raised by what handles records when it waited for something and the follower is stopping: they stay unread."""
 
 
+class Stuck(Exception):
+    """Raised by a step where the client will not come right by itself."""
+
+
 class Follower:
     """Reads topics from the beginning and hands lists of records, in order of each partition, to `handle`.
 
@@ -109,7 +113,10 @@ class Follower:
         try:
             self._begin(consumer)
             while not self._stopping.is_set():
-                self._step(consumer)
+                try:
+                    self._step(consumer)
+                except Stuck as stuck:
+                    consumer = self._begin_anew(consumer, stuck)
             self._end(consumer)
         except Interrupted:
             LOGGER.info("Following %s: stopped with records in hand", ", ".join(self.topics))
@@ -121,6 +128,14 @@ class Follower:
             consumer.close()
             self.state = State.FAILED if self._failure else State.STOPPED
             self._tell()
+
+    def _begin_anew(self, stuck: Consumer, why: "Stuck") -> Consumer:
+        """Go on with another consumer; one that is stuck may take long to close, or for ever."""
+        LOGGER.warning("Following %s: %s; a new consumer goes on", ", ".join(self.topics), why)
+        threading.Thread(target=stuck.close, name="close a stuck consumer", daemon=True).start()
+        consumer = Consumer(self._settings(), logger=LOGGER)
+        self._begin(consumer)
+        return consumer
 
     def _run_to_the_end(self) -> None:
         try:

@@ -7,11 +7,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headrace.errors import HeadraceError
 from headrace.log.connect import LOGGER
-from headrace.log.follow import RETRY_SECONDS, Follower, Handle
+from headrace.log.follow import RETRY_SECONDS, Follower, Handle, State, Stuck
 from headrace.log.records import Partition, Record
 
 IDLE_SECONDS = 1.0
 UNKNOWN_END = 2**63 - 1
+# A client whose coordinator stood still may look for it in vain from then on (librdkafka 2): it is given up after this.
+JOIN_SECONDS = 90.0
 
 
 class Rewind(Exception):
@@ -34,6 +36,8 @@ class SharedFollower(Follower):
         super().__init__(broker, topics, handle)
         self._group, self._idle = group, idle
         self._idle_at = 0.0
+        self._held: set[Partition] = set()
+        self._joining_since: float | None = None  # since when it waits for the group to give it partitions, or none
 
     def _settings(self) -> dict[str, object]:
         return {
@@ -47,10 +51,14 @@ class SharedFollower(Follower):
         }
 
     def _begin(self, consumer: Consumer) -> None:
+        self._held.clear()
+        self._joining_since = time.monotonic()
         consumer.subscribe([*self.topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _assigned(self, _consumer: Consumer, given: list[TopicPartition]) -> None:
         partitions = plain(given)
+        self._held |= set(partitions)
+        self._joining_since = None
         try:
             ends = self._offsets.end_of(partitions)
         except HeadraceError:
@@ -61,6 +69,9 @@ class SharedFollower(Follower):
 
     def _revoked(self, _consumer: Consumer, taken: list[TopicPartition]) -> None:
         self.positions.give_up(plain(taken))
+        self._held -= set(plain(taken))
+        if not self._held:
+            self._joining_since = time.monotonic()
         self._tell()
 
     def _hand_over(self, consumer: Consumer, records: list[Record]) -> None:
@@ -72,9 +83,18 @@ class SharedFollower(Follower):
 
     def _rest(self, consumer: Consumer) -> None:
         super()._rest(consumer)
+        self._require_joined()
         if time.monotonic() - self._idle_at > IDLE_SECONDS:
             self._rewound(consumer, self._idle)
             self._idle_at = time.monotonic()
+
+    def _require_joined(self) -> None:
+        """Raise where the group has not let this follower in for long, though the broker answers."""
+        if self._joining_since is None or time.monotonic() - self._joining_since < JOIN_SECONDS:
+            return
+        self._joining_since = time.monotonic()
+        if self.state is not State.BROKER_LOST:
+            raise Stuck(f"group {self._group} has given it no partitions for {JOIN_SECONDS:.0f} s")
 
     def _rewound(self, consumer: Consumer, step: Callable[[], None]) -> frozenset[Partition]:
         """Do a step; gives the partitions it wanted to be read again."""
