@@ -74,8 +74,9 @@ def test_every_record_is_accounted_for(app: App, served: tuple[Running, dict[str
 
 
 def all_accounted(running: Running, stream: str, total: int) -> bool:
+    """What arrived and what became of it are looked up one after the other: wait for both."""
     events = running.events(stream)
-    return sum(events[fate] for fate in FATES) == total
+    return events["in"] == total == sum(events[fate] for fate in FATES)
 
 
 def fate_of(judged: str) -> str:
