@@ -187,6 +187,7 @@ def test_a_bridge_tells_what_it_has_done(broker: Broker, nats_server: OwnNats) -
             nats_server.add_stream(stream.name, [stream.name])
             nats_server.publish(stream.name, payments(0, 5))
             wait_until(lambda: board.bridges[stream.name].copied == 5, 30, "what it has copied")
+            wait_until(lambda: not board.bridges[stream.name].trouble, 30, "nothing to be waited for")
             said = board.bridges[stream.name]
             told = {sample.name: sample.value for metric in bridges([said]) for sample in metric.samples}
             wanted = {"headrace_bridge_copied_total": 5, "headrace_bridge_left": 0, "headrace_bridge_waits": 0}
