@@ -10,13 +10,12 @@ COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 
 def ensure_latest_topic(broker: str, name: str) -> None:
     """Create such a topic where it is missing."""
-    admin = admin_client(broker)
-    if name in metadata(admin, broker).topics:
+    if has_topic(broker, name):
         return
     try:
-        admin.create_topics([NewTopic(name, num_partitions=1, config=COMPACTED)], request_timeout=ANSWER_SECONDS)[
-            name
-        ].result()
+        admin = admin_client(broker)
+        topic = NewTopic(name, num_partitions=1, config=COMPACTED)
+        admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
     except KafkaException as failure:
         if failure.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise refusal(broker, f"create topic {name!r}", failure) from failure

@@ -17,5 +17,6 @@ class RedisOnline(SharedOnline):
     def __init__(
         self, app: App, broker: str, url: str, held_at_most: int = HELD_AT_MOST, *, views: Sequence[View] | None = None
     ) -> None:
-        piped, read = PipedHashes(url) if urlsplit(url).scheme == "redis" else None, views or app.views
+        piped = PipedHashes(url) if urlsplit(url).scheme == "redis" else None
+        read = app.views if views is None else views
         super().__init__(app, broker, RedisStore(url, read, piped, held_at_most), read)

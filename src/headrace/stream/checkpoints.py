@@ -71,11 +71,13 @@ def point_state_schemas_here(checkpoint: Path) -> None:
 
 def _point_state_schemas(metadata: Path, operator: Path) -> None:
     version, text = metadata.read_text().split("\n", 1)
-    described = json.loads(text)
+    described, is_moved = json.loads(text), False
     for store in described["stateStoreInfo"]:
-        if paths := store.get("stateSchemaFilePaths"):
-            store["stateSchemaFilePaths"] = [_in_operator(path, operator) for path in paths]
-    if described != json.loads(text):
+        paths = store.get("stateSchemaFilePaths") or []
+        here = [_in_operator(path, operator) for path in paths]
+        if here != paths:
+            store["stateSchemaFilePaths"], is_moved = here, True
+    if is_moved:
         # Without its old checksum first: a file that has none is read as it is.
         metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
         write_whole(metadata, f"{version}\n{json.dumps(described)}")
