@@ -84,11 +84,11 @@ class ClickhouseWriter(Writer):
         return Wanted(self.sink, database or self._server.database, table)
 
     def _fitted(self) -> tuple[Held, ...]:
-        """The table's columns; it is made where it is missing."""
+        """The table's columns; it is made where it is missing, and what the stream has gained since is added."""
         found = self._found()
-        if found is None:
+        if found is None or self._wanted.added(found):
             known = {name for (name,) in self._server.rows("SELECT name FROM system.data_type_families")}
-            self._server.ask(self._wanted.statement(known))
+            self._server.ask(self._wanted.statement(known) if found is None else self._wanted.addition(found, known))
             found = self._found()
         if found is None:
             raise Away(f"{self.sink.name}: the table {self._wanted.name} was made, and is not there. Look for it.")

@@ -82,6 +82,17 @@ class Wanted:
         order = ", ".join(map(quoted, self.sorting))
         return f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) ENGINE = {self.engine} ORDER BY ({order})"
 
+    def added(self, found: Found) -> dict[str, tuple[str, ...]]:
+        """The columns that the stream has gained since a sink made the table; none of a table of another's making."""
+        if not OWN.keys() <= found.types.keys():
+            return {}
+        return {column.name: HOLDING[column.type] for column in self.sink.schema if column.name not in found.types}
+
+    def addition(self, found: Found, known: Collection[str]) -> str:
+        """What adds those; where another copy was quicker it is refused, and the table looked at again."""
+        columns = (f"{quoted(name)} {self._made(name, types, known)}" for name, types in self.added(found).items())
+        return f"ALTER TABLE {self.name} " + ", ".join(f"ADD COLUMN {column}" for column in columns)
+
     def fitted(self, found: Found) -> tuple[Held, ...]:
         """Its columns as they are found, or what is to be done about the table."""
         held = tuple(self._held(name, types, found.types.get(name)) for name, types in self.columns.items())

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headrace.declare.sink import OFFSET, PARTITION, Sink
@@ -14,6 +15,7 @@ from headrace.declare.targets import Delta
 from headrace.lake.delta import CONFIGURATION
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition
+from headrace.sink.new_columns import missing_columns
 from headrace.sink.rows import Row
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
 
@@ -68,7 +70,8 @@ class DeltaWriter(Writer):
         if self.sink.key and frame.num_rows:
             self._merge(table, frame, properties)
         else:
-            write_deltalake(table, frame, mode="append", commit_properties=properties)
+            # Merged: columns that the stream has no more are null.
+            write_deltalake(table, frame, mode="append", schema_mode="merge", commit_properties=properties)
         self._commits += 1
         if self._commits % MANY_COMMITS == 0:
             table.update_incremental()
@@ -84,18 +87,14 @@ class DeltaWriter(Writer):
         merging.when_not_matched_insert_all().execute()
 
     def _table(self) -> DeltaTable:
-        """The table, made where it is missing; one with other columns is not taken."""
+        """The table, made where it is missing, with columns that are new; one whose columns differ is not taken."""
         if self._own_table is None:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             wanted = self._schema()
             table = DeltaTable.create(self._folder, wanted, mode="ignore", configuration=dict(CONFIGURATION))
-            found = {field.name: field.type for field in pa.schema(table.schema())}
-            for field in wanted:
-                if found.get(field.name) != field.type:
-                    raise Away(
-                        f"{self.sink.name}: the table in {str(self._folder)!r} has {field.name!r} as "
-                        f"{found.get(field.name)}, and it is {field.type}. Move it away, or name another folder."
-                    )
+            added = missing_columns(wanted, pa.schema(table.schema()), f"the table in {str(self._folder)!r}", self.sink)
+            if added:
+                table.alter.add_columns(DeltaSchema.from_arrow(pa.schema(added)).fields)
             self._own_table = table
         return self._own_table
 

@@ -19,6 +19,7 @@ from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, lock
 from headrace.lake.shapes import plain, widened
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition
+from headrace.sink.new_columns import missing_columns
 from headrace.sink.rows import Row
 from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, require_unmoved
 
@@ -110,16 +111,14 @@ class IcebergWriter(Writer):
         return catalogue_of(self._folder / CATALOGUE)
 
     def _table(self) -> Table:
-        """The table, made where it is missing; one with other columns is not taken."""
+        """The table, made where it is missing, with columns that are new; one whose columns differ is not taken."""
         if self._own_table is None:
             table = self._found() or self._made()
-            found = {field.name: field.type for field in plain(table.schema().as_arrow())}
-            for field in self._schema():
-                if found.get(field.name) != field.type:
-                    raise Away(
-                        f"{self.sink.name}: the table {self._name} in {str(self._folder)!r} has {field.name!r} as "
-                        f"{found.get(field.name)}, and it is {field.type}. Drop it, or name another table."
-                    )
+            name = f"the table {self._name} in {str(self._folder)!r}"
+            added = missing_columns(self._schema(), plain(table.schema().as_arrow()), name, self.sink)
+            if added:
+                with table.update_schema() as change:
+                    change.union_by_name(pa.schema(added))
             if not MADE_ONCE.items() <= table.properties.items():
                 table.transaction().set_properties(MADE_ONCE).commit_transaction()
             self._own_table = table

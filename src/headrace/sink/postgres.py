@@ -29,7 +29,7 @@ LOCK = """SELECT topic, partition, next_offset, last_raw FROM headrace_offsets
     ORDER BY topic, partition FOR UPDATE"""
 MOVE = """UPDATE headrace_offsets SET next_offset = %s, last_raw = %s
     WHERE sink = %s AND topic = %s AND partition = %s"""
-NEWER = "DO UPDATE SET {0} WHERE held.{1} IS DISTINCT FROM excluded.{1} OR held.{2} < excluded.{2}"
+COLUMNS = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
 CONNECT_SECONDS = 10
 SETTINGS = {
     "statement_timeout": "30s",
@@ -128,7 +128,18 @@ class PostgresWriter(Writer):
         """Make the tables that are missing, and let PostgreSQL judge whether ours fits, before any row is read."""
         connection.execute(OFFSETS)
         connection.execute(self._create_of())
+        self._add_new_columns(connection)
         connection.execute(sql.SQL("EXPLAIN ") + self._upsert, self._arrays([]))
+
+    def _add_new_columns(self, connection: psycopg.Connection[Any]) -> None:
+        """Add what the stream has gained since a sink made the table; a table of another's making stays as it is."""
+        found = {name for (name,) in connection.execute(COLUMNS, [self._table.as_string(connection)])}
+        if not {PARTITION, OFFSET} <= found:
+            return
+        for name, kind in self._types().items():
+            if name not in found:
+                statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
+                connection.execute(statement.format(self._table, sql.Identifier(name), sql.SQL(kind)))
 
     def _away(self, failure: psycopg.Error) -> Away:
         shown = without(said(failure), secret_of(self._target.url, self.sink.name))

@@ -1,0 +1,96 @@
+"""A stream gains a column, and loses it again: the tables of its sinks go on, and old rows have null in it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import headrace as hr
+from bench.postgres import OwnPostgres
+from headrace.declare.sink import Sink
+from headrace.declare.stream import Stream
+from headrace.declare.targets import Target
+from headrace.sink.iceberg import CATALOGUE, catalogue_of
+from headrace.sink.run import writer_of
+from headrace.sink.writer import Away, SinkPlace, Writer
+from tests.clickhouse import OwnClickHouse
+from tests.sink.flowing import SCHEMA, event
+from tests.sink.test_fences import rows_of
+
+GROWN = Stream("grown", schema=f"{SCHEMA}, extra string, Weight double", id="id", key="card", time="at")
+FORMER = Stream("grown", schema=SCHEMA, id="id", key="card", time="at")
+NAMES = ("id", "extra", "Weight")
+Grown = tuple[Target, Callable[[], list[tuple[Any, ...]]]]
+
+
+def _of_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in NAMES) for row in rows]
+
+
+@pytest.fixture(params=["postgres", "delta", "iceberg", "clickhouse"])
+def grown(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grown:
+    """A table, and the columns of its rows that this is about."""
+    name = f"grown_{'keyed' if 'keyed' in request.node.name else 'plain'}"
+    if request.param == "postgres":
+        server: OwnPostgres = request.getfixturevalue("postgres")
+        monkeypatch.setenv("PG_URL", server.url)
+        return hr.Postgres("env:PG_URL", table=name), lambda: server.ask(f'SELECT id, extra, "Weight" FROM {name}')
+    if request.param == "clickhouse":
+        house: OwnClickHouse = request.getfixturevalue("clickhouse")
+        monkeypatch.setenv("CLICKHOUSE_URL", house.url)
+        target = hr.ClickHouse("env:CLICKHOUSE_URL", table=name)
+        return target, lambda: _of_rows(house.ask(f"SELECT {', '.join(NAMES)} FROM {name} FINAL"))
+    if request.param == "iceberg":
+
+        def read() -> list[tuple[Any, ...]]:
+            catalogue = catalogue_of(tmp_path / CATALOGUE)
+            try:
+                return _of_rows(catalogue.load_table(f"default.{name}").scan().to_arrow().to_pylist())
+            finally:
+                catalogue.close()
+
+        return hr.Iceberg(str(tmp_path), table=name), read
+    folder = tmp_path / name
+    return hr.Delta(str(folder)), lambda: _of_rows(DeltaTable(folder).to_pyarrow_table().to_pylist())
+
+
+def _writer(stream: Stream, target: Target, **how: Any) -> Writer:
+    return writer_of(Sink("grown", of=stream, to=target, **how), SinkPlace("nowhere"))
+
+
+@pytest.mark.parametrize("key", ["id", None], ids=["keyed", "plain"])
+def test_a_new_column_is_added_to_the_table_and_stays_when_the_stream_has_it_no_more(
+    grown: Grown, key: str | None
+) -> None:
+    target, read = grown
+    if key is None and target.kind == "postgres":
+        key = "card"  # PostgreSQL's tables have one always; each card has one row here
+    how = {"key": key, "delivery": "exactly_once"}
+    first, second, third = _writer(FORMER, target, **how), _writer(GROWN, target, **how), _writer(FORMER, target, **how)
+    first.write(rows_of(first, event(1)))
+    second.write(rows_of(second, event(2, extra="new", Weight=2.5), begin=1))
+    third.write(rows_of(third, event(3), begin=2))
+    for writer in (first, second, third):
+        writer.close()
+    assert sorted(read()) == [("e1", None, None), ("e2", "new", 2.5), ("e3", None, None)]
+
+
+def test_a_table_that_has_the_column_with_another_type_is_refused(tmp_path: Path) -> None:
+    target = hr.Delta(str(tmp_path / "table"))
+    first = _writer(FORMER, target)
+    first.write(rows_of(first, event(1)))
+    odd = Stream("grown", schema=SCHEMA.replace("n bigint", "n string"), id="id", key="card", time="at")
+    second = _writer(odd, target)
+    with pytest.raises(Away, match="has 'n' as int64, and it is string"):
+        second.open()
+
+
+def test_a_table_that_no_sink_made_is_not_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    DeltaTable.create(folder, pa.schema([("id", pa.string())]))
+    with pytest.raises(Away, match="has no column 'card'"):
+        _writer(FORMER, hr.Delta(str(folder))).open()
+    assert [field.name for field in DeltaTable(folder).schema().fields] == ["id"]
