@@ -34,7 +34,7 @@ class Sender:
         """One burst to the main stream and, beside it, to the other one; then what came of events."""
         self.traffic.bursts += 1
         has_other = self.names.other in [stream.name for stream in self.app.streams]
-        others = self.traffic.burst(count // 2) if has_other else []
+        others = self.traffic.burst(count // 2, is_other=True) if has_other else []
         burst = self.traffic.burst(count)
         side = threading.Thread(target=self._send_other, args=(others,))
         side.start()

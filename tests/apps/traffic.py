@@ -36,6 +36,7 @@ class Traffic:
     bursts: int = 0
     rows: int = 0  # of a captured table, ever inserted
     _number: int = 0
+    _is_framed: bool = False  # whether what is being made goes to a stream of a registry's schemas
 
     def __post_init__(self) -> None:
         self.names: Names = names_of(self.row)
@@ -45,8 +46,9 @@ class Traffic:
     def is_history(self) -> bool:
         return self.row["source"] == "history"
 
-    def burst(self, count: int) -> list[tuple[int, bytes, Sent]]:
+    def burst(self, count: int, *, is_other: bool = False) -> list[tuple[int, bytes, Sent]]:
         """Records with when each is sent, in µs after the burst began, its bytes and what is meant, in that order."""
+        self._is_framed = self.row["source"] == "avro" and not is_other
         base_us = HISTORY_US + self.bursts * 10 * BURST_US if self.is_history else time.time_ns() // 1000
         made = []
         for _ in range(count):
@@ -96,7 +98,7 @@ class Traffic:
             ("failed-check", {names.amount: -5.0}),
             ("too-far-ahead", {"at": ahead}),
         ]
-        if self.row["source"] == "avro":  # a schema holds no others
+        if self._is_framed:  # a schema holds no others
             return self.dice.choice([*flaws, ("not-framed", {})])
         flaws += [("missing-id", {names.id: None}), ("missing-key", {names.key: None}), ("missing-time", {"at": None})]
         flaws += [("wrong-type", {names.amount: "much"}), ("wrong-type", {"zone": 1.5}), ("not-json", {})]
