@@ -121,10 +121,10 @@ class Play:
         wait_until(lambda: self.running.ready() or self.running.ended(), READY_LIMIT_S, "an answer", self.running.said)
         if not self.running.ended():
             return
-        refusal = self.running.output.read_text().strip().splitlines()[-1]
-        rebuilt = REBUILD.findall(refusal)
-        assert refusal.startswith("Error: "), refusal
-        assert rebuilt, refusal
+        said = self.running.output.read_text()
+        refusal = said[said.rfind("\nError: ") :]
+        rebuilt = dict.fromkeys(REBUILD.findall(refusal))
+        assert rebuilt, said
         self.running.flags += tuple(chain(*(("--rebuild", stream) for stream in rebuilt)))
         self.running.start()
         self.running.wait_until_ready()

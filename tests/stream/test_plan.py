@@ -9,9 +9,10 @@ from headrace.declare.app import App
 from headrace.errors import DeclarationError
 from headrace.stream.derived import Judged, functions_of
 from headrace.stream.followed import require_followable
-from headrace.stream.generations import possible_plans, remember
+from headrace.stream.generations import ChangedDefinition, remember
+from headrace.stream.kept_state import plan_on_state
 from headrace.stream.lanes import Lane
-from headrace.stream.operations import begin_run, possible_runs
+from headrace.stream.operations import begin_run
 from headrace.stream.plan import UNCHANGED, as_json, as_text, plan_app
 
 payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
@@ -68,10 +69,10 @@ def clicks() -> hr.Stream:
     return hr.Stream("clicks", schema="id string, user string, at timestamp", id="id", key="user", time="at")
 
 
-def taps() -> hr.View:
+def taps(windows: str = "1h") -> hr.View:
     @hr.features(clicks(), by="user")
     class Taps:
-        n = hr.count(windows="1h")
+        n = hr.count(windows=windows)
 
     return Taps
 
@@ -86,9 +87,10 @@ def visits(name: str = "visits") -> tuple[hr.Stream, ...]:
 
 def ran(app: App, state: Path) -> None:
     """What `up` writes down."""
-    for plan in possible_plans(app, state, {stream.name: 2 for stream in app.streams}, ()):
+    planned = plan_on_state(app, state)
+    for plan in planned.generations:
         remember(plan, state)
-    for run in possible_runs(app, state):
+    for run in planned.runs:
         begin_run(app, run, state, "no broker is asked where nothing is let go of")
 
 
@@ -134,3 +136,17 @@ def test_a_function_whose_checkpoint_cannot_follow_is_refused_by_the_plan(tmp_pa
     (checkpoint / "commits" / "0").write_text("v1\n{}")
     _, planned = plan_app(App("app", (payments, abroad), ()), tmp_path, {abroad.made_by: KEEPS})
     assert "it kept nothing and keeps an aggregate now" in planned.refused[0]
+
+
+def test_all_that_the_kept_state_cannot_follow_is_refused_at_once_with_every_flag_that_helps(tmp_path: Path) -> None:
+    ran(app_of(*visits(), views=(taps(),)), tmp_path)
+    changed = app_of(
+        *hr.windowed("visits", clicks(), by="user", over=hr.Session("40m"), n=hr.count()), views=(taps(windows="2d"),)
+    )
+    with pytest.raises(ChangedDefinition) as refused:
+        plan_on_state(changed, tmp_path)
+    of_windows, of_view, together = str(refused.value).splitlines()
+    assert "`over` changed from" in of_windows
+    assert of_view.startswith("view Taps: ")
+    assert together == "All of them at once: --rebuild visits --rebuild clicks"
+    assert plan_on_state(changed, tmp_path, rebuild=("visits", "clicks")).runs[0].number == 2

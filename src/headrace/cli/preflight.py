@@ -65,15 +65,12 @@ def _require_lake(start: Start) -> None:
 
 def _require_state(start: Start) -> None:
     """Refuse what the kept state, or that of the savepoint to go back to, cannot follow."""
-    from headrace.stream.generations import possible_plans
-    from headrace.stream.operations import possible_runs, rebuilt
+    from headrace.stream.kept_state import plan_on_state
     from headrace.stream.savepoints import folder_of
 
     app, settings = start.app, start.settings
     kept = settings.state if settings.savepoint is None else folder_of(settings.state, settings.savepoint)
-    again = rebuilt(app, settings.rebuild)
-    possible_runs(app, kept, again, settings.since_us)
-    possible_plans(app, kept, {stream.name: stream.partitions for stream in app.streams}, again)
+    plan_on_state(app, kept, settings.rebuild, since_us=settings.since_us)
 
 
 CHECKS = (

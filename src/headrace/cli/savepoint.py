@@ -70,11 +70,8 @@ def go_back(app: App, settings: Settings) -> str | None:
     """
     if settings.savepoint is None:
         return None
-    from headrace.stream.generations import possible_plans
-    from headrace.stream.operations import possible_runs, rebuilt
+    from headrace.stream.kept_state import plan_on_state
     from headrace.stream.savepoints import folder_of, restore
 
-    kept, again = folder_of(settings.state, settings.savepoint), rebuilt(app, settings.rebuild)
-    possible_runs(app, kept, again, settings.since_us)
-    possible_plans(app, kept, {stream.name: stream.partitions for stream in app.streams}, again)
+    plan_on_state(app, folder_of(settings.state, settings.savepoint), settings.rebuild, since_us=settings.since_us)
     return restore(settings.state, settings.savepoint).name

@@ -36,8 +36,9 @@ from headrace.log.topics import ensure_topics
 from headrace.private_folder import make_private_folder
 from headrace.serve.door import TOKEN_VARIABLE, Door
 from headrace.store.kinds import require_store
-from headrace.stream.generations import possible_plans, remember
-from headrace.stream.operations import begin_run, possible_runs, rebuilt
+from headrace.stream.generations import remember
+from headrace.stream.kept_state import plan_on_state
+from headrace.stream.operations import begin_run
 
 LOOK_SECONDS = 0.2
 ASK_SECONDS = 1.0
@@ -199,13 +200,12 @@ def write_plan(app: App, settings: Settings) -> None:
     found = ensure_topics(broker_of(settings), app.streams, app.views, app.models)
     for warning in found.warnings:
         say(warning)
-    again = rebuilt(app, settings.rebuild)
-    runs = possible_runs(app, settings.state, again, settings.since_us)
-    for plan in possible_plans(app, settings.state, found.partitions, again):
+    planned = plan_on_state(app, settings.state, settings.rebuild, found.partitions, settings.since_us)
+    for plan in planned.generations:
         remember(plan, settings.state)
         for change in plan.changes:
             say(f"{plan.stream.name}: {change}")
-    for run in runs:
+    for run in planned.runs:
         begin_run(app, run, settings.state, broker_of(settings))
         for change in run.changes:
             say(f"{run.operation.name}: {change}")

@@ -7,11 +7,10 @@ a view is changed  → refused, with what to do; `--rebuild payments` replays th
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from headrace.declare.app import App
 from headrace.declare.names import query_name
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
@@ -56,14 +55,24 @@ class Generations:
 
     def require_possible(self) -> None:
         if self.refused:
-            raise ChangedDefinition(f"{' '.join(self.refused)} {self.advice}")
+            raise ChangedDefinition(self.refusal)
+
+    @property
+    def refusal(self) -> str:
+        """Why it cannot run, and what to do."""
+        return f"{' '.join(self.refused)} {self.advice}"
+
+    @property
+    def rebuilds(self) -> tuple[str, ...]:
+        """What to name after --rebuild, where that helps."""
+        return () if self.have_history else tuple(sorted({self.stream.name, *self.together}))
 
     @property
     def advice(self) -> str:
         """What can be done about what is refused."""
         if self.have_history:
             return "Undo it, or give the view another name and backfill that: a history is not rebuilt from the log."
-        streams = sorted({self.stream.name, *self.together})
+        streams = self.rebuilds
         its, logs = ("its", "log") if len(streams) == 1 else ("their", "logs")
         return (
             f"Undo the change, give the view another name, or start with --rebuild {' --rebuild '.join(streams)} "
@@ -86,19 +95,6 @@ class Remembered:
 def has_run(state: Path) -> bool:
     """Whether any stream or operation has run with this state."""
     return any(file for folder in ("generations", "operations") for file in (state / folder).glob("*.json"))
-
-
-def possible_plans(
-    app: App, state: Path, partitions: Mapping[str, int], rebuild: Collection[str]
-) -> tuple[Generations, ...]:
-    """What runs of every stream of an app; refuses what the kept state of any of them cannot follow."""
-    plans = tuple(
-        plan_generations(stream, app.views_of(stream), state, partitions[stream.name], stream.name in rebuild)
-        for stream in app.streams
-    )
-    for plan in plans:
-        plan.require_possible()
-    return plans
 
 
 def plan_generations(

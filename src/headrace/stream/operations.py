@@ -16,7 +16,7 @@ from headrace.declare.recounted import Recount
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
-from headrace.stream.generations import ChangedDefinition, has_run
+from headrace.stream.generations import has_run
 from headrace.stream.operation_changes import describe_changes, kind_of
 from headrace.stream.operation_terms import Terms, follow_layout, terms_of
 
@@ -37,9 +37,15 @@ class KeptRun:
     changes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
-    def require_possible(self) -> None:
-        if self.refused:
-            raise ChangedDefinition(f"{' '.join(self.refused)} {self.advice}")
+    @property
+    def refusal(self) -> str:
+        """Why it cannot run, and what to do."""
+        return f"{' '.join(self.refused)} {self.advice}"
+
+    @property
+    def rebuilds(self) -> tuple[str, ...]:
+        """What to name after --rebuild."""
+        return (self.operation.name,)
 
     @property
     def advice(self) -> str:
@@ -56,17 +62,6 @@ class KeptRun:
 
     def checkpoint(self, state: Path) -> Path:
         return state.resolve() / "checkpoints" / self.operation.name / f"operation-{self.number}"
-
-
-def possible_runs(
-    app: App, state: Path, rebuild: Collection[str] = (), since_us: int | None = None
-) -> tuple[KeptRun, ...]:
-    """What runs of every operation of an app; refuses what the kept state of any of them cannot follow."""
-    operations = [made_by for made_by in app.derivations if isinstance(made_by, Operation)]
-    runs = tuple(plan_run(operation, state, operation.name in rebuild, since_us) for operation in operations)
-    for run in runs:
-        run.require_possible()
-    return runs
 
 
 def rebuilt(app: App, names: Collection[str]) -> frozenset[str]:

@@ -19,10 +19,11 @@ from headrace.stream.decoded import lane_of
 from headrace.stream.derived import Function, Judged, derived
 from headrace.stream.followed import require_followable
 from headrace.stream.gate import gate
-from headrace.stream.generations import Generation, Generations, plan_generations, possible_plans
+from headrace.stream.generations import Generation, Generations, plan_generations
+from headrace.stream.kept_state import plan_on_state
 from headrace.stream.lanes import Lane, QuerySpec
 from headrace.stream.learning import Learning
-from headrace.stream.operations import KeptRun, plan_run, possible_runs, rebuilt
+from headrace.stream.operations import KeptRun, plan_run
 from headrace.stream.raised import Aside
 from headrace.stream.tiles import SHUFFLES, Fold, TilePlan, tiles
 from headrace.stream.watermark import watermark_delay_us
@@ -82,13 +83,11 @@ def plan_queries(app: App, place: Place) -> Planned:
     ensure_progress_topic(place.broker)
     for warning in found.warnings:
         LOGGER.warning(warning)
-    again = rebuilt(app, place.rebuild)
-    plans = possible_plans(app, place.state, found.partitions, again)
-    for plan in plans:
+    planned = plan_on_state(app, place.state, place.rebuild, found.partitions, place.since_us)
+    for plan in planned.generations:
         _require_cuts(plan, place)
-    specs = tuple(spec for plan in plans for spec in _specs(plan, place, found))
-    runs = possible_runs(app, place.state, again, place.since_us)
-    return Planned(specs, plans, found.partitions, app.derivations, runs, found.changelogs)
+    specs = tuple(spec for plan in planned.generations for spec in _specs(plan, place, found))
+    return Planned(specs, planned.generations, found.partitions, app.derivations, planned.runs, found.changelogs)
 
 
 def checkpoints_of(app: App, state: Path) -> list[str]:
