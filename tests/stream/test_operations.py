@@ -12,12 +12,17 @@ from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.recounted import recount_of
 from headrace.declare.source_lines import Written
+from headrace.local.broker import Broker
+from headrace.log.offsets import Offsets
+from headrace.log.produce import Producer
+from headrace.log.topics import ensure_topics, fates_of
 from headrace.operators.of import operator_of
 from headrace.operators.operator import Arrived
 from headrace.stream.checkpoints import write_whole
 from headrace.stream.generations import ChangedDefinition
+from headrace.stream.kept_state import plan_on_state
 from headrace.stream.operation_terms import terms_of
-from headrace.stream.operations import KeptRun, plan_run, possible_runs, rebuilt
+from headrace.stream.operations import KeptRun, begin_run, first_offsets, plan_run, rebuilt
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,11 @@ def test_a_changed_operation_is_refused_with_its_line_the_change_and_what_to_do(
     keep(tmp_path, operation("spend", PAYMENTS))
     app = App("app", (*changed.inputs, derived(changed)), ())
     with pytest.raises(ChangedDefinition, match=r"^app\.py:7: operation spend: ") as refused:
-        possible_runs(app, tmp_path)
+        plan_on_state(app, tmp_path)
     assert words in str(refused.value)
     assert "--rebuild spend" in str(refused.value)
     assert "--from-savepoint" in str(refused.value)
-    (run,) = possible_runs(app, tmp_path, {"spend"}, since_us=5)
+    (run,) = plan_on_state(app, tmp_path, {"spend"}, since_us=5).runs
     assert (run.number, run.since_us, run.terms) == (2, 5, terms_of(changed))
 
 
@@ -279,3 +284,21 @@ def test_a_view_of_a_captured_table_follows_an_added_column_and_says_what_it_can
     assert plan_run(rows("id bigint, grade int, land string, town string"), tmp_path).refused == ()
     (refused,) = plan_run(rows("id bigint, land string, town string", by="town"), tmp_path).refused
     assert refused == "view Customers: `by` changed from land to town."
+
+
+def test_a_rebuild_empties_the_topics_and_keeps_where_they_begin_from_then_on(tmp_path: Path, broker: Broker) -> None:
+    spend = operation("emptied_spend", PAYMENTS)
+    app, out = App("app", (PAYMENTS, derived(spend)), ()), derived(spend)
+    ensure_topics(broker.address, [out])
+    keep(tmp_path, spend)
+    with Producer(broker.address) as producer:
+        for number in range(5):
+            producer.send(out.name, b"{}", key="k", partition=number % 2)
+    begin_run(app, plan_run(spend, tmp_path), tmp_path, broker.address)
+    assert first_offsets(tmp_path) == {}
+    begin_run(app, plan_run(spend, tmp_path, rebuild=True), tmp_path, broker.address)
+    begins = {out.name: {0: 3, 1: 2}} | {topic: {0: 0, 1: 0} for topic in fates_of(out)}
+    assert first_offsets(tmp_path) == begins
+    assert set(Offsets(broker.address).begin([out.name]).values()) == {3, 2}
+    begin_run(app, plan_run(spend, tmp_path), tmp_path, broker.address)
+    assert first_offsets(tmp_path) == begins, "a restart empties nothing"

@@ -15,6 +15,7 @@ from headrace.declare.app import App
 from headrace.lake.lake import Lake
 from headrace.lake.landing import Landing, landings_of
 from headrace.local.polite import give_way
+from headrace.stream.operations import first_offsets
 
 if TYPE_CHECKING:
     from headrace.evaluate.evaluations import Evaluations
@@ -35,6 +36,7 @@ def lake_of(app: App, settings: Settings) -> Lake | None:
         settings.lake_every_s,
         settings.lake_retention,
         settings.lake_format,
+        first_offsets(settings.state),
     )
 
 

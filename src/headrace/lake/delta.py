@@ -18,7 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from headrace.lake.files import count_nulls, statistics
-from headrace.lake.landing import DAY
+from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
 
 NEWEST_READER = 1  # a table that asks more of its readers may hide rows in ways that are not looked for here
@@ -105,6 +105,10 @@ class DeltaLog(TableLog):
 
     def forget_before(self, first_kept: date) -> None:
         self._table.delete(f"{DAY} < '{first_kept.isoformat()}'")
+
+    def forget_offsets(self, before: Mapping[int, int]) -> None:
+        each = (f"({PARTITION} = {number} AND {OFFSET} < {offset})" for number, offset in before.items())
+        self._table.delete(" OR ".join(each))
 
     def compact(self, day: date, small_bytes: int) -> None:
         # One task: the real-time queries need the other cores more.

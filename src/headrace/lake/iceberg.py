@@ -7,13 +7,14 @@ where another came first: it is tried again on the newer table if nobody has mov
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, LessThan, Or
 from pyiceberg.manifest import DataFile, ManifestEntryStatus
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -24,11 +25,17 @@ from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, lock
 from headrace.lake.formats import CATALOGUE
 from headrace.lake.iceberg_care import compacted, first_snapshot, grouped, unneeded
 from headrace.lake.iceberg_files import data_file, day_in, path_of
-from headrace.lake.landing import DAY
+from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
 from headrace.lake.shapes import plain, widened
 
 TRIES = 10
+# Its own types speak of what these are made into.
+Expressing = Callable[..., BooleanExpression]
+EQUALS: Expressing = EqualTo
+BELOW: Expressing = LessThan
+BOTH: Expressing = And
+EITHER: Expressing = Or
 PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -163,6 +170,10 @@ class IcebergLog(TableLog):
     def forget_before(self, first_kept: date) -> None:
         old = [file for file in self._data_files() if (day := day_in(file)) is not None and day < first_kept]
         self._replace(old, [])
+
+    def forget_offsets(self, before: Mapping[int, int]) -> None:
+        each = [BOTH(EQUALS(PARTITION, number), BELOW(OFFSET, offset)) for number, offset in before.items()]
+        self._commit(lambda _, begun: begun.delete(reduce(EITHER, each)))
 
     def compact(self, day: date, small_bytes: int) -> None:
         small = [file for file in self._data_files() if day_in(file) == day and file.file_size_in_bytes < small_bytes]

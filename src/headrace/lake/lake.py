@@ -1,6 +1,7 @@
 """The lake of an app: which topics land in it, where it is, and how it is kept. Nothing here needs Spark."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,10 @@ class OtherFormat(HeadraceError):
 
 @dataclass(frozen=True)
 class Lake:
-    """What lands where, how often, and how long it is kept; `format` is that of a new one, Delta without it."""
+    """What lands where, how often, and how long it is kept; `format` is that of a new one, Delta without it.
+
+    `begins` has the first offsets of topics that were computed again: rows from before them are removed.
+    """
 
     folder: Path
     broker: str
@@ -32,10 +36,11 @@ class Lake:
     every_s: float = 60.0
     retention: timedelta | None = None
     format: FormatName | None = None
+    begins: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> tuple[LakeTable, ...]:
-        return tuple(LakeTable(self.folder, landing) for landing in self.landings)
+        return tuple(LakeTable(self.folder, one, self.begins.get(one.counts)) for one in self.landings)
 
 
 def require_fitting(lake: Lake) -> list[str]:

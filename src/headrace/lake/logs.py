@@ -103,6 +103,10 @@ class TableLog(ABC):
         """Remove every day before one."""
 
     @abstractmethod
+    def forget_offsets(self, before: Mapping[int, int]) -> None:
+        """Remove the rows of partitions whose offset is below one."""
+
+    @abstractmethod
     def compact(self, day: date, small_bytes: int) -> None:
         """Make the small files of a day one."""
 

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headrace.errors import HeadraceError
-from headrace.lake.landing import DAY, Landing
+from headrace.lake.landing import DAY, OFFSET, PARTITION, Landing
 from headrace.lake.logs import TableLog, log_of
 from headrace.lake.shapes import schema_of, spark_word
 
@@ -37,10 +38,10 @@ class Position:
 
 
 class LakeTable:
-    """The table of a landing, as it was when last looked at."""
+    """The table of a landing, as it was when last looked at; `begins` are offsets before which no row counts."""
 
-    def __init__(self, lake: Path, landing: Landing) -> None:
-        self.landing = landing
+    def __init__(self, lake: Path, landing: Landing, begins: Mapping[int, int] | None = None) -> None:
+        self.landing, self._begins = landing, begins or {}
         self.folder = (lake / landing.table).resolve()
 
     @cached_property
@@ -52,10 +53,21 @@ class LakeTable:
         self.__dict__.pop("log", None)
 
     def prepare(self) -> None:
-        """Make the table, or add the columns it lacks; refuse what older files contradict. Removes a crash's scraps."""
+        """Make the table, or add the columns it lacks; refuse what older files contradict. Removes a crash's scraps.
+
+        Where its topic was computed again, what had landed before is removed too: training reads what is served.
+        """
         self.require_fitting()
         self.log.make(self.log.fitted(schema_of(self.landing)))
         shutil.rmtree(self.folder / UNFINISHED, ignore_errors=True)
+        self._forget_earlier_runs()
+
+    def _forget_earlier_runs(self) -> None:
+        earlier = [
+            (pc.field(PARTITION) == number) & (pc.field(OFFSET) < offset) for number, offset in self._begins.items()
+        ]
+        if earlier and any(batch.num_rows for batch in self.rows([OFFSET], reduce(or_, earlier))):
+            self.log.forget_offsets(self._begins)
 
     def require_fitting(self) -> None:
         """Refuse a landing whose columns a table cannot have, or not beside those it has."""

@@ -18,7 +18,9 @@ def trim(broker: str, partition: Partition, before: int) -> None:
         raise refusal(broker, f"let go of records of {partition}", failure) from failure
 
 
-def empty(broker: str, topics: Iterable[str]) -> None:
-    """Let go of everything that topics have now."""
-    for partition, end in Offsets(broker).end(topics).items():
-        trim(broker, partition, end)
+def empty(broker: str, topics: Iterable[str]) -> dict[Partition, int]:
+    """Let go of everything that topics have now; gives where each partition begins from here on."""
+    begins = Offsets(broker).end(topics)
+    for partition, begin in begins.items():
+        trim(broker, partition, begin)
+    return begins

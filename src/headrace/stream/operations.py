@@ -5,7 +5,7 @@ a changed operation → refused, with its line; `--rebuild spend` begins run 2 t
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from headrace.declare.app import App
 from headrace.declare.derivation import Derived, Operation
 from headrace.declare.recounted import Recount
+from headrace.log.records import Partition
 from headrace.log.topics import fates_of
 from headrace.log.trim import empty
 from headrace.stream.checkpoints import write_whole
@@ -77,14 +78,32 @@ def rebuilt(app: App, names: Collection[str]) -> frozenset[str]:
 
 def begin_run(app: App, run: KeptRun, state: Path, broker: str) -> None:
     """Write down what now runs; what an earlier run of it wrote is let go of where it is computed again."""
-    past = _load(state, run.operation.name)
-    if past is not None and past["number"] != run.number:
+    past = _load(state, run.operation.name) or {}
+    begins: dict[str, dict[int, int]] = past.get("begins", {})
+    if past and past["number"] != run.number:
         what = run.operation.what
         kept = [what.view.topic] if isinstance(what, Recount) else []
         outputs = app.made_by(run.operation)
-        empty(broker, [*kept, *(topic for out in outputs for topic in (out.name, *fates_of(out)))])
-    written = {"number": run.number, "terms": run.terms, "since_us": run.since_us}
+        emptied = empty(broker, [*kept, *(topic for out in outputs for topic in (out.name, *fates_of(out)))])
+        begins = _by_topic(emptied)
+    written = {"number": run.number, "terms": run.terms, "since_us": run.since_us, "begins": begins}
     write_whole(_file(state, run.operation.name), json.dumps(written, indent=2))
+
+
+def first_offsets(state: Path) -> dict[str, dict[int, int]]:
+    """Of topics that were computed again: where what is in them began last, by partition. Before it nothing counts."""
+    found: dict[str, dict[int, int]] = {}
+    for file in sorted((state / FOLDER).glob("*.json")):
+        for topic, begins in json.loads(file.read_text()).get("begins", {}).items():
+            found[topic] = {int(number): offset for number, offset in begins.items()}
+    return found
+
+
+def _by_topic(offsets: Mapping[Partition, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for at, offset in offsets.items():
+        found.setdefault(at.topic, {})[at.number] = offset
+    return found
 
 
 def plan_run(operation: Operation, state: Path, rebuild: bool = False, since_us: int | None = None) -> KeptRun:
