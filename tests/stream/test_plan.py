@@ -150,3 +150,10 @@ def test_all_that_the_kept_state_cannot_follow_is_refused_at_once_with_every_fla
     assert of_view.startswith("view Taps: ")
     assert together == "All of them at once: --rebuild visits --rebuild clicks"
     assert plan_on_state(changed, tmp_path, rebuild=("visits", "clicks")).runs[0].number == 2
+
+
+def test_a_rebuild_of_a_stream_without_views_is_no_first_run(tmp_path: Path) -> None:
+    ran(app_of(*visits()), tmp_path)
+    planned = plan_on_state(app_of(*visits()), tmp_path, rebuild=("visits",))
+    assert {one.changes for one in planned.generations} == {()}
+    assert planned.runs[0].changes == ("visits is computed again from its inputs' clean logs",)

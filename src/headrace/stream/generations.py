@@ -118,7 +118,9 @@ def _begin(
     if past.generations and (filled or past.cuts):
         refused = f"A view of {stream.name} was backfilled, and a rebuild would lose its history."
         return Generations(stream, running, partitions, (), (refused,), have_history=True)
-    changes = ("every view is computed again from the clean log",) if past.generations else ("first run",)
+    changes = ("every view is computed again from the clean log",) if past.generations else ()
+    if not past.has_run:
+        changes = ("first run",)
     told = tuple(_told(stream, view, filled) for view in views if view.name in filled)
     return Generations(stream, running, partitions, changes + told, _unfit(views, filled), bool(filled))
 
