@@ -41,7 +41,9 @@ def narrower(stream: hr.Stream) -> hr.Stream:
     return hr.Stream(stream.name, schema=schema, id="id", key="card", time="at")
 
 
-def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(broker: Broker, tmp_path: Path) -> None:
+def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stream, other = new_stream(broker.address), new_stream(broker.address)
     LakeTable(tmp_path, silver(narrower(stream))).prepare()
     lake = Lake(tmp_path, broker.address, (silver(stream), bronze(other)), every_s=0.2)
@@ -54,6 +56,8 @@ def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(broker: Bro
         wait_until(lambda: not board.landings[landing].error, limit_s=60, what="the other to land")
         said = board.landings[failing]
         assert "column 'n' was string, is bigint" in said.error
+        assert "Could not land" in caplog.text
+        assert "Traceback" not in caplog.text, "what a sentence says needs no trace"
         assert abs(time.time() - (said.down_since_us or 0) / 1e6) < 60
         assert board.landings[landing].down_since_us is None
         wait_until(lambda: board.landings[failing].at_us > said.at_us, limit_s=60, what="another attempt")

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
+from headrace.errors import HeadraceError
 from headrace.lake.care import Care, Caretaker
 from headrace.lake.failure_state import FailureState
 from headrace.lake.lake import Lake
@@ -158,7 +159,8 @@ class Rounds(threading.Thread):
     def _record_failure(self, lander: Lander, failure: Exception, seconds: float) -> None:
         state, table = self._failures[lander], lander.table.landing.table
         if state.record_failure(failure):
-            LOGGER.error("Could not land %s, which is tried again: %s", table, state.error, exc_info=failure)
+            trace = None if isinstance(failure, HeadraceError) else failure  # its sentence says it all
+            LOGGER.error("Could not land %s, which is tried again: %s", table, state.error, exc_info=trace)
         else:
             LOGGER.error("Could not land %s, for the %s. time: %s", table, state.failures, state.error)
         self._report(lander, lander.unlanded(self._last[lander]), seconds)
