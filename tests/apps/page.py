@@ -25,7 +25,7 @@ HEAD = """# A zoo of apps
 broken, too far ahead, without a key, above 2 kB), every served value, window, pair, match, sink and lake table
 against brute force, every command, `kill -9` of three parts at one moment (others in each app), and a restart with
 a changed declaration. It is well if all of that is right, no part ended that was not killed, and no log has a
-traceback. `make faults` plays all of them, `make test` two a day of those that are known to be well and quick.
+traceback. `make faults` plays all of them, `make test` one a day of those that are known to be well and quick.
 
 Written by `tests/apps/page.py` from the runs of the dates shown (`HEADRACE_ZOO_PAGE=1 make faults`); seconds are of a
 machine with two busy cores. An app that is *not played* has been imported and its pairs counted, and nothing more.
