@@ -1,6 +1,7 @@
 """A stream that is computed again: what an earlier run of it had landed is removed, in every format."""
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -8,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.declare.stream import Stream
+from headrace.lake.care import Care, care_for
 from headrace.lake.formats import FORMATS, FormatName, begin
 from headrace.lake.landing import Landing, bronze, silver
 from headrace.lake.table import LakeTable
@@ -23,9 +25,14 @@ BEFORE, AFTER = [f"old{number}" for number in range(40)], [f"new{number}" for nu
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("of", [bronze, silver], ids=["bronze", "silver"])
+@pytest.mark.parametrize(("of", "is_compacted"), [(bronze, False), (silver, True)], ids=["files apart", "one file"])
 def test_rows_of_an_earlier_run_are_removed_and_those_of_this_one_stay(
-    spark: SparkSession, broker: Broker, tmp_path: Path, kind: FormatName, of: Callable[[Stream], Landing]
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    kind: FormatName,
+    of: Callable[[Stream], Landing],
+    is_compacted: bool,
 ) -> None:
     stream = new_stream(broker.address)
     landing = of(stream)
@@ -39,6 +46,8 @@ def test_rows_of_an_earlier_run_are_removed_and_those_of_this_one_stay(
     send(broker.address, stream, [written(id=name) for name in AFTER])
     pass_gate(spark, broker.address, stream, start=20)
     folder = land(spark, broker.address, tmp_path, landing).folder
+    if is_compacted:
+        care_for(folder, Care(many_files=2), date(2100, 1, 1))
     assert read_back(folder).num_rows == len(BEFORE) + len(AFTER)
 
     again = LakeTable(tmp_path, landing, begins)
