@@ -36,7 +36,6 @@ class Traffic:
     bursts: int = 0
     rows: int = 0  # of a captured table, ever inserted
     _number: int = 0
-    _is_framed: bool = False  # whether what is being made goes to a stream of a registry's schemas
 
     def __post_init__(self) -> None:
         self.names: Names = names_of(self.row)
@@ -48,19 +47,19 @@ class Traffic:
 
     def burst(self, count: int, *, is_other: bool = False) -> list[tuple[int, bytes, Sent]]:
         """Records with when each is sent, in µs after the burst began, its bytes and what is meant, in that order."""
-        self._is_framed = self.row["source"] == "avro" and not is_other
+        is_framed = self.row["source"] == "avro" and not is_other  # the other stream is JSON always
         base_us = HISTORY_US + self.bursts * 10 * BURST_US if self.is_history else time.time_ns() // 1000
         made = []
         for _ in range(count):
             offset_us = self.dice.randrange(BURST_US)
-            made += [(offset_us + again_us, *one) for again_us, *one in self._records(base_us + offset_us)]
+            made += [(offset_us + again_us, *one) for again_us, *one in self._records(base_us + offset_us, is_framed)]
         made += [(BURST_US, *one) for _, *one in self._closing(base_us + BURST_US)]
         return sorted(made, key=lambda one: one[0])
 
-    def _records(self, now_us: int) -> Iterator[tuple[int, bytes, Sent]]:
+    def _records(self, now_us: int, is_framed: bool) -> Iterator[tuple[int, bytes, Sent]]:
         late_us = self.dice.choice(LATE_US) if self.dice.random() < 0.25 else self.dice.randrange(500_000)
         values = self.values(now_us - late_us)
-        flaw, change = self._flaw(now_us) if self.dice.random() < 0.08 else (None, {})
+        flaw, change = self._flaw(now_us, is_framed) if self.dice.random() < 0.08 else (None, {})
         value, sent = self._written(values, now_us, flaw, change)
         yield 0, value, sent
         if self.dice.random() < 0.1:
@@ -91,14 +90,14 @@ class Traffic:
             "at": at_us // 1000 * 1000,
         }
 
-    def _flaw(self, now_us: int) -> tuple[str, dict[str, Any]]:
+    def _flaw(self, now_us: int, is_framed: bool) -> tuple[str, dict[str, Any]]:
         names = self.names
         ahead = (now_us + 2 * HOUR_US) // 1000 * 1000
         flaws: list[tuple[str, dict[str, Any]]] = [
             ("failed-check", {names.amount: -5.0}),
             ("too-far-ahead", {"at": ahead}),
         ]
-        if self._is_framed:  # a schema holds no others
+        if is_framed:  # a schema holds no others
             return self.dice.choice([*flaws, ("not-framed", {})])
         flaws += [("missing-id", {names.id: None}), ("missing-key", {names.key: None}), ("missing-time", {"at": None})]
         flaws += [("wrong-type", {names.amount: "much"}), ("wrong-type", {"zone": 1.5}), ("not-json", {})]

@@ -28,6 +28,7 @@ from headrace.log.topics import ensure_topics
 from headrace.store.memory import MemoryStore
 from headrace.stream.backfills import Cut, LogBeginsAfterTheCut, file_of, load
 from headrace.stream.generations import plan_generations, remember
+from headrace.stream.kept_state import StatePlan
 from headrace.stream.lanes import Lane, start
 from headrace.stream.queries import Place, Shares, tiles_spec
 from tests.e2e.hostile_load import arrived, send, sent_now
@@ -79,7 +80,7 @@ class Story:
     def stream_on(self) -> None:
         """The query that `headrace up` starts for the view, until it has read all there is."""
         generations = plan_generations(self.stream, [self.view], self.place.state, 2)
-        generations.require_possible()
+        StatePlan((generations,), ()).require_possible()
         remember(generations, self.place.state)
         (generation,) = generations.running
         spec = tiles_spec(

@@ -20,6 +20,7 @@ from headrace.sink.run import writer_of
 from headrace.sink.writer import Move, Moved, Rejected, SinkPlace, Writer
 from tests.servers import OwnRedis
 from tests.sink.flowing import SCHEMA, event
+from tests.sink.new_targets import new_target
 from tests.sink.reading import Event, in_delta, in_iceberg, in_postgres, in_redis
 
 stream = hr.Stream("fenced", schema=SCHEMA, id="id", key="card", time="at")
@@ -29,20 +30,17 @@ _numbers = count()
 
 
 @pytest.fixture(params=["postgres", "redis", "delta", "iceberg"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     """A new target that keeps places, and what is in it."""
-    name = f"fenced_{next(_numbers)}"
-    if request.param == "postgres":
+    name, kind = f"fenced_{next(_numbers)}", request.param
+    target = new_target(kind, name, request)
+    if kind == "postgres":
         server: OwnPostgres = request.getfixturevalue("postgres")
-        monkeypatch.setenv("PG_URL", server.url)
-        return hr.Postgres("env:PG_URL", table=name), lambda: in_postgres(server, name)
-    if request.param == "redis":
+        return target, lambda: in_postgres(server, name)
+    if kind == "redis":
         cache: OwnRedis = request.getfixturevalue("own_redis")
-        monkeypatch.setenv("REDIS_URL", cache.url)
-        return hr.Redis("env:REDIS_URL", prefix=name), lambda: in_redis(cache.url, name)
-    if request.param == "iceberg":
-        return hr.Iceberg(str(tmp_path), table=name), lambda: in_iceberg(tmp_path, name)
-    return hr.Delta(str(tmp_path / name)), lambda: in_delta(tmp_path / name)
+        return target, lambda: in_redis(cache.url, name)
+    return target, lambda: in_iceberg(tmp_path, name) if kind == "iceberg" else in_delta(tmp_path / name)
 
 
 def copies(target: Target, key: str | None = "id") -> tuple[Writer, Writer]:

@@ -18,6 +18,7 @@ from headrace.sink.run import writer_of
 from headrace.sink.writer import Away, SinkPlace, Writer
 from tests.clickhouse import OwnClickHouse
 from tests.sink.flowing import SCHEMA, event
+from tests.sink.new_targets import new_target
 from tests.sink.test_fences import rows_of
 
 GROWN = Stream("grown", schema=f"{SCHEMA}, extra string, Weight double", id="id", key="card", time="at")
@@ -31,30 +32,28 @@ def _of_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(params=["postgres", "delta", "iceberg", "clickhouse"])
-def grown(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grown:
+def grown(request: pytest.FixtureRequest, tmp_path: Path) -> Grown:
     """A table, and the columns of its rows that this is about."""
-    name = f"grown_{'keyed' if 'keyed' in request.node.name else 'plain'}"
-    if request.param == "postgres":
+    name, kind = f"grown_{'keyed' if 'keyed' in request.node.name else 'plain'}", request.param
+    target = new_target(kind, name, request)
+    if kind == "postgres":
         server: OwnPostgres = request.getfixturevalue("postgres")
-        monkeypatch.setenv("PG_URL", server.url)
-        return hr.Postgres("env:PG_URL", table=name), lambda: server.ask(f'SELECT id, extra, "Weight" FROM {name}')
-    if request.param == "clickhouse":
+        return target, lambda: server.ask(f'SELECT id, extra, "Weight" FROM {name}')
+    if kind == "clickhouse":
         house: OwnClickHouse = request.getfixturevalue("clickhouse")
-        monkeypatch.setenv("CLICKHOUSE_URL", house.url)
-        target = hr.ClickHouse("env:CLICKHOUSE_URL", table=name)
         return target, lambda: _of_rows(house.ask(f"SELECT {', '.join(NAMES)} FROM {name} FINAL"))
-    if request.param == "iceberg":
+    if kind == "iceberg":
+        return target, lambda: _of_rows(_iceberg_rows(tmp_path, name))
+    return target, lambda: _of_rows(DeltaTable(tmp_path / name).to_pyarrow_table().to_pylist())
 
-        def read() -> list[tuple[Any, ...]]:
-            catalogue = catalogue_of(tmp_path / CATALOGUE)
-            try:
-                return _of_rows(catalogue.load_table(f"default.{name}").scan().to_arrow().to_pylist())
-            finally:
-                catalogue.close()
 
-        return hr.Iceberg(str(tmp_path), table=name), read
-    folder = tmp_path / name
-    return hr.Delta(str(folder)), lambda: _of_rows(DeltaTable(folder).to_pyarrow_table().to_pylist())
+def _iceberg_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    catalogue = catalogue_of(folder / CATALOGUE)
+    try:
+        rows: list[dict[str, Any]] = catalogue.load_table(f"default.{name}").scan().to_arrow().to_pylist()
+    finally:
+        catalogue.close()
+    return rows
 
 
 def _writer(stream: Stream, target: Target, **how: Any) -> Writer:

@@ -17,6 +17,7 @@ from headrace.stream.generations import (
     plan_generations,
     remember,
 )
+from headrace.stream.kept_state import StatePlan
 from headrace.stream.plan import as_text, plan_app
 
 
@@ -105,7 +106,7 @@ def test_what_state_cannot_follow_is_refused_with_what_to_do(
 ) -> None:
     after(tmp_path, payments(), spend(payments(), ["1h"]))
     with pytest.raises(ChangedDefinition) as refused:
-        planned(tmp_path, stream, spend(stream, windows, by)).require_possible()
+        StatePlan((planned(tmp_path, stream, spend(stream, windows, by)),), ()).require_possible()
     assert said in str(refused.value)
     assert "--rebuild payments" in str(refused.value)
 
@@ -114,7 +115,7 @@ def test_a_view_that_shares_its_state_cannot_simply_go(tmp_path: Path) -> None:
     stream = payments()
     after(tmp_path, stream, spend(stream, ["1h"]), shops(stream))
     with pytest.raises(ChangedDefinition, match="Shops is gone"):
-        planned(tmp_path, stream, spend(stream, ["1h"])).require_possible()
+        StatePlan((planned(tmp_path, stream, spend(stream, ["1h"])),), ()).require_possible()
 
 
 def test_a_view_with_a_generation_of_its_own_can_go(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_rebuild_of_a_stream_with_a_history_is_refused_with_what_to_do(tmp_pat
     backfilled(tmp_path, spend(stream, ["1h"]))
     after(tmp_path, stream, spend(stream, ["1h"]))
     with pytest.raises(ChangedDefinition, match=r"a rebuild would lose its history.*give the view another name"):
-        planned(tmp_path, stream, spend(stream, ["1h"]), rebuild=True).require_possible()
+        StatePlan((planned(tmp_path, stream, spend(stream, ["1h"]), rebuild=True),), ()).require_possible()
 
 
 @pytest.mark.parametrize("other", [Cut((7, 9), (5, 7)), None], ids=["another cut", "no cut"])
@@ -179,7 +180,7 @@ def test_a_query_that_does_not_begin_at_the_cut_is_refused(tmp_path: Path, other
     after(tmp_path, stream, spend(stream, ["1h"]))
     backfilled(tmp_path, spend(stream, ["1h"]))
     with pytest.raises(ChangedDefinition, match="does not begin where its history ends"):
-        planned(tmp_path, stream, spend(stream, ["1h"])).require_possible()
+        StatePlan((planned(tmp_path, stream, spend(stream, ["1h"])),), ()).require_possible()
     assert is_kept_from_the_beginning(spend(stream, ["1h"]), tmp_path) is (other is None)
 
 
@@ -187,7 +188,7 @@ def test_a_view_that_was_changed_after_its_history_was_folded_is_refused(tmp_pat
     stream = payments()
     backfilled(tmp_path, spend(stream, ["1h"]))
     with pytest.raises(ChangedDefinition, match="Spend has changed since its history was folded"):
-        planned(tmp_path, stream, spend(stream, ["7d"])).require_possible()
+        StatePlan((planned(tmp_path, stream, spend(stream, ["7d"])),), ()).require_possible()
 
 
 def test_the_plan_tells_where_a_query_begins(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 import headrace as hr
 from headrace.declare.views import View
 from headrace.stream.generations import ChangedDefinition, plan_generations, remember
+from headrace.stream.kept_state import StatePlan
 from headrace.stream.plan import as_text, plan_app
 from headrace.stream.tiles import Fold, TilePlan, folded, typed
 from headrace.tiles.frequent import key_text
@@ -105,12 +106,12 @@ def test_another_salt_is_another_definition(tmp_path: Any) -> None:
     remember(plan_generations(stream, [plain], tmp_path, 2), tmp_path)
     changed = plan_generations(stream, [cut], tmp_path, 2)
     with pytest.raises(ChangedDefinition, match=r"`salt` changed from none to 8\..*--rebuild taps"):
-        changed.require_possible()
+        StatePlan((changed,), ()).require_possible()
     rebuilt = plan_generations(stream, [cut], tmp_path, 2, rebuild=True)
-    rebuilt.require_possible()
+    StatePlan((rebuilt,), ()).require_possible()
     remember(rebuilt, tmp_path)
     with pytest.raises(ChangedDefinition, match="`salt` changed from 8 to none"):
-        plan_generations(stream, [plain], tmp_path, 2).require_possible()
+        StatePlan((plan_generations(stream, [plain], tmp_path, 2),), ()).require_possible()
 
 
 def test_the_plan_tells_of_parts(tmp_path: Any) -> None:

@@ -14,7 +14,6 @@ from typing import ClassVar
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, LessThan, Or
 from pyiceberg.manifest import DataFile, ManifestEntryStatus
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -24,18 +23,13 @@ from headrace.errors import HeadraceError
 from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, locked
 from headrace.lake.formats import CATALOGUE
 from headrace.lake.iceberg_care import compacted, first_snapshot, grouped, unneeded
+from headrace.lake.iceberg_expressions import BELOW, BOTH, EITHER, EQUALS
 from headrace.lake.iceberg_files import data_file, day_in, path_of
 from headrace.lake.landing import DAY, OFFSET, PARTITION
 from headrace.lake.logs import LakeFile, LakeTableMissing, TableLog, UnreadableTable
 from headrace.lake.shapes import plain, widened
 
 TRIES = 10
-# Its own types speak of what these are made into.
-Expressing = Callable[..., BooleanExpression]
-EQUALS: Expressing = EqualTo
-BELOW: Expressing = LessThan
-BOTH: Expressing = And
-EITHER: Expressing = Or
 PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",

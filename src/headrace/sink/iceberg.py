@@ -1,6 +1,6 @@
 """An Iceberg table: rows appended or replaced, with the offsets as properties of the table, in the same commit."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table, Transaction
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -16,6 +16,7 @@ from headrace.declare.sink import OFFSET, PARTITION, Sink
 from headrace.declare.table_files import ARROW_TYPES
 from headrace.declare.targets import Iceberg
 from headrace.lake.catalogue import MADE_ONCE, SHORT_HISTORY, catalogue_of, locked
+from headrace.lake.iceberg_expressions import BOTH, EITHER, EQUALS, IS_IN
 from headrace.lake.shapes import plain, widened
 from headrace.log.placed import Place, Places
 from headrace.log.records import Partition
@@ -25,12 +26,6 @@ from headrace.sink.writer import Away, Moves, Rejected, SinkPlace, Writer, requi
 
 CATALOGUE = "catalogue.db"
 GONE = (OSError, SQLAlchemyError, ValueError)
-# Its own types speak of what these are made into.
-Expressing = Callable[..., BooleanExpression]
-IS_IN: Expressing = In
-EQUALS: Expressing = EqualTo
-BOTH: Expressing = And
-EITHER: Expressing = Or
 
 
 class IcebergWriter(Writer):

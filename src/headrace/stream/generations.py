@@ -53,10 +53,6 @@ class Generations:
     have_history: bool = False
     together: tuple[str, ...] = ()
 
-    def require_possible(self) -> None:
-        if self.refused:
-            raise ChangedDefinition(self.refusal)
-
     @property
     def refusal(self) -> str:
         """Why it cannot run, and what to do."""
