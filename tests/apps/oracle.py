@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.declare.app import App
 from headrace.declare.changes import Changes
 from headrace.declare.derivation import Derived, Operation, tell_their_own_time
@@ -17,7 +19,8 @@ from headrace.declare.model import Model
 from headrace.declare.schema import Kind
 from headrace.declare.stream import Stream
 from headrace.declare.views import View
-from headrace.lake.landing import landings_of
+from headrace.lake.landing import OFFSET as LANDED_OFFSET
+from headrace.lake.landing import PARTITION, landings_of
 from headrace.log.between import records_between
 from headrace.log.ledger import ARRIVAL, OFFSET
 from headrace.log.offsets import Offsets
@@ -182,21 +185,28 @@ class Oracle:
 
     def landed(self) -> Iterator[str]:
         """Each table of the lake has every record of its topic once."""
+        compacted = {view.topic for view in self.app.views}
         for landing in landings_of(self.app):
-            places = {
+            offsets = {
                 (one.partition, int(one.header(OFFSET) or -1) if landing.may_replay else one.offset)
                 for one in records_of(self.broker, landing.topic)
             }
-            folder = self.folder / "lake" / landing.table
             try:
-                rows = read_back(folder).num_rows
+                rows = read_back(self.folder / "lake" / landing.table)
             except Exception as problem:  # noqa: BLE001 - whatever a library says of a table that is not there yet
-                rows = 0 if not places else -1
-                if places:
+                if offsets:
                     yield f"{landing.table}: {type(problem).__name__} {problem}"
-                    continue
-            if rows != len(places):
-                yield f"{landing.table}: {rows} rows, and the topic has {len(places)}"
+                continue
+            yield from _differing_offsets(landing.table, rows, offsets, landing.topic in compacted)
+
+
+def _differing_offsets(table: str, rows: pa.Table, offsets: set[tuple[int, int]], is_compacted: bool) -> Iterator[str]:
+    """What a table has twice, lacks or has too much; a compacted topic may have lost what its table has."""
+    landed = list(zip(rows[PARTITION].to_pylist(), rows[LANDED_OFFSET].to_pylist(), strict=True))
+    twice, missing, more = len(landed) - len(set(landed)), offsets - set(landed), set(landed) - offsets
+    if twice or missing or (more and not is_compacted):
+        told = f"{table}: {len(landed)} rows, and the topic has {len(offsets)}"
+        yield f"{told}: {twice} twice, {len(missing)} missing, {len(more)} that the topic has not"
 
 
 def rows_now(broker: str, stream: Stream) -> list[Event]:
