@@ -224,6 +224,10 @@ def test_a_query_that_never_ends_is_ended_and_the_next_is_answered(engine: Engin
     assert rows(engine, "select count(*) from payments") == [[200]]
 
 
+def test_a_query_that_waits_for_a_core_is_not_ended_for_it(engine: Engine) -> None:
+    assert rows(engine, "select sleep_ms(1500)", seconds=1.0) == [[None]]
+
+
 def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_is_answered(engine: Engine) -> None:
     with pytest.raises(TookTooMuch):
         rows(engine, "select list(range) from range(1000000000)", seconds=60)

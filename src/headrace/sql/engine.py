@@ -19,11 +19,12 @@ from headrace.sql.columns import Columns, quoted
 from headrace.sql.database import LIVE, lock, name_of, opened, stand_in
 from headrace.sql.errors import TABLES, SqlRefused, TookTooLong, TookTooMuch
 from headrace.sql.lake_views import LakeViews
-from headrace.sql.messages import Asked, Rows
+from headrace.sql.messages import Asked, Rows, longest_wait
 from headrace.sql.statement import readable, said
 from headrace.sql.values import row_in_json
 
 AT_ONCE = 1_000
+LOOK_SECONDS = 0.05
 
 
 class Engine:
@@ -71,14 +72,22 @@ class Engine:
 
     @contextmanager
     def _limited(self, seconds: float) -> Iterator[None]:
-        """Interrupts a query that takes too long."""
-        timer = threading.Timer(seconds, self._connection.interrupt)
-        timer.start()
+        """Interrupts a query that has computed for too long, or has waited far longer than that for a core."""
+        is_over = threading.Event()
+        watch = threading.Thread(target=self._interrupt_after, args=(seconds, is_over), daemon=True)
+        watch.start()
         try:
             yield
         finally:
-            timer.cancel()
-            timer.join()
+            is_over.set()
+            watch.join()
+
+    def _interrupt_after(self, seconds: float, is_over: threading.Event) -> None:
+        computed_until, waits_until = time.process_time() + seconds, time.monotonic() + longest_wait(seconds)
+        while not is_over.wait(LOOK_SECONDS):
+            if time.process_time() > computed_until or time.monotonic() > waits_until:
+                self._connection.interrupt()
+                return
 
     @contextmanager
     def _read_only(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ class TookTooLong(SqlRefused):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"The query was ended after {seconds:g} s. Ask for fewer days (where hr_day >= …), or join less."
+            f"The query was ended after {seconds:g} s of work. Ask for fewer days (where hr_day >= …), or join less."
         )
 
 

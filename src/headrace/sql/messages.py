@@ -12,18 +12,24 @@ from headrace.sql.columns import Columns
 LENGTH = struct.Struct("<Q")
 READY, ANSWERED, REFUSED, FAILED = b"y", b"a", b"r", b"f"  # how what the process says begins
 
+PATIENCE = 6
 PLAIN = {type(None), bool, int, float, str}
 
 Rows = Sequence[Sequence[Any]]
 
 
 class Asked(NamedTuple):
-    """A query, how many rows and bytes of its answer are wanted at most, and how long it may take."""
+    """A query, how many rows and bytes of its answer are wanted at most, and for how long it may compute."""
 
     sql: str
     most_rows: int
     most_bytes: int
     seconds: float
+
+
+def longest_wait(seconds: float) -> float:
+    """How long to wait for a query that may compute for so long: others may have the cores, to whom it gives way."""
+    return PATIENCE * seconds
 
 
 class There(NamedTuple):

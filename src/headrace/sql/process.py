@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.sql.columns import Columns
 from headrace.sql.errors import SqlRefused, TookTooLong, TookTooMuch
-from headrace.sql.messages import FAILED, READY, REFUSED, Asked, There, packed, read_frame, write_frame
+from headrace.sql.messages import FAILED, READY, REFUSED, Asked, There, longest_wait, packed, read_frame, write_frame
 
 START_SECONDS, GRACE_SECONDS = 60.0, 3.0
 # Not HEADRACE_STORE and HEADRACE_WEBHOOK, which may hold secrets, nor anything else that it does not need.
@@ -42,7 +42,7 @@ class SqlProcess:
     def ask(self, asked: Asked, live: Sequence[bytes] = ()) -> bytes:
         """The answer in JSON; `live` are messages with the rows of live tables."""
         process = self._started()
-        with self._killed_after(asked.seconds + GRACE_SECONDS) as killed:
+        with self._killed_after(longest_wait(asked.seconds) + GRACE_SECONDS) as killed:
             said = _said(process, [*live, packed(asked)])
         if said is None:
             self.stop()
