@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
 
 import headrace as hr
 from headrace.bridge.nats import NatsReader
@@ -93,6 +95,26 @@ def test_messages_are_copied_as_they_are_in_order_and_once(broker: Broker, nats_
     assert by_number[1].key == b"c0"
     assert by_number[1].header("traceparent") == b"00-1"
     assert by_number[1].value == payments(0, 1)[0]
+
+
+def test_time_that_ran_out_while_nothing_came_is_no_trouble(
+    nats_server: OwnNats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(nats_server.url)
+    nats_server.add_stream(stream.name, [stream.name])
+    assert isinstance(stream.from_, hr.Nats)
+    reader = NatsReader(stream.from_, stream.name)
+    reader.open()
+    # As on a busy machine: the server's word that nothing came is there before the client looks at its clock, and by
+    # then there is no time left in which it could ask again.
+    next_msg = Subscription.next_msg
+    monkeypatch.setattr(Subscription, "next_msg", lambda taking, timeout: next_msg(taking, timeout + 30))
+    monkeypatch.setattr(JetStreamContext, "_time_until", lambda *_: -1.0)
+    assert reader.read(0, 10) == []
+    monkeypatch.undo()
+    nats_server.publish(stream.name, payments(0, 3))
+    assert [message.number for message in reader.read(0, 10)] == [1, 2, 3]
+    reader.close()
 
 
 def test_what_a_crash_left_out_is_filled_in_and_nothing_doubled(broker: Broker, nats_server: OwnNats) -> None:

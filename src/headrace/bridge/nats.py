@@ -13,7 +13,6 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NothingCame
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamInfo
 from nats.js.errors import NotFoundError
@@ -23,6 +22,7 @@ from headrace.declare.sources import Nats
 from headrace.log.secrets import secret_in
 
 CONNECT_SECONDS = 5
+ANSWER_SECONDS = 30.0  # what a busy server may take
 WAIT_SECONDS = 0.3
 ACK_SECONDS = 60.0
 PENDING = 5000
@@ -106,7 +106,7 @@ class NatsReader:
     def _jetstream(self) -> JetStreamContext:
         if self._client is None:
             raise Away(f"{self._where} is not reached yet.")
-        return self._client.jetstream()
+        return self._client.jetstream(timeout=ANSWER_SECONDS)
 
     async def _acknowledged(self) -> int:
         try:
@@ -146,7 +146,7 @@ class NatsReader:
             return []
         try:
             messages = await self._taking.fetch(most, timeout=WAIT_SECONDS)
-        except NothingCame:
+        except TimeoutError:  # nothing came; the client raises its own kind of it, or Python's where time was short
             return []
         return [self._arrived(message) for message in messages if self._is_next(message)]
 
