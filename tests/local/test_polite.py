@@ -39,3 +39,14 @@ def test_a_session_gives_way_where_it_is_the_process_s_own(has_its_own: bool) ->
         give_way(other.pid)
         assert group.read_text() == (before.replace("nice 0", f"nice {NICE}") if has_its_own else before)
         other.kill()
+
+
+def test_a_process_that_has_ended_meanwhile_keeps_no_other_from_giving_way() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        give_way(ended.pid, other.pid)
+        assert os.getpriority(os.PRIO_PROCESS, other.pid) == NICE
+        other.kill()

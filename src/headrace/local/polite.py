@@ -39,8 +39,10 @@ def _parent(stat: Path) -> tuple[int, int] | None:
 
 def _threads(pid: int) -> set[int]:
     """Linux has a priority for each thread; elsewhere the process has one."""
-    tasks = Path(f"/proc/{pid}/task")
-    return {int(task.name) for task in tasks.iterdir()} if tasks.exists() else {pid}
+    try:
+        return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
+    except OSError:  # no Linux, or it has ended meanwhile
+        return {pid}
 
 
 def _let_sessions_give_way(pids: Iterable[int]) -> None:
@@ -48,6 +50,13 @@ def _let_sessions_give_way(pids: Iterable[int]) -> None:
 
     A session that others are in as well is left as it is.
     """
-    for session in {os.getsid(pid) for pid in pids} & {*pids}:
+    for session in {*map(_session, pids)} & {*pids}:
         with suppress(OSError):  # not every Linux has them
             Path(f"/proc/{session}/autogroup").write_text(str(NICE))
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:  # it has ended meanwhile
+        return None
