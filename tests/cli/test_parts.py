@@ -8,9 +8,10 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace.cli import main
-from headrace.cli.lake import comparisons, tables_of
+from headrace.cli.lake import tables_of
 from headrace.cli.parts import parts_of
 from headrace.declare.app import App, app_of
+from headrace.evaluate.compare import Place, comparison_setups
 from headrace.lake.lake import Lake
 from headrace.local.ports import HOST, free_port
 from headrace.watch.defaults import alerts_of
@@ -61,16 +62,17 @@ def test_streams_that_come_from_elsewhere_have_a_bridge() -> None:
 
 def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ())
-    (make,) = comparisons(app(train=lambda frame: frame), lake, tmp_path)
-    part = make()
-    assert all(callable(getattr(part, word)) for word in ("start", "stop", "join"))
-    assert comparisons(app(file="fraud.onnx"), lake, tmp_path) == []
+    (setup,) = comparison_setups(app(train=lambda frame: frame), Place(lake, tmp_path))
+    assert setup.name == "fraud.drift"
+    assert not setup.make().have_begun
+    assert comparison_setups(app(file="fraud.onnx"), Place(lake, tmp_path)) == []
 
 
 def test_a_model_that_learns_alone_has_no_drift_and_no_alert_of_it(tmp_path: Path) -> None:
     told = hr.Stream("told", schema="id string, ok boolean, at timestamp", id="id", key="id", time="at")
     learns = app(learn=object, labels=hr.Labels(told, value="ok", within="1h"))
-    assert comparisons(learns, Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ()), tmp_path) == []
+    lake = Lake(tmp_path / "lake", f"{HOST}:{free_port()}", ())
+    assert comparison_setups(learns, Place(lake, tmp_path)) == []
     assert "gold/fraud_drift" not in [table.table for table in tables_of(learns)]
     names = [alert.name for alert in alerts_of(learns, "shop.py")]
     assert "fraud: quality" in names

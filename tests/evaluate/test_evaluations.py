@@ -1,13 +1,35 @@
-"""An evaluation that cannot be made or started leaves the others and the lake as they are, and is tried again."""
+"""An evaluation that cannot be made or started leaves the others and the lake as they are, is told, and tried again."""
 
 import threading
+from dataclasses import asdict
+from types import ModuleType
 
-from headrace.evaluate.evaluations import Evaluations
+import orjson
+
+import headrace as hr
+from headrace.declare.app import App, app_of
+from headrace.evaluate.compare import drift_not_set_up
+from headrace.evaluate.evaluations import Evaluations, Setup
+from headrace.evaluate.join import outcomes_not_set_up
 from headrace.evaluate.lasting import Lasting, Together
 from headrace.lake.care import Care, Caretaker
+from headrace.lake.failure_state import FailureState
+from headrace.log.outages import status_of
+from headrace.log.progress import Progress, ProgressBoard
+from tests.cli.test_parts import CardSpend, payments
+from tests.log.test_progress import record
 from tests.waiting import wait_until
 
 LIMIT_S = 30.0
+labels = hr.Stream("labels", schema="id string, is_fraud boolean, at timestamp", id="id", key="id", time="at")
+
+
+def judged_app() -> App:
+    module = ModuleType("shop")
+    told = hr.Labels(labels, value="is_fraud", within="1h")
+    fraud = hr.Model("fraud", on=payments, features=[CardSpend], train=lambda frame: frame, labels=told)
+    vars(module).update(fraud=fraud)
+    return app_of(module)
 
 
 class Works(Lasting):
@@ -22,9 +44,13 @@ class Works(Lasting):
         self.runs.set()
         self._stopped.wait()
 
+    def _report_failure(self) -> None:
+        raise NotImplementedError
 
-def test_an_evaluation_that_cannot_be_made_is_tried_again_while_the_others_run() -> None:
-    works, late, tries = Works(), Works(), list[int]()
+
+def test_an_evaluation_that_cannot_be_made_is_told_and_tried_again_while_the_others_run() -> None:
+    works, late, tries, told = Works(), Works(), list[int](), list[Progress]()
+    (fraud,) = judged_app().models
 
     def make_late() -> Together:
         tries.append(1)
@@ -32,14 +58,35 @@ def test_an_evaluation_that_cannot_be_made_is_tried_again_while_the_others_run()
             raise ValueError("a card that cannot be read")
         return Together([late], Caretaker([], Care()))
 
-    evaluations = Evaluations([make_late, lambda: Together([works], Caretaker([], Care()))], retry_seconds=0.2)
+    def outcomes(failure: FailureState) -> Progress:
+        return outcomes_not_set_up(fraud, failure)
+
+    setups = [
+        Setup("fraud.outcomes", make_late, outcomes, FailureState(0.1, 0.2)),
+        Setup("other.outcomes", lambda: Together([works], Caretaker([], Care())), outcomes),
+    ]
+    evaluations = Evaluations(setups, told.append)
     evaluations.start()
     try:
         wait_until(works.runs.is_set, LIMIT_S, "the other one")
         wait_until(lambda: evaluations.have_begun, LIMIT_S, "both of them")
         assert len(tries) == 3
+        assert [one.key for one in told] == ["outcomes fraud"] * 2
     finally:
         evaluations.stop()
         evaluations.join(LIMIT_S)
     assert not works.is_alive()
     assert not late.is_alive()
+
+
+def test_what_could_not_be_set_up_is_an_outage_with_its_reason() -> None:
+    app, board, failure = judged_app(), ProgressBoard(), FailureState()
+    (fraud,) = app.models
+    failure.record_failure(OSError("No space left on device"))
+    for progress in (outcomes_not_set_up(fraud, failure), drift_not_set_up(fraud, failure)):
+        board.apply([record(orjson.dumps(asdict(progress)))])
+    assert {(one.kind, one.name, one.why) for one in status_of(app, board).outages} >= {
+        ("outcomes", "fraud", failure.error),
+        ("drift", "fraud", failure.error),
+    }
+    assert "No space left on device" in failure.error

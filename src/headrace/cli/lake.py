@@ -4,8 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from headrace.local.polite import give_way
 from headrace.stream.operations import first_offsets
 
 if TYPE_CHECKING:
-    from headrace.evaluate.evaluations import Evaluations
+    from headrace.evaluate.evaluations import Evaluations, Setup
     from headrace.evaluate.lasting import Together
 
 LOGGER = logging.getLogger("headrace.lake")
@@ -82,18 +81,13 @@ class Politeness:
             self._stop.set()
 
 
-def outcomes(app: App, lake: Lake, state: Path) -> list[Callable[[Any], "Together"]]:
-    """What joins predictions with labels, given a Spark session; nothing where no model has labels."""
-    from headrace.evaluate.join import Place
-    from headrace.evaluate.run import Outcomes
+def evaluations_of(spark: Any, app: App, lake: Lake, state: Path) -> "list[Setup]":
+    """What joins predictions with labels, and what compares served vectors with those models were trained on."""
+    from headrace.evaluate import compare, join
+    from headrace.evaluate.compare import comparison_setups
+    from headrace.evaluate.run import outcome_setups
 
-    if all(model.labels is None for model in app.models):
-        return []
-    return [partial(Outcomes, app=app, place=Place(lake, state))]
-
-
-def comparisons(app: App, lake: Lake, state: Path) -> list[Callable[[], "Together"]]:
-    """What counts served vectors and compares them with what models were trained on; nothing where none was."""
-    from headrace.evaluate.compare import Comparisons, Place, compared
-
-    return [partial(Comparisons, app, Place(lake, state))] if compared(app) else []
+    return [
+        *outcome_setups(spark, app, join.Place(lake, state)),
+        *comparison_setups(app, compare.Place(lake, state)),
+    ]

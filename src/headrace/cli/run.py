@@ -41,6 +41,14 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
+def configure_logging() -> None:
+    """Log to stderr, without the words of the bridge to Java."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # An exception in Python code that Spark calls goes on to Spark, whose query fails with it and is reported with its
+    # name; one of a query that is being stopped is of no interest. py4j would log a traceback of either.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
 def broker_of(settings: Settings) -> str:
     """The broker's address: the given one, or where the embedded one is."""
     return settings.broker or f"127.0.0.1:{settings.broker_port}"
@@ -84,9 +92,11 @@ def spark_of(settings: Settings) -> "SparkOptions":
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.cli.batch import batch_session
-    from headrace.cli.lake import Politeness, comparisons, lake_of, missing_outcomes, outcomes
+    from headrace.cli.lake import Politeness, evaluations_of, lake_of, missing_outcomes
     from headrace.evaluate.evaluations import Evaluations
     from headrace.lake.writer import LakeWriter
+    from headrace.log.produce import Producer
+    from headrace.log.progress import report
     from headrace.log.retries import retry_until
     from headrace.stream.session import process_of
     from headrace.stream.session_liveness import wait_while_alive
@@ -103,12 +113,8 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     with batch_session(settings.spark) as spark:
         politeness.spark = process_of(spark)
         writer = LakeWriter(spark, lake, lake.tables, politeness)
-        evaluations = Evaluations(
-            [
-                *(partial(judge, spark) for judge in outcomes(app, lake, settings.state)),
-                *comparisons(app, lake, settings.state),
-            ]
-        )
+        setups = evaluations_of(spark, app, lake, settings.state)
+        evaluations = Evaluations(setups, partial(report, Producer(lake.broker)))
         politeness.beside = [evaluations]
         parts: list[LakeWriter | Evaluations] = [writer, evaluations]
         for part in parts:
@@ -364,8 +370,7 @@ def run(app: str, part: str, **flags: Any) -> None:
     from headrace.cli.ownership import ownership
 
     settings = settings_of(flags)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    configure_logging()
     if (opened := make_private_folder(settings.state)) is not None:
         LOGGER.warning("%s", opened)
     stop = stop_on_signals()

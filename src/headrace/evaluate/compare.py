@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.declare.app import App
@@ -15,9 +16,11 @@ from headrace.evaluate.drift.look import Look, look_at, policy_of, row_of
 from headrace.evaluate.drift.ranking import importance_of
 from headrace.evaluate.drift.window import Rows
 from headrace.evaluate.errors import Errors, is_followed
-from headrace.evaluate.lasting import Lasting, Together, make_each
+from headrace.evaluate.evaluations import Setup
+from headrace.evaluate.lasting import Lasting, Together
 from headrace.evaluate.vectors import RECORDS_A_STEP, VectorBook
 from headrace.lake.care import Care, Caretaker
+from headrace.lake.failure_state import FailureState
 from headrace.lake.lake import Lake
 from headrace.log.produce import Producer
 from headrace.log.progress import DriftProgress, report
@@ -45,13 +48,40 @@ def compared(app: App) -> list[Model]:
     return [model for model in app.models if model.train is not None]
 
 
-class Comparisons(Together):
-    """The comparisons of every model that is trained; a declared file, or what learns alone, has no card."""
+def comparison_setups(app: App, place: Place) -> list[Setup]:
+    """How each model that is trained is compared; a declared file, or what learns alone, has no card."""
+    return [
+        Setup(
+            query_name(model.name, "drift"),
+            partial(_make_comparison, model, place),
+            partial(drift_not_set_up, model),
+        )
+        for model in compared(app)
+    ]
 
-    def __init__(self, app: App, place: Place) -> None:
-        each = make_each(compared(app), lambda model: Comparison(model, place))
-        folders = [one.book.folder for one in each]
-        super().__init__(each, Caretaker(folders, Care(place.lake.retention), Producer(place.lake.broker)))
+
+def _make_comparison(model: Model, place: Place) -> Together:
+    one = Comparison(model, place)
+    return Together([one], Caretaker([one.book.folder], Care(place.lake.retention), Producer(place.lake.broker)))
+
+
+def drift_not_set_up(model: Model, failure: FailureState) -> DriftProgress:
+    """What is told of a model whose comparison could not even be set up: since when, and why."""
+    return DriftProgress(
+        compared=model.name,
+        at_us=_clock_us(),
+        version=None,
+        window_us=model.drift.window_us,
+        rows=0,
+        multiple=None,
+        columns={},
+        statistics={},
+        ranked=[],
+        fates={},
+        lag=0,
+        down_since_us=failure.down_since_us,
+        error=failure.error,
+    )
 
 
 class Comparison(Lasting):

@@ -2,20 +2,33 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from headrace.evaluate.lasting import Together
+from headrace.evaluate.lasting import LONGEST_PAUSE_SECONDS, Together
+from headrace.lake.failure_state import FailureState
+from headrace.log.progress import Progress
 
 RETRY_SECONDS = 30.0
 LOGGER = logging.getLogger("headrace.evaluate")
 
 
-class Evaluations:
-    """Makes and starts each evaluation; one that cannot be made is tried again, and the others go on."""
+@dataclass
+class Setup:
+    """How the evaluation of one model is made, and what is told while it cannot be made."""
 
-    def __init__(self, makes: Sequence[Callable[[], Together]], retry_seconds: float = RETRY_SECONDS) -> None:
-        self._waiting, self._begun = list(makes), list[Together]()
-        self._retry_s, self._stopping, self._lock = retry_seconds, threading.Event(), threading.Lock()
+    name: str
+    make: Callable[[], Together]
+    progress_of: Callable[[FailureState], Progress]
+    failure: FailureState = field(default_factory=lambda: FailureState(RETRY_SECONDS, LONGEST_PAUSE_SECONDS))
+
+
+class Evaluations:
+    """Makes and starts each evaluation; one that cannot be made is told of and tried again, and the others go on."""
+
+    def __init__(self, setups: Iterable[Setup], tell: Callable[[Progress], None]) -> None:
+        self._waiting, self._begun, self._tell = list(setups), list[Together](), tell
+        self._stopping, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._begin_all, name="evaluations", daemon=True)
 
     @property
@@ -39,18 +52,26 @@ class Evaluations:
 
     def _begin_all(self) -> None:
         while not self._stopping.is_set() and self._waiting:
-            self._waiting = [make for make in self._waiting if not self._has_begun(make)]
+            self._waiting = [one for one in self._waiting if not (one.failure.is_due and self._has_begun(one))]
             if self._waiting:
-                self._stopping.wait(self._retry_s)
+                self._stopping.wait(min(one.failure.pause_s for one in self._waiting))
 
-    def _has_begun(self, make: Callable[[], Together]) -> bool:
+    def _has_begun(self, setup: Setup) -> bool:
         try:
-            made = make()
+            made = setup.make()
             with self._lock:
                 if not self._stopping.is_set():
                     made.start()
                     self._begun.append(made)
         except Exception as failure:  # noqa: BLE001  # a card that cannot be read, a full disk: the lake goes on
-            LOGGER.error("An evaluation could not start, and is tried again: %s", failure)
+            self._record_failure(setup, failure)
             return False
         return True
+
+    def _record_failure(self, setup: Setup, failure: Exception) -> None:
+        trace = failure if setup.failure.record_failure(failure) else None
+        LOGGER.error("%s could not start, and is tried again: %s", setup.name, setup.failure.error, exc_info=trace)
+        try:
+            self._tell(setup.progress_of(setup.failure))
+        except Exception as problem:  # noqa: BLE001  # a broker that is away: it is told at the next failure
+            LOGGER.warning("Could not report the failure of %s: %s", setup.name, problem)

@@ -17,6 +17,7 @@ from headrace.evaluate.clock import clock_of, patience_us
 from headrace.evaluate.folding import quality_fold
 from headrace.evaluate.lasting import Lasting
 from headrace.evaluate.told import Feed
+from headrace.lake.failure_state import FailureState
 from headrace.lake.lake import Lake
 from headrace.lake.land import writing_session
 from headrace.log.offsets import Offsets
@@ -69,6 +70,24 @@ class OtherTerms(HeadraceError):
             f"gold/{model.name}_outcomes and gold/{model.name}_quality away and delete the topic {model.quality}: "
             "all is counted again, as far as the log or the lake goes back."
         )
+
+
+def outcomes_not_set_up(model: Model, failure: FailureState) -> OutcomesProgress:
+    """What is told of a model whose join could not even be set up: since when, and why."""
+    return OutcomesProgress(
+        judged=model.name,
+        at_us=time.time_ns() // 1000,
+        running=False,
+        clock_us=0,
+        lag=0,
+        counts=[],
+        delays=standing.Standing().delays.counts,
+        delay_seconds=0.0,
+        state_rows=0,
+        state_bytes=0,
+        down_since_us=failure.down_since_us,
+        error=failure.error,
+    )
 
 
 class Join(Lasting):

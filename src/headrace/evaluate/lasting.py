@@ -3,14 +3,11 @@
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
-from headrace.declare.model import Model
 from headrace.lake.care import Caretaker
 from headrace.lake.failure_state import FailureState
 
-Worker = TypeVar("Worker", bound="Lasting")
 LOGGER = logging.getLogger("headrace.evaluate")
 LONGEST_PAUSE_SECONDS = 300.0
 
@@ -58,19 +55,8 @@ class Lasting(threading.Thread):
         """Tell since when this fails, and why."""
 
 
-def make_each(models: Iterable[Model], make: Callable[[Model], Worker]) -> list[Worker]:
-    """The work of each model; one whose work cannot even be set up is no other's matter."""
-    made = []
-    for model in models:
-        try:
-            made.append(make(model))
-        except Exception:
-            LOGGER.exception("Could not set up the evaluation of %s", model.name)
-    return made
-
-
 class Together:
-    """The work of several models, and whoever cares for the tables they write."""
+    """Work that is started and stopped at once, and whoever cares for the tables it writes."""
 
     def __init__(self, each: Sequence[Lasting], caretaker: Caretaker) -> None:
         self._each, self._caretaker = each, caretaker
