@@ -147,10 +147,10 @@ def registry() -> None:
 
 
 def archive() -> None:
-    """The broker's classes in an archive: every start of it then takes half the time."""
-    say("keeping the broker's classes for quick starts")
+    """The classes of the broker and of Spark in archives: every start of them then takes half the time."""
+    say("archiving the classes of the broker and of Spark for quick starts")
     if not works(PYTHON, "-m", "headrace.local.archive"):
-        say("that did not work: the broker will start a few seconds slower")
+        say("that did not work: the broker and Spark will start a few seconds slower")
 
 
 def redis() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from headrace.log.dialects import HIDDEN, jvm_words
+from headrace.stream.class_archive import archive_options, driver_class_path
 from headrace.stream.worker_launcher import worker_python
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -72,6 +73,7 @@ class SparkPlace:
     jars: Sequence[Path]
     scratch: Path
     streams: bool = True  # and so wants its code compiled early rather than well
+    java_options: Sequence[str] | None = None  # in place of those for the archive of classes
 
     @property
     def on_this_machine(self) -> bool:
@@ -83,6 +85,8 @@ def _java_options(place: SparkPlace) -> str:
     """For streams on few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
     few = (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS
     told = [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", *_everywhere()]
+    if place.master is None:
+        told += archive_options(place.jars) if place.java_options is None else place.java_options
     return " ".join([*told, *FOR_FEW_CORES] if few and place.streams else told)
 
 
@@ -93,6 +97,14 @@ def _everywhere() -> list[str]:
 
 def _on_this_machine() -> dict[str, str]:
     return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+def _jars(place: SparkPlace) -> dict[str, str]:
+    """How Spark gets its jars: on a cluster from the driver, here from the class path, where classes are archived."""
+    if place.master is not None:
+        return {"spark.jars": ",".join(map(str, place.jars))}
+    os.environ["SPARK_DIST_CLASSPATH"] = driver_class_path(place.jars)  # read by spark-submit, behind Spark's own jars
+    return {}
 
 
 def _quick_checkpoints(jars: Sequence[Path]) -> dict[str, str]:
@@ -129,7 +141,7 @@ def start_session(place: SparkPlace) -> SparkSession:
         **(_on_this_machine() if place.on_this_machine else {}),
         **(_quick_checkpoints(place.jars) if place.master is None else {}),
         "spark.master": place.master or f"local[{place.slots}]",
-        "spark.jars": ",".join(map(str, place.jars)),
+        **_jars(place),
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",

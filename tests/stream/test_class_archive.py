@@ -1,0 +1,37 @@
+"""The archive of the Spark driver's classes: one for each Java, Spark and set of jars, and in use where it was made."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.local.jars import jar_paths
+from headrace.stream.class_archive import archive_options, class_archive
+from headrace.stream.session import process_of
+
+
+def test_other_jars_or_another_java_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    of_kafka = class_archive([tmp_path / "jars" / "kafka.jar"])
+    assert of_kafka == class_archive([tmp_path / "jars" / "kafka.jar"])
+    assert of_kafka != class_archive([tmp_path / "jars" / "avro.jar"])
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "other"))
+    assert of_kafka != class_archive([tmp_path / "jars" / "kafka.jar"])
+
+
+def test_java_starts_without_an_archive_that_is_not_there(tmp_path: Path) -> None:
+    jars = [tmp_path / "jars" / "kafka.jar"]
+    assert archive_options(jars) == []
+    archive = class_archive(jars)
+    assert archive is not None
+    archive.parent.mkdir()
+    archive.touch()
+    assert archive_options(jars)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert archive_options([]) == []
+
+
+def test_a_driver_takes_its_classes_from_the_archive(spark: SparkSession) -> None:
+    archive = class_archive(jar_paths("spark"))
+    if archive is None or not archive.exists():
+        pytest.skip("there is no archive of Spark's classes: run `make setup`")
+    assert str(archive) in Path(f"/proc/{process_of(spark)}/maps").read_text()
