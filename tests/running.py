@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -126,10 +126,17 @@ class Running:
 
     def pid_of(self, part: str) -> int | None:
         """The process of a part: broker, serve, stream, lake, apply, or Java: the stream's Spark, or Debezium."""
-        words = JAVA.get(part, f"\0{part}\0")
+        words = _words(part)
         above = self.pid_of("stream") if part == "spark" else self._process and self._process.pid
         ours = descendants(above) if above else []
         return next((pid for pid in ours if words in _command(pid)), None)
+
+    def processes_of(self, parts: Sequence[str]) -> dict[str, list[int]]:
+        """The processes of each of these parts that runs, and all below them; in one look at the machine."""
+        children = _children()
+        commands = {pid: _command(pid) for pid in children.get(self.pid, [])}
+        mains = {part: [pid for pid, command in commands.items() if _words(part) in command] for part in parts}
+        return {part: [main, *_below(main, children)] for part, found in mains.items() for main in found[:1]}
 
     def kill(self, part: str) -> int:
         """kill -9 of a part, once it is there."""
@@ -163,6 +170,11 @@ class Running:
 
 def descendants(pid: int) -> list[int]:
     """Every process below one, however deep."""
+    return _below(pid, _children())
+
+
+def _children() -> dict[int, list[int]]:
+    """The processes that each process has started."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -170,12 +182,21 @@ def descendants(pid: int) -> list[int]:
         except OSError:  # ended meanwhile
             continue
         children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    return children
+
+
+def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
     found, waiting = [], [pid]
     while waiting:
         below = children.get(waiting.pop(), [])
         found += below
         waiting += below
     return found
+
+
+def _words(part: str) -> str:
+    """What the command line of a part contains."""
+    return JAVA.get(part, f"\0{part}\0")
 
 
 def _command(pid: int) -> str:

@@ -1,10 +1,12 @@
 """The parts of the soak that need no running system: its schedule, its slopes, and what it expects of a record."""
 
+from pathlib import Path
+
 from headrace.declare.app import load_app
 from headrace.log.records import Record
 from tests.soak.faults import POISON, faults, schedule
 from tests.soak.oracle import expected_fate
-from tests.soak.samples import Sample, slopes
+from tests.soak.samples import Sample, size_mib, slopes
 from tests.soak.system import APP
 
 HOUR_S = 3600.0
@@ -25,6 +27,24 @@ def test_a_slope_is_what_is_added_in_an_hour_once_it_has_warmed_up() -> None:
     assert round(slope, 6) == 100.0
     assert 1000 < median < 1200
     assert abs(slopes(samples)["threads"][1]) < 1e-9
+
+
+def test_parts_and_folders_have_slopes_of_their_own_from_the_samples_that_tell_of_them() -> None:
+    samples = [
+        Sample(at_s, 0, 0, 0, 0, 0.0, {"lake": 7.0 + at_s / 3600}, {"logs": 3.0} if at_s % 600 == 0 else {})
+        for at_s in range(0, 7200, 60)
+    ]
+    found = slopes(samples)
+    assert round(found["memory of lake"][1], 6) == 1.0
+    assert (round(found["disk of logs"][0], 6), abs(found["disk of logs"][1]) < 1e-9) == (3.0, True)
+
+
+def test_a_folder_takes_what_its_files_take_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "full").write_bytes(b"x" * (1 << 20))
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    assert 0.9 < size_mib(tmp_path) < 1.5
 
 
 def test_a_record_is_late_or_early_by_the_time_the_log_took_it() -> None:
