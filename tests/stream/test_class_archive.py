@@ -1,5 +1,6 @@
 """The archive of the Spark driver's classes: one for each Java, Spark and set of jars, and in use where it was made."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.local.jars import jar_paths
 from headrace.stream.class_archive import archive_options, class_archive
-from headrace.stream.session import process_of
+from headrace.stream.session import CLASS_PATH, process_of
 
 
 def test_other_jars_or_another_java_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +36,8 @@ def test_a_driver_takes_its_classes_from_the_archive(spark: SparkSession) -> Non
     if archive is None or not archive.exists():
         pytest.skip("there is no archive of Spark's classes: run `make setup`")
     assert str(archive) in Path(f"/proc/{process_of(spark)}/maps").read_text()
+
+
+@pytest.mark.usefixtures("spark")
+def test_processes_that_are_started_later_do_not_inherit_the_driver_s_class_path() -> None:
+    assert CLASS_PATH not in os.environ

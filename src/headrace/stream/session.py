@@ -4,7 +4,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from headrace.stream.class_archive import archive_options, driver_class_path
 from headrace.stream.worker_launcher import worker_python
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+CLASS_PATH = "SPARK_DIST_CLASSPATH"  # read by spark-submit, behind Spark's own jars
 
 CORES_FOR_TWO_COMPILERS = 4
 FOR_FEW_CORES = (
@@ -99,12 +101,19 @@ def _on_this_machine() -> dict[str, str]:
     return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
-def _jars(place: SparkPlace) -> dict[str, str]:
-    """How Spark gets its jars: on a cluster from the driver, here from the class path, where classes are archived."""
-    if place.master is not None:
-        return {"spark.jars": ",".join(map(str, place.jars))}
-    os.environ["SPARK_DIST_CLASSPATH"] = driver_class_path(place.jars)  # read by spark-submit, behind Spark's own jars
-    return {}
+@contextmanager
+def _class_path(place: SparkPlace) -> Iterator[None]:
+    """The jars on the class path of a driver that is started meanwhile, for only there are classes archived."""
+    before = os.environ.get(CLASS_PATH)
+    if place.master is None:
+        os.environ[CLASS_PATH] = ":".join(filter(None, (before, driver_class_path(place.jars))))
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(CLASS_PATH, None)
+        else:
+            os.environ[CLASS_PATH] = before
 
 
 def _quick_checkpoints(jars: Sequence[Path]) -> dict[str, str]:
@@ -141,7 +150,7 @@ def start_session(place: SparkPlace) -> SparkSession:
         **(_on_this_machine() if place.on_this_machine else {}),
         **(_quick_checkpoints(place.jars) if place.master is None else {}),
         "spark.master": place.master or f"local[{place.slots}]",
-        **_jars(place),
+        **({} if place.master is None else {"spark.jars": ",".join(map(str, place.jars))}),
         "spark.local.dir": str(place.scratch),
         "spark.sql.warehouse.dir": str(place.scratch / "warehouse"),
         "spark.driver.memory": "3g",
@@ -151,7 +160,8 @@ def start_session(place: SparkPlace) -> SparkSession:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with _class_path(place):
+        spark = builder.getOrCreate()
     if place.master is None and os.environ["PYSPARK_PYTHON"] == sys.executable:
         spark.sparkContext.pythonExec = worker_python(place.scratch)
     return spark
