@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from headrace.lake.catalogue import catalogue_of
 from headrace.lake.formats import CATALOGUE, begin
@@ -45,3 +46,19 @@ def test_processes_that_make_one_catalogue_at_the_same_moment_all_succeed(tmp_pa
         ("bronze", "taps"),
         *(("silver", f"taps{end}") for end in ("", "_late", "_dead")),
     }
+
+
+def test_a_reader_never_finds_a_catalogue_without_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, create_tables, found = tmp_path / "lake.db", SqlCatalog.create_tables, list[bool]()
+
+    def look_and_create(catalogue: SqlCatalog) -> None:
+        found.append(file.exists())
+        create_tables(catalogue)
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", look_and_create)
+    (tmp_path / ".lake.db.unfinished").write_text("of a process that was killed")
+    catalogue_of(file).create_namespace("gold")
+    assert found == [False]
+    assert SqlCatalog("reader", uri=f"sqlite:///{file}").list_namespaces() == []
+    assert catalogue_of(file).list_namespaces() == [("gold",)]
+    assert [one.name for one in tmp_path.iterdir()] == ["lake.db"]

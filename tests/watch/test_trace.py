@@ -67,3 +67,19 @@ def test_steps_are_in_the_order_of_the_log_and_an_event_is_scored_once(broker: B
     whats = [step.what for step in way]
     assert whats == ["arrived", "clean", "scored", "scored by a challenger", "folded", "folded"]
     assert [step.said["score"] for step in way if step.what.startswith("scored")] == [0.1, 0.3]
+
+
+def test_what_became_of_an_event_is_found_though_its_time_in_the_log_is_earlier(broker: Broker) -> None:
+    """Two brokers' clocks differ, and each topic has the time of the one that leads it."""
+    view = new_view(new_stream(), few="1m", many="1h")
+    app, stream, now_ms = app_of_views(view), view.streams[0], time.time_ns() // 1_000_000
+    ensure_topics(broker.address, app.streams, app.views)
+    event = json.dumps({"id": "e1", "card": "c1", "amount": 1.0, "at": now_ms}).encode()
+    headers = [("headrace.offset", "0"), ("headrace.arrival", str(now_ms * 1000))]
+    with Producer(broker.address) as producer:
+        producer.send(stream.clean, event, key="c1", partition=0, headers=headers)
+        producer.flush()
+        time.sleep(0.005)  # the log counts in milliseconds
+        producer.send(stream.name, event, key="c1", partition=0)
+    (way,) = Tracer(app, broker.address, now_ms * 1000 - 60_000_000).ways("e1")
+    assert [step.what for step in way] == ["arrived", "clean"]

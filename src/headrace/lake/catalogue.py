@@ -22,7 +22,22 @@ def catalogue_of(file: Path) -> Catalog:
     file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     with locked(file.parent):
-        return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=file.parent.as_uri())
+        if not file.exists():
+            _create(file)
+        return _open(file, warehouse=file.parent)
+
+
+def _create(file: Path) -> None:
+    """Make a catalogue elsewhere and move it: whoever reads knows nothing of our lock, and must find it whole."""
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):  # by a crash
+        left.unlink(missing_ok=True)
+    _open(unfinished, warehouse=file.parent).close()
+    unfinished.replace(file)
+
+
+def _open(file: Path, warehouse: Path) -> Catalog:
+    return SqlCatalog("headrace", uri=f"sqlite:///{file}", warehouse=warehouse.as_uri())
 
 
 @contextmanager

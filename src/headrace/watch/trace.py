@@ -32,6 +32,7 @@ from headrace.tiles.salt import salt_of
 from headrace.tiles.tile import TileKey, decode_key
 
 SHOWN_TEXT = 400
+CLOCKS_APART_US = 10_000_000  # of the brokers that lead two topics: what follows may have the earlier time
 
 
 class Step(NamedTuple):
@@ -96,7 +97,7 @@ class Tracer:
     def _judged(self, stream: Stream, raw: Record) -> Judged | None:
         """What became of a raw record, if the gate has come to it: each fate keeps its partition and its offset."""
         for topic in fates_of(stream):
-            for record in self._since(topic, raw.appended_us, raw.partition):
+            for record in self._since(topic, raw.appended_us - CLOCKS_APART_US, raw.partition):
                 if record.header(OFFSET) == b"%d" % raw.offset:
                     return Judged(record, int(record.header(ARRIVAL) or raw.appended_us))
         return None
@@ -107,7 +108,7 @@ class Tracer:
             yield from self._folded(view, stream, event, judged.arrival_us)
         for model in self._app.models:
             if model.stream == stream:
-                yield from self._scored(model, event[stream.id], raw.appended_us)
+                yield from self._scored(model, event[stream.id], raw.appended_us - CLOCKS_APART_US)
 
     def _folded(self, view: View, stream: Stream, event: Event, arrival_us: int) -> Iterator[Step]:
         """The first value of each of its tiles that has it, beside the one before."""
