@@ -9,6 +9,9 @@ import pytest
 PATIENCE = 4.0  # so many times what an idle machine would be given
 LEAST_S = 60.0
 SOCKET_S = LEAST_S  # what a client waits for an answer that must come
+# Many conditions read a whole topic or table: looking must leave the cores to what is waited for.
+LEAST_PAUSE_S, MOST_PAUSE_S = 0.02, 0.5
+PAUSES_PER_LOOK = 4.0
 
 
 def patiently(limit_s: float) -> float:
@@ -19,7 +22,10 @@ def patiently(limit_s: float) -> float:
 def wait_until(condition: Callable[[], object], limit_s: float, what: str, said: Callable[[], str] = str) -> None:
     """Wait for a condition; fail once the limit, and much more, has passed, with what was said meanwhile."""
     began, limit_s = time.monotonic(), patiently(limit_s)
+    looked = began
     while not condition():
-        if time.monotonic() - began > limit_s:
+        now = time.monotonic()
+        if now - began > limit_s:
             pytest.fail(f"waited {limit_s:.0f} s for {what}\n{said()}")
-        time.sleep(0.02)
+        time.sleep(min(max(LEAST_PAUSE_S, PAUSES_PER_LOOK * (now - looked)), MOST_PAUSE_S))
+        looked = time.monotonic()

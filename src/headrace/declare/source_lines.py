@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 _ROOM = __name__.rpartition(".")[0]
 
@@ -21,8 +22,10 @@ class Written:
 
 def written_here(frames_up: int = 1) -> Written:
     """Where the caller's caller, so many frames up, stands."""
-    frame = inspect.stack(context=0)[frames_up + 1]  # without lines of source, which are slow to find
-    return Written(Path(frame.filename).name, frame.lineno, frame.filename)
+    frame = inspect.currentframe()  # not inspect.stack(), which looks through all modules for each frame
+    for _ in range(frames_up + 1):
+        frame = frame and frame.f_back
+    return _line_of(frame)
 
 
 def declaring_line() -> Written:
@@ -30,6 +33,10 @@ def declaring_line() -> Written:
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").rpartition(".")[0] == _ROOM:
         frame = frame.f_back
+    return _line_of(frame)
+
+
+def _line_of(frame: FrameType | None) -> Written:
     if frame is None:
         return Written("?", 0)
     file = frame.f_code.co_filename
