@@ -24,7 +24,7 @@ from headrace.store import shared
 from headrace.stream.session import SparkPlace, start_session
 from tests.log.guarded import Guarded, guarded_broker
 from tests.own_cassandra import OwnCassandra
-from tests.servers import OwnCluster, own_postgres
+from tests.servers import SHORT_LIVED, OwnCluster, own_postgres
 from tests.waiting import patiently, wait_until
 
 # How long an example takes depends on the machine; speed belongs in benchmarks.
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for the whole run; give each test topics of its own."""
-    with Broker(tmp_path_factory.mktemp("state"), port=0) as running:
+    with Broker(tmp_path_factory.mktemp("state"), port=0, jvm=SHORT_LIVED) as running:
         yield running
 
 

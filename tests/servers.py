@@ -16,6 +16,8 @@ from headrace.local.child import Child
 from headrace.local.ports import HOST, answers, free_port
 from tests.waiting import patiently, wait_until
 
+# A broker of tests lives too short to earn back what its JVM's second compiler costs.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
 BOUNDS = [0, 5461, 10923, 16384]  # of the slots that each server of a cluster has
 
 

@@ -19,6 +19,7 @@ from headrace.local.ports import HOST, free_port
 from headrace.log.dialects import ALLOWED_URLS
 from tests.log.certificates import Authority
 from tests.log.tokens import AUDIENCE, Issuer
+from tests.servers import SHORT_LIVED
 from tests.waiting import patiently
 
 CANARY = 'canary-of-kafka "\\='  # a password with what each of the clients has to escape
@@ -78,7 +79,7 @@ def guarded_broker(folder: Path) -> Iterator[Guarded]:
     with Issuer("shop", CANARY) as issuer:
         settings = _settings(authority) | _tokens(issuer)
         guard = Guard("SASL_SSL", ports, settings, {ALLOWED_URLS: issuer.keys_url})
-        with Broker(folder / "state", 0, guard=guard) as broker:
+        with Broker(folder / "state", 0, jvm=SHORT_LIVED, guard=guard) as broker:
             _add_users(broker.address, authority.file)
             yield Guarded(broker, authority, issuer, folder, *(f"{HOST}:{port}" for port in ports.values()))
 

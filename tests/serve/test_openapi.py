@@ -20,6 +20,8 @@ from headrace.serve.hot import Report
 from headrace.serve.page import page_of
 from headrace.serve.scopes import Scope
 from headrace.store.online import MemoryOnline
+from tests.golden.snapshots import structure_of_http
+from tests.golden.test_outside import require_same
 from tests.serve.guarding import guarded
 from tests.serve.predicting import VIEWS, event, filled, fraud, payments
 from tests.serve.serving import NOT_LOGGED, Asking, board_of, serving
@@ -43,6 +45,10 @@ def document(served: tuple[Asking, App]) -> Any:
 def test_it_is_valid(document: Any) -> None:
     validate(document)
     assert document["openapi"] == "3.1.0"
+
+
+def test_the_fields_and_codes_of_every_route_are_as_they_were(document: Any) -> None:
+    require_same("http", structure_of_http(document))
 
 
 def test_every_route_but_the_pages_own_files_is_told(served: tuple[Asking, App], document: Any) -> None:

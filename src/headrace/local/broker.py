@@ -44,7 +44,7 @@ class Broker:
         state_dir: Path | str,
         port: int = DEFAULT_PORT,
         progress: Progress = silent,
-        jvm: tuple[str, ...] | None = None,
+        jvm: tuple[str, ...] = (),
         guard: Guard = OPEN,
     ) -> None:
         self._own = OwnFolder(state_dir, SERVER)
@@ -155,9 +155,7 @@ class Broker:
     def _launch(self, java: Java, jars: list[Path]) -> None:
         self._own.turn_log()
         archive = archive_of(java, jars)
-        extra = (
-            self._jvm if self._jvm is not None else (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-        )
+        extra = (*self._jvm, *((f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()))
         classes = ("-cp", ":".join(map(str, jars)))
         properties = [f"-D{name}={value}" for name, value in self._guard.properties.items()]
         command = [str(java.command), *_JVM, _JVM_LOGGING, *properties, *extra, *classes, "kafka.Kafka", CONFIG]
