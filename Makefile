@@ -27,7 +27,7 @@ running  := $(packages) $(java) $(jars)
 help:
 	@echo 'make demo    the fraud example from first event to prediction, on this machine; APP=flights: a season of real flights'
 	@echo 'make test    the tests'
-	@echo 'make check   ruff, mypy, import-linter, the examples in docstrings'
+	@echo 'make check   ruff, mypy, import-linter, names and folders, the examples in docstrings'
 	@echo 'make bench   the benchmark'
 	@echo 'make faults  the long runs: crashes, promotions under load, stream = HTTP = batch'
 	@echo 'make soak    the fraud app for 90 minutes with a schedule of faults; MINUTES=10: shorter'
@@ -46,6 +46,7 @@ check: $(packages)
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tools/check_layout.py
 	@$(BIN)/python -m pytest -q --doctest-modules src/headrace
 
 bench: $(running) $(registry) $(archive) $(redis) $(postgres) $(wrk)
@@ -78,11 +79,11 @@ $(java): $(packages)
 	@$(SETUP) java
 	@touch $@
 
-$(jars): $(packages) src/headrace/local/jars.lock
+$(jars): $(packages) src/headrace/embedded_servers/jars.lock
 	@$(SETUP) jars
 	@touch $@
 
-$(registry): $(packages) src/headrace/local/jars.lock
+$(registry): $(packages) src/headrace/embedded_servers/jars.lock
 	@$(SETUP) registry
 	@touch $@
 
@@ -110,7 +111,7 @@ $(clickhouse): $(packages)
 	@$(SETUP) clickhouse
 	@touch $@
 
-$(cassandra): $(packages) src/headrace/local/jars.lock
+$(cassandra): $(packages) src/headrace/embedded_servers/jars.lock
 	@$(SETUP) cassandra
 	@touch $@
 

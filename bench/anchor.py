@@ -24,7 +24,7 @@ from bench.section import Run
 from bench.serve import FULL, QUICK, VISITS_AN_HOUR, WARM_UP_SECONDS, Rounds, Size, rounds_of, stores_of
 from bench.truth import Vector, differences, vector
 from bench.wrk import Answered, Question, ask, medians, require_wrk
-from headrace.local.ports import HOST
+from headrace.embedded_servers.ports import HOST
 
 PEER, PREDICT = "Feast", "/predict"
 CONNECTIONS = 8

@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.app import CardSpend, payments
-from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
-from headrace.stream.session import SparkPlace, start_session
-from headrace.tiles.layout import HopLayout, Partial, layouts_of
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import find_java
+from headrace.spark.session.session import SparkSessionConfig, start_session
+from headrace.tiles.layout import HopLayout, Partial, hop_layouts
 
 SCHEMA = "payment_id string, card string, merchant string, amount double, at timestamp"
 
@@ -38,7 +38,7 @@ class Batch:
 def main(broker: str, folder: Path) -> None:
     """Run the batch twice, and print what it took as JSON."""
     os.environ["JAVA_HOME"] = str(find_java().home)
-    place = SparkPlace(None, len(os.sched_getaffinity(0)), jar_paths("spark"), folder / "scratch")
+    place = SparkSessionConfig(None, len(os.sched_getaffinity(0)), jar_paths("spark"), folder / "scratch")
     spark = start_session(place)
     spark.conf.set("spark.sql.shuffle.partitions", payments.partitions)
     first, second = (_seconds(spark, broker, folder / name) for name in ("first", "second"))
@@ -60,7 +60,7 @@ def _records(spark: SparkSession, broker: str) -> DataFrame:
 def tiles(records: DataFrame) -> DataFrame:
     """Parse, drop duplicates, and fold into the tiles of every hop."""
     parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")).select("event.*")
-    layouts = layouts_of(CardSpend)
+    layouts = hop_layouts(CardSpend)
     hops = F.explode(F.array(*(F.lit(layout.hop_us) for layout in layouts))).alias("hop")
     placed = parsed.dropDuplicates(["payment_id"]).select("*", hops)
     start = F.unix_micros("at") - F.pmod(F.unix_micros("at"), F.col("hop"))
@@ -84,7 +84,7 @@ def _merchants(layout: HopLayout) -> Column:
 def _found(spark: SparkSession, target: Path) -> tuple[int, int]:
     """How many tiles there are, and how many events are in those of one hop."""
     written = spark.read.parquet(str(target))
-    longest = max(layout.hop_us for layout in layouts_of(CardSpend))
+    longest = max(layout.hop_us for layout in hop_layouts(CardSpend))
     of_one_hop = F.sum(F.when(F.col("hop") == longest, F.col("n")))
     row = written.agg(F.count("*").alias("tiles"), of_one_hop.alias("events")).first()
     return (row["tiles"], row["events"]) if row is not None else (0, 0)

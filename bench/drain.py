@@ -21,10 +21,10 @@ from bench.results import Result, Table
 from bench.section import Run
 from bench.topics import lanes, last_append_s, length, tiles
 from bench.waiting import wait_for
-from headrace.local.broker import Broker
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
-from headrace.log.topics import ensure_topics
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.topics import ensure_topics
 
 EVENTS = {"full": 300_000, "quick": 40_000}
 RATE = 500.0
@@ -52,7 +52,7 @@ class Drained:
 def measure(run: Run) -> Result:
     """Run the section."""
     count = EVENTS["quick" if run.quick else "full"]
-    with Broker(run.folder / "state", port=0) as broker:
+    with EmbeddedBroker(run.folder / "state", port=0) as broker:
         unique = produced(run, broker.address, count)
         drained = _drained(run, broker.address, count)
         batch = _batch(run, broker.address)
@@ -89,7 +89,7 @@ def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
         first_batch = state / "checkpoints" / payments.name / "gate" / "offsets" / "0"
 
         def began() -> float | None:
-            if not stream.alive():
+            if not stream.is_alive():
                 raise BenchFailed(f"The stream ended by itself:\n{output.read_text()[-3000:]}")
             return first_batch.stat().st_mtime if first_batch.exists() else None
 
@@ -103,7 +103,7 @@ def part(name: str, broker: str, state: Path, *flags: str) -> list[str]:
 
 def _wait_until_drained(broker: str, count: int) -> None:
     """Wait until every record is through the gate, tiles are in real time, and their changelog has come to rest."""
-    offsets = Offsets(broker)
+    offsets = OffsetClient(broker)
     wait_for(lambda: length(offsets, payments.clean) >= count, LIMIT_SECONDS, "the gate", 0.5)
     # A micro-batch may write nothing for longer than any rest.
     wait_for(lambda: "real-time" in lanes(broker).get(TILES, ""), LIMIT_SECONDS, "tiles in real time", 1.0)
@@ -123,7 +123,7 @@ def _batch(run: Run, broker: str) -> Batch:
     run.say("the same tiles by a plain Spark batch, twice")
     output = run.folder / "batch.out"
     with running([sys.executable, "-m", "bench.batch", broker, str(run.folder / "batch")], output) as child:
-        wait_for(lambda: not child.alive(), LIMIT_SECONDS, "the batch", 0.2)
+        wait_for(lambda: not child.is_alive(), LIMIT_SECONDS, "the batch", 0.2)
     return _batch_said(output)
 
 

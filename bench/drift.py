@@ -16,12 +16,12 @@ from river.drift.binary import DDM
 from bench.drifting import DRIFTS, REFERENCE_ROWS, Drawn, Drift, drawn, layout_of, windows
 from bench.results import Goal, Result, Table
 from bench.section import Run
-from headrace.evaluate.drift import statistics
-from headrace.evaluate.drift.examine import Examined, Policy, examine
-from headrace.evaluate.drift.layout import Layout
-from headrace.evaluate.drift.ranking import ranked
-from headrace.evaluate.drift.sequential import CONFIRM_WITHIN, ErrorWatch
-from headrace.score.reference import Segment
+from headrace.models.versions.reference_distribution import Segment
+from headrace.monitoring.drift import statistics
+from headrace.monitoring.drift.drift_layout import DriftLayout
+from headrace.monitoring.drift.drift_tests import DriftPolicy, DriftTestReport, run_drift_tests
+from headrace.monitoring.drift.ranking import rank_drifted
+from headrace.monitoring.drift.sequential_detection import CONFIRM_WITHIN_OUTCOMES, ErrorDriftDetector
 
 RATE, WINDOW, BEFORE, AFTER = 50, 60, 80, 80  # events a minute; minutes
 DAY_RATE, DAY = 695, 1440
@@ -123,7 +123,7 @@ def without_drift(days: int) -> Quiet:
         counts = windows(layout, drawn(rng, DAY_RATE * DAY).frame, DAY_RATE, WINDOW)
         for examined in examined_by(layout, counts).values():
             alarms += runs_of(examined.drifted)
-            tests += sum(int(np.isfinite(test.chance).sum()) for test in examined.tests.values())
+            tests += sum(int(np.isfinite(test.p_value).sum()) for test in examined.tests.values())
     fixed, ours = small_windows()
     return Quiet(days, days * DAY_RATE * DAY, tests, alarms, fixed, ours, tails())
 
@@ -132,19 +132,19 @@ def small_windows(rows: int = 100, count: int = 20_000) -> tuple[float, float]:
     """Which share of small windows without drift a fixed PSI of 0.1 alarms on, and ours, at a chance of 1 in 1,000."""
     rng = np.random.default_rng(1)
     before, now = (rng.multinomial(size, np.full(10, 0.1), count) for size in (REFERENCE_ROWS, rows))
-    index, together = statistics.psi(before, now), statistics.sizes(before, now).together
+    index, together = statistics.psi(before, now), statistics.sample_sizes(before, now).effective_size
     critical = statistics.chi_square_critical(0.001, np.array([9])) / together
     return float((index > 0.1).mean()), float((index > np.maximum(critical, 0.1)).mean())
 
 
 def tails(alpha: float = 1e-5, rounds: int = 6, count: int = 500_000) -> dict[str, float]:
     """How often critical values of the smallest windows are exceeded without drift, in times of what they say."""
-    rng, freedom, rows = np.random.default_rng(3), np.array([9]), Policy().least_rows
+    rng, freedom, rows = np.random.default_rng(3), np.array([9]), DriftPolicy().least_rows
     above = dict.fromkeys(("psi", "js", "chi_square"), 0)
     critical = statistics.chi_square_critical(alpha, freedom)
     for _ in range(rounds):
         before, now = (rng.multinomial(size, np.full(10, 0.1), count) for size in (REFERENCE_ROWS, rows))
-        together = statistics.sizes(before, now).together
+        together = statistics.sample_sizes(before, now).effective_size
         above["psi"] += int((statistics.psi(before, now) * together > critical).sum())
         above["js"] += int((statistics.jensen_shannon(before, now) * 8 * together > critical).sum())
         above["chi_square"] += int((statistics.chi_square(before, now) > critical).sum())
@@ -152,11 +152,11 @@ def tails(alpha: float = 1e-5, rounds: int = 6, count: int = 500_000) -> dict[st
 
 
 def examined_by(
-    layout: Layout, counts: Mapping[tuple[Segment, ...], NDArray[np.int64]]
-) -> dict[tuple[Segment, ...], Examined]:
+    layout: DriftLayout, counts: Mapping[tuple[Segment, ...], NDArray[np.int64]]
+) -> dict[tuple[Segment, ...], DriftTestReport]:
     """Every window of every segment beside what was trained on."""
     return {
-        segment: examine(layout, layout.segments[segment], of, Policy(), len(layout.segments))
+        segment: run_drift_tests(layout, layout.segments[segment], of, DriftPolicy(), len(layout.segments))
         for segment, of in counts.items()
     }
 
@@ -194,9 +194,9 @@ def one_run(drift: Drift, seed: int) -> OneRun:
     return OneRun(int(ends[late[0]] - BEFORE) * RATE, bool(early.any()), _is_right(first, live))
 
 
-def _is_right(examined: Mapping[tuple[Segment, ...], Examined], live: Drawn) -> bool:
+def _is_right(examined: Mapping[tuple[Segment, ...], DriftTestReport], live: Drawn) -> bool:
     """Whether the input that drifted most comes first; in a segment, that segment's."""
-    inputs = [one for one in ranked(examined, {}) if not one.is_score]
+    inputs = [one for one in rank_drifted(examined, {}) if not one.is_score]
     in_place = not live.segment or (bool(inputs) and inputs[0].segment == live.segment)
     return bool(inputs) and in_place and inputs[0].column == live.column
 
@@ -218,13 +218,13 @@ def sequential(seeds: int) -> Errors:
     """The detectors of errors: a million of one share, then runs in which it doubles from 10 %."""
     rng = np.random.default_rng(11)
     quiet = (rng.random(1_000_000) < 0.1).tolist()
-    adwin, ddm, watch = ADWIN(), DDM(), ErrorWatch()
+    adwin, ddm, watch = ADWIN(), DDM(), ErrorDriftDetector()
     alarms = np.zeros(3, np.int64)
     for wrong in quiet:
         change = watch.update(wrong)
         adwin.update(wrong)
         ddm.update(wrong)
-        alarms += (adwin.drift_detected, ddm.drift_detected, change is not None and change.confirmed)
+        alarms += (adwin.drift_detected, ddm.drift_detected, change is not None and change.is_confirmed)
     delays = [_error_delays(seed) for seed in range(seeds)]
     suspected, confirmed = (Delayed.of(of) for of in zip(*delays, strict=True))
     return Errors(int(alarms[0]), int(alarms[1]), int(alarms[2]), seeds, suspected, confirmed)
@@ -232,15 +232,15 @@ def sequential(seeds: int) -> Errors:
 
 def _error_delays(seed: int) -> tuple[int | None, int | None]:
     """After how many events doubled errors were suspected, and confirmed; a confirmation is a suspicion too."""
-    rng, watch = np.random.default_rng([13, seed]), ErrorWatch()
-    wrong = np.concatenate([rng.random(QUIET_ERRORS) < 0.1, rng.random(CONFIRM_WITHIN) < 0.2]).tolist()
+    rng, watch = np.random.default_rng([13, seed]), ErrorDriftDetector()
+    wrong = np.concatenate([rng.random(QUIET_ERRORS) < 0.1, rng.random(CONFIRM_WITHIN_OUTCOMES) < 0.2]).tolist()
     suspected = None
     for one in wrong:
         change = watch.update(one)
-        if change is not None and change.at > QUIET_ERRORS:
-            suspected = suspected or change.at - QUIET_ERRORS
-            if change.confirmed:
-                return suspected, change.at - QUIET_ERRORS
+        if change is not None and change.outcome_number > QUIET_ERRORS:
+            suspected = suspected or change.outcome_number - QUIET_ERRORS
+            if change.is_confirmed:
+                return suspected, change.outcome_number - QUIET_ERRORS
     return suspected, None
 
 

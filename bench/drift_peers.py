@@ -21,8 +21,8 @@ from bench.flights import Series, flights
 from bench.peers.evidently.setup import EVIDENTLY
 from bench.results import Result, Table
 from bench.section import Run
-from headrace.evaluate.drift.examine import examine
-from headrace.evaluate.drift.layout import WHOLE, Layout
+from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout
+from headrace.monitoring.drift.drift_tests import run_drift_tests
 
 COMPARE = Path(__file__).parent / "peers" / "evidently" / "compare.py"
 COMPARE_SECONDS = 150.0
@@ -135,9 +135,9 @@ def _counted(told: Sequence[Sequence[str]], wanted: Sequence[str | None] | None)
     return sum(column in columns for column, columns in zip(wanted, told, strict=True))
 
 
-def _ours(layout: Layout, window: pd.DataFrame) -> list[str]:
+def _ours(layout: DriftLayout, window: pd.DataFrame) -> list[str]:
     counts = windows(layout, _columns(window), len(window), 1)
-    drifted = examine(layout, layout.reference, counts[WHOLE][0]).drifted
+    drifted = run_drift_tests(layout, layout.reference, counts[ALL_ROWS][0]).drifted
     return [name for name, one in zip(layout.names, drifted.tolist(), strict=True) if one]
 
 

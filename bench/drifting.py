@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, pdtr
 
 from headrace.declare.durations import UNITS_US
-from headrace.evaluate.drift.fold import fold
-from headrace.evaluate.drift.layout import WHOLE, Layout
-from headrace.score.reference import Segment, references_of
-from headrace.tiles.columns import Values
+from headrace.models.versions.reference_distribution import Segment, build_references
+from headrace.monitoring.drift.drift_fold import fold_rows
+from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout
+from headrace.tiles.events.event_columns import ValueColumn
 
 Latent = NDArray[np.float64]
 Frame = Mapping[str, NDArray[np.generic]]
@@ -82,7 +82,7 @@ def drawn(rng: np.random.Generator, rows: int, drift: Drift | None = None, begin
         latent[second, begin:] += drift.by / 2 * touched * drift.also_half
     frame = {name: make(part) for (name, make), part in zip(INPUTS.items(), latent, strict=True)}
     score = ndtr(latent.sum(axis=0) / len(INPUTS))
-    segment = (("country", value),) if drift is not None and drift.segment else WHOLE
+    segment = (("country", value),) if drift is not None and drift.segment else ALL_ROWS
     return Drawn({**frame, "country": country, "score": score}, [*INPUTS][first], segment)
 
 
@@ -90,17 +90,17 @@ def _touched(rng: np.random.Generator, drift: Drift, rows: int) -> NDArray[np.bo
     return rng.random(rows) < (np.arange(rows) / GRADUAL if drift.gradual else 1.0)
 
 
-def layout_of(frame: Frame) -> Layout:
+def layout_of(frame: Frame) -> DriftLayout:
     """What was trained on, by country too."""
     columns = {name: values for name, values in frame.items() if name != "country"}
-    return Layout(references_of(columns, {"country": frame["country"]}))
+    return DriftLayout(build_references(columns, {"country": frame["country"]}))
 
 
-def windows(layout: Layout, frame: Frame, rate: int, minutes: int) -> dict[tuple[Segment, ...], NDArray[np.int64]]:
+def windows(layout: DriftLayout, frame: Frame, rate: int, minutes: int) -> dict[tuple[Segment, ...], NDArray[np.int64]]:
     """By segment the counts of every window of so many minutes, at so many events a minute, one minute apart."""
     rows = len(frame["country"])
-    columns = {name: Values(np.asarray(values), _there(values)) for name, values in frame.items()}
-    tiles = fold(layout, columns, np.arange(rows) // rate * MINUTE_US)
+    columns = {name: ValueColumn(np.asarray(values), _there(values)) for name, values in frame.items()}
+    tiles = fold_rows(layout, columns, np.arange(rows) // rate * MINUTE_US)
     found = {}
     for segment in layout.segments:
         counts = np.zeros((rows // rate + 1, layout.width), np.int64)

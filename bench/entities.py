@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bench.app import CardSpend, payments
-from headrace.log.records import Record
-from headrace.tiles.events import Event
-from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import layouts_of
-from headrace.tiles.tile import TileKey, encode_key, encode_tile
+from headrace.kafka.record import ConsumerRecord
+from headrace.tiles.events.event_parser import Event
+from headrace.tiles.fold import fold_into_tiles, to_event_columns
+from headrace.tiles.layout import hop_layouts
+from headrace.tiles.tile import FeatureTileKey, encode_key, encode_tile
 
 SECOND_US = 1_000_000
 BEHIND_US, AHEAD_US = 3600 * SECOND_US, 1200 * SECOND_US
@@ -42,9 +42,9 @@ class Cards:
         self._payments = _payments(now_us, visits_an_hour)
         self._patterns = _patterns(self._payments, now_us)
 
-    def batches(self, count: int) -> Iterator[list[Record]]:
+    def batches(self, count: int) -> Iterator[list[ConsumerRecord]]:
         """The records of the first so many cards, as many at a time as a server takes them."""
-        batch: list[Record] = []
+        batch: list[ConsumerRecord] = []
         for number in range(count):
             batch += self.records(number)
             if len(batch) >= AT_ONCE:
@@ -52,11 +52,11 @@ class Cards:
                 batch = []
         yield batch
 
-    def records(self, number: int) -> list[Record]:
+    def records(self, number: int) -> list[ConsumerRecord]:
         """The tiles of one card."""
         name = card(number).encode()
         return [
-            Record(CardSpend.topic, 0, 0, 0, piece.before + name + piece.after, piece.value, None)
+            ConsumerRecord(CardSpend.topic, 0, 0, 0, piece.before + name + piece.after, piece.value, None)
             for piece in self._patterns[_pattern(number)]
         ]
 
@@ -88,8 +88,8 @@ def _payments(now_us: int, visits_an_hour: int) -> list[Event]:
 def _patterns(events: list[Event], now_us: int) -> dict[str, list[_Piece]]:
     # What has not happened yet has arrived all the same: a store's own time must not run ahead.
     arrivals = [min(event["at"], now_us) for event in events]
-    folded = fold(CardSpend, events_of(CardSpend, payments, events, arrivals))
-    layouts = {layout.version: layout for layout in layouts_of(CardSpend)}
+    folded = fold_into_tiles(CardSpend, to_event_columns(CardSpend, payments, events, arrivals))
+    layouts = {layout.version: layout for layout in hop_layouts(CardSpend)}
     patterns: dict[str, list[_Piece]] = defaultdict(list)
     for key, tile in folded:
         patterns[str(*key.entity)].append(_piece(key, encode_tile(layouts[key.version], tile)))
@@ -109,7 +109,7 @@ def _visits(name: str, visits: int, now_us: int, chance: random.Random) -> Itera
             }
 
 
-def _piece(key: TileKey, value: bytes) -> _Piece:
+def _piece(key: FeatureTileKey, value: bytes) -> _Piece:
     (name,) = key.entity
     before, after = encode_key(key).split(str(name).encode(), 1)
     return _Piece(before, after, value)

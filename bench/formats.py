@@ -21,19 +21,19 @@ from bench.results import Goal, Result, Table
 from bench.section import Run
 from bench.waiting import wait_for
 from headrace.declare.app import App
-from headrace.declare.encoded import Format
-from headrace.declare.stream import Stream
-from headrace.local.broker import Broker
-from headrace.local.jars import jar_paths
-from headrace.local.java import JavaMissing, find_java
-from headrace.local.registry import EmbeddedRegistry
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.records import Record
-from headrace.log.schemas.encode import AvroEncoder, registered_encoder
-from headrace.log.schemas.registry import registry_at
-from headrace.stream.queries import Place
-from headrace.stream.run import SparkOptions, run_queries
+from headrace.declare.streams.encoding import Format
+from headrace.declare.streams.stream import Stream
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import JavaMissing, find_java
+from headrace.embedded_servers.schema_registry import EmbeddedSchemaRegistry
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.schema_registry.record_encoder import AvroEncoder, register_encoder
+from headrace.kafka.schema_registry.registry_client import create_registry_client
+from headrace.spark.execution.app_queries import StreamingConfig
+from headrace.spark.execution.query_manager import SparkOptions, run_queries
 
 RATE = 200  # events a second, of each format
 WARM_UP_S, MEASURED_S = {"full": 45.0, "quick": 20.0}, {"full": 60.0, "quick": 15.0}
@@ -60,15 +60,15 @@ def measure(run: Run) -> Result:
     """Run the section."""
     size = "quick" if run.quick else "full"
     with ExitStack() as stack:
-        broker = stack.enter_context(Broker(run.folder / "state", port=0)).address
+        broker = stack.enter_context(EmbeddedBroker(run.folder / "state", port=0)).address
         try:
-            url = stack.enter_context(EmbeddedRegistry(run.folder / "state", port=0)).url
+            url = stack.enter_context(EmbeddedSchemaRegistry(run.folder / "state", port=0)).url
         except JavaMissing as missing:
             raise Skipped(str(missing)) from missing
         race = Race(broker, url)
         run.say("starting Spark")
         stack.enter_context(_gates(race, run))
-        stack.enter_context(Follower(broker, [stream.clean for stream in race.streams.values()], race.take))
+        stack.enter_context(TailingConsumer(broker, [stream.clean for stream in race.streams.values()], race.take))
         race.send(1.0)
         wait_for(lambda: race.came("json") and race.came("avro"), READY_LIMIT_S, "the first events to come through")
         run.say(f"warming up for {WARM_UP_S[size]:g} s")
@@ -115,7 +115,7 @@ class Race:
         value = self._encoders[self._number % 3].encode(event) if format_ == "avro" else event
         producer.send(self.streams[format_].name, value, key=event["card"])
 
-    def take(self, records: list[Record]) -> None:
+    def take(self, records: list[ConsumerRecord]) -> None:
         now = time.monotonic()
         for record in records:
             event_id = orjson.loads(record.value or b"{}")["id"]
@@ -134,7 +134,7 @@ class Race:
 
 def _encoders(registry: str) -> list[AvroEncoder]:
     texts = (json.dumps({"type": "record", "name": "Payment", "fields": fields}) for fields in VERSIONS)
-    return [registered_encoder(registry_at(registry), "in-avro-value", text) for text in texts]
+    return [register_encoder(create_registry_client(registry), "in-avro-value", text) for text in texts]
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _gates(race: Race, run: Run) -> Iterator[None]:
 
     def work() -> None:
         try:
-            run_queries(app, Place(race.broker, run.folder / "state"), options, stop)
+            run_queries(app, StreamingConfig(race.broker, run.folder / "state"), options, stop)
         except BaseException as why:  # noqa: BLE001  # whoever waits is told
             failure.append(why)
 

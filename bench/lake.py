@@ -19,8 +19,8 @@ from bench.results import Goal, Result, Table
 from bench.section import Run
 from bench.topics import last_append_s
 from bench.waiting import wait_for
-from headrace.lake.landing import Landing, bronze, silver
-from headrace.local.broker import Broker
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.lake.ingestion.table_mapping import TableMapping, bronze_mapping, silver_mapping
 
 EVENTS = {"full": 1_000_000, "quick": 40_000}
 KEEPS_UP = 0.9
@@ -43,18 +43,21 @@ class Landed:
 def measure(run: Run) -> Result:
     """Run the section."""
     count = EVENTS["quick" if run.quick else "full"]
-    with Broker(run.folder / "state", port=0) as broker:
+    with EmbeddedBroker(run.folder / "state", port=0) as broker:
         produced(run, broker.address, count)
         lake = run.folder / "lake"
         landing = part("lake", broker.address, run.folder / "stream", "--lake", str(lake), "--lake-every", "1s")
         with running(landing, run.folder / "lake.out"), draining(run, broker.address) as began_at:
             run.say("landing")
-            done = [_done_at(lake, landing, count) - began_at for landing in (bronze(payments), silver(payments))]
+            done = [
+                _done_at(lake, landing, count) - began_at
+                for landing in (bronze_mapping(payments), silver_mapping(payments))
+            ]
         landed = Landed(last_append_s(broker.address, payments.clean) - began_at, *done)
     return result(count, landed, [] if run.quick else [_kept_up(landed)])
 
 
-def _done_at(lake: Path, landing: Landing, count: int) -> float:
+def _done_at(lake: Path, landing: TableMapping, count: int) -> float:
     """When a table had all records, in epoch seconds."""
     folder = lake / landing.table
     wait_for(lambda: rows_in(folder) >= count, LIMIT_SECONDS, f"{landing.topic} to land", 0.5)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bench.app import payments
 from bench.errors import BenchFailed
 from bench.payments import payment
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 
 PROBES_A_SECOND = 10.0
 JOIN_SECONDS = 40.0

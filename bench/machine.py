@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
-from headrace.local.jars import locked_jars
-from headrace.local.java import find_java
+from headrace.embedded_servers.jars import locked_jars
+from headrace.embedded_servers.java import find_java
 
 IDLE_LOAD = 0.5
 

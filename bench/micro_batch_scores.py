@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from bench.app import CardSpend, payments
-from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
-from headrace.local.ports import HOST
-from headrace.log.topics import ensure_topics
-from headrace.serve.keys import MOST_KEYS
-from headrace.stream.session import SparkPlace, start_session
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import find_java
+from headrace.embedded_servers.ports import HOST
+from headrace.kafka.topics import ensure_topics
+from headrace.server.features.entity_keys import MAX_KEYS
+from headrace.spark.session.session import SparkSessionConfig, start_session
 
 SCORES = hr.Stream(
     "micro-batch-scores",
@@ -46,8 +46,8 @@ def main(broker: str, model: str, folder: str, port: str = "") -> None:
     """Score until the process is ended."""
     ensure_topics(broker, [SCORES])
     os.environ["JAVA_HOME"] = str(find_java().home)
-    spark = start_session(SparkPlace(None, SLOTS, jar_paths("spark"), Path(folder) / "spark"))
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", MOST_KEYS)
+    spark = start_session(SparkSessionConfig(None, SLOTS, jar_paths("spark"), Path(folder) / "spark"))
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", MAX_KEYS)
     kafka = {"kafka.bootstrap.servers": broker}
     clean = spark.readStream.format("kafka").options(**kafka, subscribe=payments.clean).load()
     fields = "payment_id string, card string, amount double, at timestamp"

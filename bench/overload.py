@@ -14,7 +14,7 @@ from bench.results import Goal, Result, Table
 from bench.scoring import EVENT, PATH
 from bench.section import Run
 from bench.wrk import Loaded, Question, load, require_wrk
-from headrace.local.ports import HOST
+from headrace.embedded_servers.ports import HOST
 
 CALM = (8, 32, 64)
 TIMES = 10

@@ -13,8 +13,8 @@ from bench.errors import BenchFailed
 from bench.servers import PATH, Filled
 from bench.waiting import wait_for
 from bench.wrk import CARD, Question
-from headrace.local.child import Child
-from headrace.local.ports import HOST, answers, free_port
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
 
 ROOT = Path(__file__).resolve().parent.parent
 APP = ROOT / "bench" / "app.py"
@@ -45,8 +45,8 @@ def serving(folder: Path, name: str, *arguments: str, workers: int = 1) -> Itera
         yield Server(filled)
 
 
-def _filled(child: Child, output: Path) -> Filled | None:
-    if not child.alive():
+def _filled(child: ChildProcess, output: Path) -> Filled | None:
+    if not child.is_alive():
         raise BenchFailed(f"A server ended by itself:\n{output.read_text()}")
     said = output.read_text()
     return Filled(**json.loads(said)) if said.endswith("}\n") else None
@@ -73,8 +73,8 @@ def deployed(state: Path, lane: str, app: Path = APP, *flags: str) -> Iterator[D
         yield Deployed(lane, http_port, f"{HOST}:{broker_port}")
 
 
-def _ready(up: Child, output: Path, http_port: int) -> bool:
-    if not up.alive():
+def _ready(up: ChildProcess, output: Path, http_port: int) -> bool:
+    if not up.is_alive():
         raise BenchFailed(f"headrace up ended by itself:\n{output.read_text()[-3000:]}")
     try:
         with urllib.request.urlopen(f"http://{HOST}:{http_port}/v2/health/ready", timeout=5):
@@ -96,14 +96,14 @@ def own_redis(folder: Path) -> Iterator[str]:
         raise BenchFailed(NO_REDIS)
     settings = ["--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no"]
     with running([program, *settings], folder / "redis.out"):
-        wait_for(lambda: answers(HOST, port), 20, "redis-server")
+        wait_for(lambda: is_listening(HOST, port), 20, "redis-server")
         yield f"redis://{HOST}:{port}/0"
 
 
 @contextmanager
-def running(command: Sequence[str], output: Path) -> Iterator[Child]:
+def running(command: Sequence[str], output: Path) -> Iterator[ChildProcess]:
     """A program that runs until the block ends."""
-    child = Child(command, folder=ROOT, output=output)
+    child = ChildProcess(command, folder=ROOT, output=output)
     child.start()
     try:
         yield child

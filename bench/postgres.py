@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.errors import Skipped
 from bench.waiting import wait_for
-from headrace.local.child import Child, ProcessId
-from headrace.local.ports import HOST, free_port
+from headrace.embedded_servers.child_process import ChildProcess, ProcessId
+from headrace.embedded_servers.ports import HOST, free_port
 
 NOBODY = 65534
 PASSWORD = "hush-hush"
@@ -30,30 +30,30 @@ class OwnPostgres:
         self._settings["fsync"] = "on" if syncs else "off"
         self._settings |= {"wal_level": "logical"} if is_captured else {}
         self.url = f"postgresql://headrace:{PASSWORD}@{HOST}:{self._port}/postgres"
-        self._server: Child | None = None
+        self._server: ChildProcess | None = None
         self._initialise()
 
     def start(self) -> None:
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
-        self._server = Child(_as_nobody(command), folder=Path("/tmp"), output=self._folder / "postgres.log")
+        self._server = ChildProcess(_as_nobody(command), folder=Path("/tmp"), output=self._folder / "postgres.log")
         self._server.start()
         wait_for(self._accepts, 30, "PostgreSQL to answer")
 
     def stop(self) -> None:
         """At once, with whatever its clients have open."""
-        if self._server is not None and self._server.alive() and self._server.pid is not None:
+        if self._server is not None and self._server.is_alive() and self._server.pid is not None:
             os.kill(self._server.pid, signal.SIGINT)
             self._server.wait(20)
 
     def kill(self) -> None:
         """kill -9, as a crash does."""
-        if self._server is not None and self._server.alive():
-            mine = [ProcessId.of(pid) for pid in _children(self._server.pid)]
+        if self._server is not None and self._server.is_alive():
+            mine = [ProcessId.from_pid(pid) for pid in _children(self._server.pid)]
             os.kill(self._server.pid, signal.SIGKILL)
             self._server.wait(20)
             # They hold the memory they share until they have seen it.
-            wait_for(lambda: not any(one is not None and one.alive() for one in mine), 20, "its processes to end")
+            wait_for(lambda: not any(one is not None and one.is_alive() for one in mine), 20, "its processes to end")
 
     def pids(self) -> list[int]:
         """The server's process and those of its clients."""

@@ -22,9 +22,9 @@ from bench.results import Goal, Result, Table
 from bench.scored import write_app
 from bench.section import Run
 from bench.waiting import wait_for
-from headrace.log.follow import Follower
-from headrace.log.offsets import Offsets
-from headrace.log.records import Record
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
 
 SCORER = "scorer"
 MICRO_BATCH = "micro-batches, features asked for in a pandas UDF"
@@ -76,7 +76,7 @@ class Readings:
     def begin(self, phase: str) -> None:
         self.delays_ms, self.said, self.phase = {}, {}, phase
 
-    def take(self, records: list[Record]) -> None:
+    def take(self, records: list[ConsumerRecord]) -> None:
         now_us = time.time_ns() // 1000
         for record in records:
             value = record.value or b"{}"
@@ -116,12 +116,12 @@ def _micro_batches(run: Run, server: Deployed, *, reads_features: bool) -> Itera
     with running([sys.executable, *words], folder / "scores.out") as child:
         with producing(server.broker, Phase("begin", 20, 0, BEGIN_LIMIT_S / 4)) as probes:
             _to_the_end(probes)
-        offsets = Offsets(server.broker)
+        offsets = OffsetClient(server.broker)
 
         def has_begun() -> bool:
-            if not child.alive():
+            if not child.is_alive():
                 raise BenchFailed(f"The micro-batches ended:\n{(folder / 'scores.out').read_text()[-3000:]}")
-            return sum(offsets.end([MICRO_BATCH_TOPIC]).values()) > 0
+            return sum(offsets.topic_end_offsets([MICRO_BATCH_TOPIC]).values()) > 0
 
         wait_for(has_begun, BEGIN_LIMIT_S, "the first micro-batch", 0.5)
         yield
@@ -129,8 +129,8 @@ def _micro_batches(run: Run, server: Deployed, *, reads_features: bool) -> Itera
 
 def _lane(run: Run, server: Deployed, lane: str, topic: str, size: Size) -> dict[int, Found]:
     readings = Readings()
-    with Follower(server.broker, [topic], readings.take) as follower:
-        wait_for(lambda: follower.caught_up, ALL_LIMIT_S, f"the topic {topic}")
+    with TailingConsumer(server.broker, [topic], readings.take) as follower:
+        wait_for(lambda: follower.is_caught_up, ALL_LIMIT_S, f"the topic {topic}")
         run.say(f"{lane}: warming up for {size.warm_up:g} s")
         _phase(server, readings, Phase("warm", WARM_UP_RATE, 0, size.warm_up))
         return {

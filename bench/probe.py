@@ -15,7 +15,7 @@ import orjson
 from bench.app import CardSpend
 from bench.errors import BenchFailed
 from bench.load import Probe
-from headrace.local.ports import HOST
+from headrace.embedded_servers.ports import HOST
 
 SHORTEST_PAUSE_SECONDS = 0.0003
 SHARE_OF_MEDIAN = 0.05

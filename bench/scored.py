@@ -9,7 +9,7 @@ from lightgbm import LGBMClassifier
 
 import headrace as hr
 from bench.app import CardSpend, payments
-from headrace.score.export import to_network
+from headrace.models.training.onnx_export import export_to_onnx
 
 TREES, ROWS = 100, 4_000
 TEXT = """
@@ -23,7 +23,7 @@ fraud = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], 
 def write_app(folder: Path) -> Path:
     """The app's file, with its model beside it."""
     declared = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file="fraud.onnx")
-    (folder / "fraud.onnx").write_bytes(to_network(_fitted(declared), tuple(declared.vector)))
+    (folder / "fraud.onnx").write_bytes(export_to_onnx(_fitted(declared), tuple(declared.vector)))
     app = folder / "scored.py"
     app.write_text(TEXT)
     return app

@@ -10,27 +10,27 @@ from lightgbm import LGBMClassifier
 
 import headrace as hr
 from bench.app import CardSpend, payments
-from headrace.score.export import to_network
-from headrace.serve.contenders import Scoring
-from headrace.serve.http import Route, post
-from headrace.serve.noted import PredictionLog
-from headrace.serve.predict import Predict
-from headrace.serve.predictor import Predictor
-from headrace.store.online import Online
+from headrace.models.training.onnx_export import export_to_onnx
+from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
+from headrace.server.http.routing import Route, post_route
+from headrace.server.inference.model_resolver import ModelServingContext
+from headrace.server.inference.predict_route import PredictHandler
+from headrace.server.inference.prediction_log import PredictionLog
+from headrace.server.inference.predictor import Predictor
 
 PATH = "/predict/fraud"
 EVENT = '{"payment_id": "p1", "card": "CARD", "merchant": "m1", "amount": 90.5}'
 TREES, ROWS = 100, 5_000
 
 
-def predicting(online: Online, folder: Path) -> Route:
+def predicting(online: OnlineStoreReader, folder: Path) -> Route:
     """The route that scores an event; nothing is written down."""
     model = fraud(folder)
     log = PredictionLog()
-    return post(
+    return post_route(
         PATH,
-        Predict(Predictor(model, online, Scoring(folder, log).contenders(model), log)),
-        is_at_hand=bool(online.tables),
+        PredictHandler(Predictor(model, online, ModelServingContext(folder, log).create_resolver(model), log)),
+        runs_inline=bool(online.tables),
     )
 
 
@@ -38,7 +38,7 @@ def fraud(folder: Path) -> hr.Model:
     """A model whose file is in a folder, written anew."""
     file = folder / "fraud.onnx"
     model = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file=str(file))
-    file.write_bytes(to_network(fitted(model.vector.names), model.vector.columns))
+    file.write_bytes(export_to_onnx(fitted(model.vector.names), model.vector.columns))
     return model
 
 

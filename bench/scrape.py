@@ -13,12 +13,12 @@ from bench.results import Goal, Result, Table
 from bench.section import Run
 from bench.waiting import wait_for
 from headrace.declare.app import App, load_app
-from headrace.local.broker import Broker
-from headrace.local.ports import HOST, answers, free_port
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
-from headrace.log.progress import QueryProgress, ensure_progress_topic, report
-from headrace.log.topics import ensure_topics
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.status.heartbeat import QueryProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.topics import ensure_topics
 
 STREAMS, RECORDS = 34, 50
 SCRAPES, QUICK_SCRAPES = 200, 20
@@ -52,16 +52,18 @@ def measure(run: Run) -> Result:
     """Run the section."""
     file = run.folder / "many.py"
     file.write_text("import headrace as hr\n" + "".join(TEXT.format(n=n) for n in range(STREAMS)))
-    with Broker(run.folder / "state", port=0) as broker:
+    with EmbeddedBroker(run.folder / "state", port=0) as broker:
         run.say(f"{STREAMS} streams")
         app = load_app(str(file))
         fill(broker.address, app)
-        partitions = Offsets(broker.address).partitions(topics_of(app))
+        partitions = OffsetClient(broker.address).list_partitions(topics_of(app))
         port = free_port()
         command = [sys.executable, "-m", "headrace", "run", str(file), "serve", "--broker", broker.address]
         flags = ["--http", f"{HOST}:{port}", "--state", str(run.folder / "state")]
         with running([*command, *flags], run.folder / "serve.out"):
-            wait_for(lambda: answers(HOST, port) and told(port) >= 2 * STREAMS, 120, "every stream to be told of", 0.5)
+            wait_for(
+                lambda: is_listening(HOST, port) and told(port) >= 2 * STREAMS, 120, "every stream to be told of", 0.5
+            )
             took = [scrape(port) for _ in range(QUICK_SCRAPES if run.quick else SCRAPES)]
     topics = {partition.topic for partition in partitions}
     found = Scraped(len(topics), len(partitions), took[-1][1], Spread.of([ms for ms, _ in took]))
@@ -87,7 +89,7 @@ def fill(broker: str, app: App) -> None:
                     producer.send(stream.clean, b"{}", partition=0, headers=headers)
             views, now_us = tuple(view.name for view in app.views_of(stream)), time.time_ns() // 1000
             for query, of in ((f"{stream.name}.gate", ()), (f"{stream.name}.tiles-0", views)):
-                report(producer, QueryProgress(query, stream.name, of, "real-time", True, now_us))
+                publish_progress(producer, QueryProgress(query, stream.name, of, "real-time", True, now_us))
 
 
 def told(port: int) -> int:

@@ -24,21 +24,21 @@ import uvloop
 from bench.app import CardSpend, payments
 from bench.entities import Cards
 from headrace.declare.app import App
-from headrace.local.ports import HOST
-from headrace.log.progress import ProgressBoard
-from headrace.log.records import Record
-from headrace.serve.contenders import Scoring
-from headrace.serve.features import Features
-from headrace.serve.history import History
-from headrace.serve.http import Http, post
-from headrace.serve.ledgers import Ledgers
-from headrace.serve.listen import StoppableServer, bind
-from headrace.serve.noted import PredictionLog
-from headrace.serve.server import Parts, answer_until
-from headrace.store.memory import KNOWN_AT_MOST, MemoryStore
-from headrace.store.online import MemoryOnline, Online, apply_politely
-from headrace.store.online_redis import RedisOnline
-from headrace.store.shared import HELD_AT_MOST
+from headrace.embedded_servers.ports import HOST
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.online_store.memory.memory_store import MAX_CACHED_READS, MemoryStore
+from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader, tune_for_latency
+from headrace.online_store.redis.redis_store_reader import RedisStoreReader
+from headrace.online_store.shared_store import MAX_CACHED_ENTITIES
+from headrace.server.features.feature_routes import FeaturesHandler
+from headrace.server.http.listener import HttpServer, bind
+from headrace.server.http.routing import Router, post_route
+from headrace.server.inference.model_resolver import ModelServingContext
+from headrace.server.inference.prediction_log import PredictionLog
+from headrace.server.metrics.ledgers import StreamLedgers
+from headrace.server.metrics.metric_history import MetricHistory
+from headrace.server.server import ServerComponents, serve_until
 
 NO_BROKER = "127.0.0.1:1"
 PATH = f"/features/{CardSpend.name}"
@@ -70,8 +70,8 @@ def main(context: click.Context, workers: int) -> None:
 @click.option("--forget", is_flag=True)
 def memory(cards: int, visits: int, now_us: int, forget: bool) -> None:
     """The store in the server's memory."""
-    store = MemoryStore([CardSpend], 0 if forget else KNOWN_AT_MOST)
-    _serve_filled(MemoryOnline(store, None), Filling(store.apply, _resident_bytes), Cards(now_us, visits), cards)
+    store = MemoryStore([CardSpend], 0 if forget else MAX_CACHED_READS)
+    _serve_filled(MemoryStoreReader(store, None), Filling(store.apply, _resident_bytes), Cards(now_us, visits), cards)
 
 
 @main.command(name="redis")
@@ -83,7 +83,7 @@ def memory(cards: int, visits: int, now_us: int, forget: bool) -> None:
 def from_redis(cards: int, visits: int, now_us: int, url: str, forget: bool) -> None:
     """The store in Redis."""
     app = App("bench", (payments,), (CardSpend,))
-    online = RedisOnline(app, NO_BROKER, url, 0 if forget else HELD_AT_MOST)
+    online = RedisStoreReader(app, NO_BROKER, url, 0 if forget else MAX_CACHED_ENTITIES)
     client = redis.Redis.from_url(url)
     filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
     _serve_filled(online, filling, Cards(now_us, visits), cards)
@@ -100,7 +100,7 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
 
     store = MemoryStore([CardSpend])
     filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
-    _serve(Http([predicting(MemoryOnline(store, None), folder)], {}), filled)
+    _serve(Router([predicting(MemoryStoreReader(store, None), folder)], {}), filled)
 
 
 @main.command()
@@ -110,14 +110,16 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 def whole(cards: int, visits: int, now_us: int, folder: Path) -> None:
     """All that a server answers, its page and its numbers included, on the store in its memory."""
-    apply_politely()
+    tune_for_latency()
     store = MemoryStore([CardSpend])
     filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
-    app, ledgers = App("bench", (payments,), (CardSpend,)), Ledgers(NO_BROKER, ())
-    scoring, history = Scoring(folder, PredictionLog()), History(folder / "history.db")
-    parts = Parts(app, MemoryOnline(store, None), ProgressBoard(), ledgers, scoring, history=history)
+    app, ledgers = App("bench", (payments,), (CardSpend,)), StreamLedgers(NO_BROKER, ())
+    scoring, history = ModelServingContext(folder, PredictionLog()), MetricHistory(folder / "history.db")
+    parts = ServerComponents(
+        app, MemoryStoreReader(store, None), ProgressTable(), ledgers, scoring, metric_history=history
+    )
     stop, (listening,) = _listening(filled, 1)
-    uvloop.run(answer_until(stop, listening, parts))
+    uvloop.run(serve_until(stop, listening, parts))
 
 
 @main.command()
@@ -135,7 +137,7 @@ def constant(answer: Path) -> None:
 class Filling:
     """How a store takes tiles, and how to tell its size."""
 
-    apply: Callable[[list[Record]], None]
+    apply: Callable[[list[ConsumerRecord]], None]
     size_bytes: Callable[[], int]
 
     def fill(self, source: Cards, cards: int) -> Filled:
@@ -156,7 +158,7 @@ class Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
         super().__init__(config)
         self._stop = stop
-        apply_politely()
+        tune_for_latency()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -181,28 +183,28 @@ class Constant:
         await send(self._body)
 
 
-def _serve_filled(online: Online, filling: Filling, source: Cards, cards: int) -> None:
+def _serve_filled(online: OnlineStoreReader, filling: Filling, source: Cards, cards: int) -> None:
     filled = filling.fill(source, cards)
-    http = Http([post(PATH, Features(CardSpend, online), is_at_hand=bool(online.tables))], {})
+    http = Router([post_route(PATH, FeaturesHandler(CardSpend, online), runs_inline=bool(online.tables))], {})
     _serve(http, filled)
 
 
-def _serve(http: Http, filled: Filled) -> None:
+def _serve(http: Router, filled: Filled) -> None:
     """Serve by as many processes as are asked for, each with all that was filled."""
-    apply_politely()
+    tune_for_latency()
     stop, (listening, *others) = _listening(filled, click.get_current_context().obj)
     workers = [pid for one in others if (pid := _forked(one, http, stop))]
-    uvloop.run(StoppableServer(http, stop).serve(listening))
+    uvloop.run(HttpServer(http, stop).serve(listening))
     for worker in workers:
         os.kill(worker, signal.SIGTERM)
         os.waitpid(worker, 0)
 
 
-def _forked(listening: socket.socket, http: Http, stop: threading.Event) -> int:
+def _forked(listening: socket.socket, http: Router, stop: threading.Event) -> int:
     """A process beside this one that serves too."""
     pid = os.fork()
     if not pid:
-        uvloop.run(StoppableServer(http, stop).serve(listening))
+        uvloop.run(HttpServer(http, stop).serve(listening))
         os._exit(0)
     return pid
 

@@ -25,17 +25,17 @@ from bench.postgres import own_postgres
 from bench.results import Result, Table
 from bench.section import Run
 from bench.waiting import wait_for
-from headrace.declare.sink import Sink
-from headrace.declare.targets import DELIVERIES, Delivery, Delta, Kafka, Postgres, Redis, Target, Webhook
-from headrace.local.broker import Broker
-from headrace.local.ports import HOST
-from headrace.log.latest import ensure_latest_topic
-from headrace.log.ledger import ARRIVAL, OFFSET
-from headrace.log.produce import Producer
-from headrace.log.topics import ensure_topics
-from headrace.sink.run import Sinking, writer_of
-from headrace.sink.writer import SinkPlace
-from headrace.watch.addresses import networks_of
+from headrace.connectors.sinks.sink_part import SinkWorker, create_sink_writer
+from headrace.connectors.sinks.writer import SinkConfig
+from headrace.declare.sinks.sink import Sink
+from headrace.declare.sinks.targets import DELIVERIES, Delivery, Delta, Kafka, Postgres, Redis, Target, Webhook
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.embedded_servers.ports import HOST
+from headrace.kafka.compacted_topic import ensure_compacted_topic
+from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.topics import ensure_topics
+from headrace.telemetry.webhooks.allowed_addresses import parse_networks
 
 EVENTS, ROUNDS = {"full": 200_000, "quick": 10_000}, {"full": 3, "quick": 1}
 LIMIT_SECONDS = 600.0
@@ -61,7 +61,7 @@ def measure(run: Run) -> Result:
     size = "quick" if run.quick else "full"
     count, rounds = EVENTS[size], ROUNDS[size]
     with ExitStack() as stack:
-        broker = stack.enter_context(Broker(run.folder / "state", port=0)).address
+        broker = stack.enter_context(EmbeddedBroker(run.folder / "state", port=0)).address
         place, targets, left_out = _targets(run, broker, stack)
         run.say(f"producing {count:,} payments")
         _fill(broker, count)
@@ -69,7 +69,7 @@ def measure(run: Run) -> Result:
     return result(count, rounds, found, left_out)
 
 
-def _targets(run: Run, broker: str, stack: ExitStack) -> tuple[SinkPlace, dict[str, Any], list[str]]:
+def _targets(run: Run, broker: str, stack: ExitStack) -> tuple[SinkConfig, dict[str, Any], list[str]]:
     """How a new target of each kind is made, those that can be had here; and what cannot."""
     left_out: list[str] = []
     targets: dict[str, Any] = {}
@@ -91,24 +91,24 @@ def _targets(run: Run, broker: str, stack: ExitStack) -> tuple[SinkPlace, dict[s
     else:
         os.environ["BENCH_HOOK_URL"] = stack.enter_context(_listening(certificate))
         targets["webhook"] = lambda _name: Webhook("env:BENCH_HOOK_URL")
-    return SinkPlace(broker, networks_of([HOST]), certificate), targets, left_out
+    return SinkConfig(broker, parse_networks([HOST]), certificate), targets, left_out
 
 
 def _fill(broker: str, count: int) -> None:
     """The clean topic as a gate would have written it."""
     ensure_topics(broker, [payments])
-    ensure_latest_topic(broker, COPIED)
+    ensure_compacted_topic(broker, COPIED)
     offsets = [0] * payments.partitions
     with Producer(broker, linger_ms=5) as producer:
         for number, event in enumerate(backlog(count, time.time_ns() // 1000, 5_000)):
             partition = number % payments.partitions
-            headers = [(OFFSET, str(offsets[partition])), (ARRIVAL, str(time.time_ns() // 1000))]
+            headers = [(OFFSET_HEADER, str(offsets[partition])), (ARRIVAL_HEADER, str(time.time_ns() // 1000))]
             producer.send(payments.clean, event, key=event["card"], partition=partition, headers=headers)
             offsets[partition] += 1
 
 
-def _brought(run: Run, kind: str, made: Any, place: SinkPlace, count: int, rounds: int) -> Brought:
-    honoured = [delivery for delivery in DELIVERIES if delivery in made("x").honours]
+def _brought(run: Run, kind: str, made: Any, place: SinkConfig, count: int, rounds: int) -> Brought:
+    honoured = [delivery for delivery in DELIVERIES if delivery in made("x").delivery_guarantees]
     rates: dict[Delivery, list[float]] = {delivery: [] for delivery in honoured}
     for number in range(rounds):
         for delivery in honoured:
@@ -118,20 +118,22 @@ def _brought(run: Run, kind: str, made: Any, place: SinkPlace, count: int, round
     return Brought(kind, {delivery: statistics.median(found) for delivery, found in rates.items()})
 
 
-def _seconds(name: str, target: Target, delivery: Delivery, place: SinkPlace, count: int) -> float:
+def _seconds(name: str, target: Target, delivery: Delivery, place: SinkConfig, count: int) -> float:
     """From when a sink knows where to begin to its last row."""
     sink = Sink(name, of=payments, to=target, delivery=delivery)
-    running, began = Sinking(sink, writer_of(sink, place), place.broker), list[float]()
-    begin = running.work.begin
+    running, began = SinkWorker(sink, create_sink_writer(sink, place), place.broker), list[float]()
+    begin = running.processor.on_partitions_assigned
 
     def noted(committed: Any) -> Any:
         began.append(time.monotonic())
         return begin(committed)
 
-    running.work.begin = noted  # type: ignore[method-assign]
+    running.processor.on_partitions_assigned = noted  # type: ignore[method-assign]
     running.start()
     try:
-        wait_for(lambda: running.work.fates["written"] >= count, LIMIT_SECONDS, f"{name} to be written", 0.002)
+        wait_for(
+            lambda: running.processor.fate_counts["written"] >= count, LIMIT_SECONDS, f"{name} to be written", 0.002
+        )
         return time.monotonic() - began[0]
     finally:
         running.stop()

@@ -23,12 +23,12 @@ from bench.percentiles import Spread
 from bench.results import Goal, Result, Table
 from bench.section import Run
 from headrace.declare.app import App
-from headrace.declare.views import view_of
-from headrace.lake.landing import DAY, silver
-from headrace.lake.table import LakeTable, Position
-from headrace.serve.sql import LIVE_AT_MOST, LiveTables, Queries
-from headrace.store.memory import MemoryStore
-from headrace.store.online import MemoryOnline, apply_politely
+from headrace.declare.features.view import require_view
+from headrace.lake.ingestion.table_mapping import DAY, silver_mapping
+from headrace.lake.lake_table import LakeTable, TablePosition
+from headrace.online_store.memory.memory_store import MemoryStore
+from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, tune_for_latency
+from headrace.server.sql_route import MAX_LIVE_ENTITIES, LiveTableReader, SqlExecutor
 
 ROWS = {"full": 1_000_000, "quick": 100_000}
 CARDS, MERCHANTS, DAYS, FILES_A_DAY = 10_000, 500, 7, 5
@@ -65,14 +65,14 @@ def measure(run: Run) -> Result:
     rows = ROWS["quick" if run.quick else "full"]
     run.say(f"writing {rows:,} rows")
     truth = make_lake(run.folder / "lake", rows)
-    apply_politely()
+    tune_for_latency()
     start_ms, found = asyncio.run(_measured(run, truth))
     return result(rows, start_ms, found, run.quick)
 
 
 def make_lake(lake: Path, rows: int) -> dict[str, float]:
     """A silver table as Spark would have landed it; what each merchant took."""
-    chance, table = np.random.default_rng(7), LakeTable(lake, silver(payments))
+    chance, table = np.random.default_rng(7), LakeTable(lake, silver_mapping(payments))
     table.prepare()
     took, a_file = np.zeros(MERCHANTS), rows // (DAYS * FILES_A_DAY)
     sizes = [a_file + (number < rows - a_file * DAYS * FILES_A_DAY) for number in range(DAYS * FILES_A_DAY)]
@@ -94,16 +94,16 @@ def make_lake(lake: Path, rows: int) -> dict[str, float]:
         file = table.folder / f"{DAY}={day.date()}" / f"{number}.parquet"
         file.parent.mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), file)
-        table.commit([file], {0: Position(number, number)})
+        table.commit([file], {0: TablePosition(number, number)})
     return {f"m{merchant}": float(total) for merchant, total in enumerate(took)}
 
 
 async def _measured(run: Run, truth: Mapping[str, float]) -> tuple[float, dict[str, Asked]]:
-    view, store = view_of(CardSpend), MemoryStore([view_of(CardSpend)])
+    view, store = require_view(CardSpend), MemoryStore([require_view(CardSpend)])
     for batch in Cards(time.time_ns() // 1000, 5).batches(CARDS):
         store.apply(batch)
     app = App("bench", (payments,), (view,))
-    queries = Queries(run.folder / "lake", LiveTables(app, MemoryOnline(store, None), None))
+    queries = SqlExecutor(run.folder / "lake", LiveTableReader(app, MemoryStoreReader(store, None), None))
     try:
         start_ms = (await _asked(queries, "select 1"))[0]
         found = {}
@@ -116,7 +116,7 @@ async def _measured(run: Run, truth: Mapping[str, float]) -> tuple[float, dict[s
     return start_ms, found
 
 
-async def _many(queries: Queries, query: str) -> Asked:
+async def _many(queries: SqlExecutor, query: str) -> Asked:
     longest, ticking = [0.0], asyncio.Event()
     ticks = asyncio.create_task(_ticks(longest, ticking))
     took = [(await _asked(queries, query))[0] for _ in range(TIMES + 1)]
@@ -133,13 +133,13 @@ async def _ticks(longest: list[float], over: asyncio.Event) -> None:
         longest[0] = max(longest[0], (time.perf_counter() - began - TICK_SECONDS) * 1000)
 
 
-async def _asked(queries: Queries, query: str) -> tuple[float, bytes]:
+async def _asked(queries: SqlExecutor, query: str) -> tuple[float, bytes]:
     began = time.perf_counter()
-    answer = await queries.ask(query, 1000)
+    answer = await queries.run_query(query, 1000)
     return (time.perf_counter() - began) * 1000, answer
 
 
-async def _require_right(queries: Queries, truth: Mapping[str, float]) -> None:
+async def _require_right(queries: SqlExecutor, truth: Mapping[str, float]) -> None:
     """A time counts only for the right numbers."""
     _, answer = await _asked(queries, "select merchant, sum(amount) from silver.payments group by 1")
     found = dict(orjson.loads(answer)["rows"])
@@ -160,7 +160,7 @@ def result(rows: int, start_ms: float, found: Mapping[str, Asked], quick: bool) 
         Goal(f"and in {GOAL_MS:g} ms the first time", f"{first:.0f} ms", first < GOAL_MS),
     ]
     note = NOTE.format(
-        rows=rows, files=DAYS * FILES_A_DAY, days=DAYS, cards=CARDS, live=min(CARDS, LIVE_AT_MOST), times=TIMES
+        rows=rows, files=DAYS * FILES_A_DAY, days=DAYS, cards=CARDS, live=min(CARDS, MAX_LIVE_ENTITIES), times=TIMES
     )
     return Result(
         section="sql",

@@ -6,12 +6,12 @@ import orjson
 
 from bench.app import CardSpend
 from bench.errors import BenchFailed
-from headrace.log.follow import Follower
-from headrace.log.offsets import Offsets
-from headrace.log.progress import TOPIC as PROGRESS
-from headrace.log.records import Record
-from headrace.tiles.layout import layouts_of
-from headrace.tiles.tile import TileKey, decode_key
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC as PROGRESS
+from headrace.tiles.layout import hop_layouts
+from headrace.tiles.tile import FeatureTileKey, decode_key
 
 READ_SECONDS = 300.0
 
@@ -21,7 +21,7 @@ class Tiles:
 
     def __init__(self) -> None:
         self.last_append_s = 0.0
-        self._counts: dict[TileKey, int] = {}
+        self._counts: dict[FeatureTileKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -29,10 +29,10 @@ class Tiles:
     @property
     def events(self) -> int:
         """How many events the tiles hold; those of one hop hold each once."""
-        longest = max(layout.hop_us for layout in layouts_of(CardSpend))
+        longest = max(layout.hop_us for layout in hop_layouts(CardSpend))
         return sum(n for key, n in self._counts.items() if key.hop_us == longest)
 
-    def take(self, records: list[Record]) -> None:
+    def take(self, records: list[ConsumerRecord]) -> None:
         for record in records:
             key, n = decode_key(record.key or b""), orjson.loads(record.value or b"{}")["n"]
             self._counts[key] = max(n, self._counts.get(key, 0))
@@ -57,7 +57,7 @@ def lanes(broker: str) -> dict[str, str]:
     """The lanes each query has been in, in their order."""
     seen: dict[str, dict[str, None]] = {}
 
-    def take(records: list[Record]) -> None:
+    def take(records: list[ConsumerRecord]) -> None:
         for record in records:
             said = orjson.loads(record.value or b"{}")
             seen.setdefault(said["query"], {})[said["lane"]] = None
@@ -66,12 +66,12 @@ def lanes(broker: str) -> dict[str, str]:
     return {query: ", then ".join(of_query) for query, of_query in seen.items()}
 
 
-def length(offsets: Offsets, topic: str) -> int:
+def length(offsets: OffsetClient, topic: str) -> int:
     """How many records a topic has had."""
-    return sum(offsets.end([topic]).values())
+    return sum(offsets.topic_end_offsets([topic]).values())
 
 
-def _read(broker: str, topic: str, handle: Callable[[list[Record]], None]) -> None:
-    with Follower(broker, [topic], handle) as follower:
+def _read(broker: str, topic: str, handle: Callable[[list[ConsumerRecord]], None]) -> None:
+    with TailingConsumer(broker, [topic], handle) as follower:
         if not follower.wait_until_caught_up(READ_SECONDS):
             raise BenchFailed(f"The topic {topic} could not be read within {READ_SECONDS:g} s.")

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from bench.app import payments
-from headrace.declare.views import view_of
-from headrace.lake.training import training_set
-from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
-from headrace.stream.session import SparkPlace, start_session
+from headrace.declare.features.view import require_view
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import find_java
+from headrace.lake.training.training_set import training_set
+from headrace.spark.session.session import SparkSessionConfig, start_session
 
 WINDOWS = ["1h", "1d", "7d"]
 DAYS = 30
@@ -95,7 +95,7 @@ def main(folder: Path, events: int, per_card: int, hot: bool, alone: bool) -> No
     """Make the training set each way, and print what it took as JSON."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     cores = len(os.sched_getaffinity(0))
-    place = SparkPlace(None, cores, jar_paths("spark"), folder / "scratch", streams=False)
+    place = SparkSessionConfig(None, cores, jar_paths("spark"), folder / "scratch", is_streaming=False)
     spark = start_session(place)
     spark.conf.set("spark.sql.shuffle.partitions", 4 * cores)
     _measured(spark, WARM_UP, folder / "warm", alone)
@@ -109,7 +109,7 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> None:
     events.write.parquet(str(folder / "events"))
     spine = spark.read.parquet(str(folder / "events")).where(f"pmod(xxhash64(payment_id, 7), {ROWS_EVERY}) = 0")
     rows = spine.select("card", "at", F.monotonically_increasing_id().alias("number"))
-    bounds = {f.window.text: f.window for f in view_of(Spending).features}
+    bounds = {f.window.text: f.window for f in require_view(Spending).features}
     for text, window in bounds.items():
         rows = rows.withColumn(f"low_{text}", _first_tile_us(window.length_us, window.hop_us))
     rows.write.parquet(str(folder / "spine"))

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.app import CardSpend
-from headrace.declare.views import Feature
-from headrace.tiles.events import Event
+from headrace.declare.features.view import Feature
+from headrace.tiles.events.event_parser import Event
 
 COUNTED: Mapping[str, Callable[[list[Any]], Any]] = {
     "count": len,

@@ -71,7 +71,7 @@ def _looking(run: Run, server: Server, pages: int) -> Iterator[None]:
     with running([sys.executable, "-m", "bench.listeners", url, str(pages)], output) as listeners:
         time.sleep(SETTLE_SECONDS)
         yield
-        if not listeners.alive():
+        if not listeners.is_alive():
             raise BenchFailed(f"The pages ended by themselves:\n{output.read_text()[-2000:]}")
 
 

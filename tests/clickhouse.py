@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from headrace.local.child import Child
-from headrace.local.ports import HOST, free_port
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.ports import HOST, free_port
+from tests.telemetry.listening import self_signed
 from tests.waiting import SOCKET_S, patiently, wait_until
-from tests.watch.listening import self_signed
 
 PASSWORD = "hush-hush"
 SETTINGS = """<yandex>
@@ -55,13 +55,13 @@ class OwnClickHouse:
         (folder / "users.xml").write_text(USERS.format(**told))
         self._command = [program, f"--config-file={folder / 'config.xml'}"]
         self.url = self.url_of("headrace")
-        self._server: Child | None = None
+        self._server: ChildProcess | None = None
 
     def url_of(self, user: str) -> str:
         return f"http://{user}:{PASSWORD}@{HOST}:{self.port}/default"
 
     def start(self) -> None:
-        self._server = Child(self._command, folder=self._folder, output=self._folder / "clickhouse.log")
+        self._server = ChildProcess(self._command, folder=self._folder, output=self._folder / "clickhouse.log")
         self._server.start()
         wait_until(self._answers, 60, "ClickHouse to answer", self._said)
 

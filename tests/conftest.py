@@ -13,16 +13,16 @@ from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
 from bench.postgres import OwnPostgres
-from headrace.local.broker import Broker
-from headrace.local.child import Child
-from headrace.local.jars import jar_paths
-from headrace.local.java import JavaMissing, find_newer_java
-from headrace.local.ports import HOST, answers, free_port
-from headrace.local.registry import EmbeddedRegistry
-from headrace.log.schemas.registry import Registry, registry_at
-from headrace.store import shared
-from headrace.stream.session import SparkPlace, start_session
-from tests.log.guarded import Guarded, guarded_broker
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import JavaMissing, find_newer_java
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
+from headrace.embedded_servers.schema_registry import EmbeddedSchemaRegistry
+from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient, create_registry_client
+from headrace.online_store import shared_store
+from headrace.spark.session.session import SparkSessionConfig, start_session
+from tests.kafka.guarded import Guarded, guarded_broker
 from tests.own_cassandra import OwnCassandra
 from tests.servers import SHORT_LIVED, OwnCluster, own_postgres
 from tests.waiting import patiently, wait_until
@@ -65,21 +65,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """One broker for the whole run; give each test topics of its own."""
-    with Broker(tmp_path_factory.mktemp("state"), port=0, jvm=SHORT_LIVED) as running:
+    with EmbeddedBroker(tmp_path_factory.mktemp("state"), port=0, jvm_options=SHORT_LIVED) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistryClient]:
     """One schema registry for the whole run; give each test subjects of its own."""
     try:
         find_newer_java()
     except JavaMissing as missing:
         pytest.skip(f"no schema registry: {missing}")
-    with EmbeddedRegistry(tmp_path_factory.mktemp("registry"), port=0) as running:
-        yield registry_at(running.url)
+    with EmbeddedSchemaRegistry(tmp_path_factory.mktemp("registry"), port=0) as running:
+        yield create_registry_client(running.url)
 
 
 @pytest.fixture(scope="session")
@@ -97,10 +97,10 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("redis-server is not installed: run `make setup`, or install it")
     folder, port = tmp_path_factory.mktemp("redis"), free_port()
     command = [program, "--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no"]
-    server = Child(command, folder=folder, output=folder / "redis.log")
+    server = ChildProcess(command, folder=folder, output=folder / "redis.log")
     server.start()
     try:
-        wait_until(lambda: answers(HOST, port), limit_s=20, what="redis-server to answer")
+        wait_until(lambda: is_listening(HOST, port), limit_s=20, what="redis-server to answer")
         yield f"redis://{HOST}:{port}/0"
     finally:
         server.stop(grace_s=patiently(10))
@@ -139,7 +139,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session for the whole run."""
-    session = start_session(SparkPlace(None, 2, jar_paths("spark"), tmp_path_factory.mktemp("spark")))
+    session = start_session(SparkSessionConfig(None, 2, jar_paths("spark"), tmp_path_factory.mktemp("spark")))
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     session.stop()
@@ -148,4 +148,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(autouse=True)
 def recorded_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events of tests have times of long ago and arrive at them: no time passes for a store but theirs."""
-    monkeypatch.setattr(shared, "clock_us", lambda: 0)
+    monkeypatch.setattr(shared_store, "current_time_us", lambda: 0)

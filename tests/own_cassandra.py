@@ -9,10 +9,10 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.policies import DCAwareRoundRobinPolicy
 
-from headrace.local.child import Child
-from headrace.local.jars import cache_dir, faulty_jars, locked_jars
-from headrace.local.java import find_java
-from headrace.local.ports import HOST, free_port
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.jars import cache_dir, faulty_jars, locked_jars
+from headrace.embedded_servers.java import find_java
+from headrace.embedded_servers.ports import HOST, free_port
 from tests.waiting import patiently, wait_until
 
 KEYSPACE = "headrace"
@@ -78,15 +78,15 @@ class OwnCassandra:
     def __init__(self, folder: Path, *, lasting: bool = False) -> None:
         self._lasting = lasting
         self._jars, self._folder, self._port = _installed(), folder / "cassandra", free_port()
-        self._storage_port = free_port(beside=self._port)
+        self._storage_port = free_port(excluded=self._port)
         self.url = f"cassandra://{HOST}:{self._port}/{KEYSPACE}"
-        self._server: Child | None = None
+        self._server: ChildProcess | None = None
 
     def start(self) -> None:
         if not self._lasting:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(exist_ok=True)
-        self._server = Child(self._command(), folder=self._folder, output=self._folder / "cassandra.log")
+        self._server = ChildProcess(self._command(), folder=self._folder, output=self._folder / "cassandra.log")
         self._server.start()
         wait_until(self._has_keyspace, 120, "Cassandra to answer")
 
@@ -129,7 +129,7 @@ class OwnCassandra:
     def _has_keyspace(self) -> bool:
         """Make the keyspace, as whoever owns the server does."""
         assert self._server is not None
-        assert self._server.alive(), (self._folder / "cassandra.log").read_text()[-2000:]
+        assert self._server.is_alive(), (self._folder / "cassandra.log").read_text()[-2000:]
         try:
             with self.session() as session:
                 session.execute(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.local.ports import HOST, free_port
+from headrace.embedded_servers.ports import HOST, free_port
 from tests.waiting import SOCKET_S, patiently, wait_until
 
 READY_LIMIT_S = 900  # a busy machine starts an app in minutes

@@ -12,8 +12,8 @@ from redis.crc import key_slot
 
 from bench.errors import Skipped
 from bench.postgres import OwnPostgres
-from headrace.local.child import Child
-from headrace.local.ports import HOST, answers, free_port
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from tests.waiting import patiently, wait_until
 
 # A broker of tests lives too short to earn back what its JVM's second compiler costs.
@@ -33,7 +33,7 @@ class OwnRedis:
     def start(self) -> None:
         self._server = self._child()
         self._server.start()
-        wait_until(lambda: answers(HOST, self._port), 20, "redis-server to answer")
+        wait_until(lambda: is_listening(HOST, self._port), 20, "redis-server to answer")
 
     def stop(self) -> None:
         self._server.stop(grace_s=patiently(10))
@@ -58,10 +58,10 @@ class OwnRedis:
             pytest.skip("redis-server is not installed: run `make setup`, or install it")
         return program
 
-    def _child(self) -> Child:
+    def _child(self) -> ChildProcess:
         program = self._program()
         command = [program, "--bind", HOST, "--port", str(self._port), "--save", "", "--appendonly", self._appends]
-        return Child([*command, *self._flags], folder=self._folder, output=self._folder / "redis.log")
+        return ChildProcess([*command, *self._flags], folder=self._folder, output=self._folder / "redis.log")
 
 
 class OwnValkey(OwnRedis):

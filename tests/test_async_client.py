@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.local.ports import HOST, free_port
-from headrace.questions import ServerRefused, ServerUnreachable
-from tests.serve.predicting import CardSpend, event, fraud, predicting
-from tests.serve.serving import Asking
+from headrace.client.protocol import ServerRefused, ServerUnreachable
+from headrace.embedded_servers.ports import HOST, free_port
+from tests.server.predicting import CardSpend, event, fraud, predicting
+from tests.server.serving import Asking
 
 SCORED = (
     b'{"score":1.0,"decision":null,"model":"fraud","version":"1","features":{},"age_ms":0,"degraded":[]}'  # of nobody
@@ -67,7 +67,7 @@ def test_hundreds_of_questions_share_a_few_connections(ask: Asking) -> None:
         async with hr.AsyncClient(url_of(ask), connections=4) as client:
             questions = [client.features(CardSpend, [f"c{n % 3}"], request=REQUEST) for n in range(200)]
             rows = await asyncio.gather(*questions)
-            assert len(client._idle) <= 4
+            assert len(client._idle_connections) <= 4
             return [row[0].payments_1h for row in rows]
 
     assert set(asyncio.run(asked())) == {10}

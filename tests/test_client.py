@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 import headrace as hr
-from headrace.client import Client
-from headrace.local.ports import HOST, free_port
-from headrace.questions import ServerRefused, ServerUnreachable
-from headrace.store.memory import MemoryStore
-from tests.serve.serving import serving_store, tiles_of
+from headrace.client.protocol import ServerRefused, ServerUnreachable
+from headrace.client.sync_client import Client
+from headrace.embedded_servers.ports import HOST, free_port
+from headrace.online_store.memory.memory_store import MemoryStore
+from tests.server.serving import serving_store, tiles_of
 
 payments = hr.Stream(
     "payments",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.private_folder import make_private_folder
-from headrace.score.versions import Versions
-from headrace.serve.passes import Passes
-from headrace.serve.scopes import Scope
-from headrace.serve.tokens import create_token, tokens_file
+from headrace.models.versions.version_store import VersionStore
+from headrace.server.auth.api_tokens import create_token, tokens_file
+from headrace.server.auth.scopes import Scope
+from headrace.server.auth.signed_tokens import TokenSigner
+from headrace.storage.private_folder import make_private_folder
 
 
 def mode_of(path: Path) -> int:
@@ -57,8 +57,8 @@ def test_a_folder_that_is_not_the_states_alone_stays_as_it_is(tmp_path: Path, mo
 
 def test_whoever_makes_the_state_folder_makes_it_private_and_its_secrets_too(tmp_path: Path) -> None:
     create_token(tmp_path / "a", "reader", frozenset({Scope.READ}))
-    Passes.of(tmp_path / "b")
-    with Versions(tmp_path / "c", "fraud")._alone():
+    TokenSigner.from_state_folder(tmp_path / "b")
+    with VersionStore(tmp_path / "c", "fraud")._exclusive_lock():
         pass
     assert [mode_of(tmp_path / name) for name in "abc"] == [0o700] * 3
     secrets = [tokens_file(tmp_path / "a"), *(one for one in (tmp_path / "b").iterdir() if one.is_file())]

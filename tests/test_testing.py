@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.stream import Stream
-from headrace.declare.views import View
+from headrace.declare.features.view import View
+from headrace.declare.streams.stream import Stream
 from headrace.testing import Dead, UnfitQuestion
 
 SCHEMA = "payment_id string, card string, country string, amount double, seen timestamp, at timestamp"

@@ -125,7 +125,7 @@ def python() -> None:
 
 def java() -> None:
     """Java 17 or 21."""
-    find = [PYTHON, "-c", "from headrace.local.java import find_java; find_java()"]
+    find = [PYTHON, "-c", "from headrace.embedded_servers.java import find_java; find_java()"]
     if not works(*find):
         say("Java 17 or 21 is missing")
         for package in JAVA:
@@ -137,19 +137,19 @@ def java() -> None:
 def jars() -> None:
     """The jars of Spark's Kafka connector and of the broker."""
     say("fetching jars that are not in the cache yet")
-    run(PYTHON, "-m", "headrace.local.jars")
+    run(PYTHON, "-m", "headrace.embedded_servers.jars")
 
 
 def registry() -> None:
     """The schema registry of the tests and of `up --registry`; a Java that it runs on is among the packages."""
     say("fetching the schema registry (158 MB) if it is not in the cache yet")
-    run(PYTHON, "-m", "headrace.local.jars", "registry")
+    run(PYTHON, "-m", "headrace.embedded_servers.jars", "registry")
 
 
 def archive() -> None:
     """The classes of the broker and of Spark in archives: every start of them then takes half the time."""
     say("archiving the classes of the broker and of Spark for quick starts")
-    if not works(PYTHON, "-m", "headrace.local.archive"):
+    if not works(PYTHON, "-m", "headrace.embedded_servers.class_archives"):
         say("that did not work: the broker and Spark will start a few seconds slower")
 
 
@@ -206,13 +206,13 @@ def clickhouse() -> None:
 def cassandra() -> None:
     """A Cassandra for the tests of stores, which start it in a folder of their own."""
     say("fetching Cassandra (58 MB) if it is not in the cache yet")
-    run(PYTHON, "-m", "headrace.local.jars", "cassandra")
+    run(PYTHON, "-m", "headrace.embedded_servers.jars", "cassandra")
 
 
 def pulsar() -> None:
     """A Pulsar for the tests of bridges, which start it in a folder of their own; too large to be fetched unasked."""
     say("fetching Pulsar (245 MB) if it is not in the cache yet")
-    run(PYTHON, "-m", "headrace.local.jars", "pulsar")
+    run(PYTHON, "-m", "headrace.embedded_servers.jars", "pulsar")
 
 
 def browser() -> None:

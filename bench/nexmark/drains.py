@@ -18,7 +18,7 @@ from bench.nexmark.oracle import answers
 from bench.nexmark.rows import answered, difference
 from bench.topics import last_append_s, length
 from bench.waiting import wait_for
-from headrace.log.offsets import Offsets
+from headrace.kafka.offsets import OffsetClient
 
 KINDS = ("persons", "auctions", "bids")
 LIMIT_SECONDS = 60.0
@@ -100,7 +100,7 @@ class Contender:
 
 def wait_until_quiet(broker: str, topic: str, limit_s: float) -> None:
     """Wait until a topic has grown, and then has not for some seconds."""
-    offsets, seen, since = Offsets(broker), 0, time.monotonic()
+    offsets, seen, since = OffsetClient(broker), 0, time.monotonic()
 
     def is_quiet() -> bool:
         nonlocal seen, since

@@ -18,7 +18,7 @@ from bench.nexmark.orders import ANSWER
 from bench.parts import ROOT
 from bench.peers.flink.connector import connector
 from bench.peers.flink.setup import FLINK
-from headrace.local.java import find_java
+from headrace.embedded_servers.java import find_java
 
 GRACE_SECONDS = 20.0
 

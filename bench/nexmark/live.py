@@ -23,8 +23,8 @@ from bench.nexmark.generate import Shape
 from bench.nexmark.log import PARTITIONS, make_topics, read
 from bench.nexmark.rows import plain
 from bench.percentiles import Spread
-from headrace.log.produce import Producer
-from headrace.log.records import Record
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import ConsumerRecord
 
 RATE = 500  # events a second, of which 460 are bids
 FIRST_MEASURED = 188_350  # from here on the hot auction is one that q2 asks for, for three seconds
@@ -86,7 +86,7 @@ def _send(broker: str, topic: str, pace: Pace) -> list[Bid]:
     return bids
 
 
-def _delays(records: Iterable[Record], answers: Answered, since_ms: float) -> Iterator[float]:
+def _delays(records: Iterable[ConsumerRecord], answers: Answered, since_ms: float) -> Iterator[float]:
     """Of each row; one that was taken back is none."""
     for row in records:
         happened_ms = None if row.value is None else answers(orjson.loads(row.value))

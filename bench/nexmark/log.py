@@ -7,11 +7,11 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # publ
 
 from bench.errors import BenchFailed
 from bench.nexmark.columns import Events
-from headrace.log.connect import admin_client
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.records import Record
-from headrace.log.topics import APPEND_TIME
+from headrace.kafka.client.client import create_admin_client
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.topics import LOG_APPEND_TIME
 
 PARTITIONS = 2
 READ_SECONDS = 60.0
@@ -19,8 +19,8 @@ READ_SECONDS = 60.0
 
 def make_topics(broker: str, names: Iterable[str], partitions: int = PARTITIONS) -> None:
     """Make topics, whose records have the time the log took them."""
-    new = [NewTopic(name, num_partitions=partitions, config=APPEND_TIME) for name in names]
-    admin = admin_client(broker)
+    new = [NewTopic(name, num_partitions=partitions, config=LOG_APPEND_TIME) for name in names]
+    admin = create_admin_client(broker)
     for made in admin.create_topics(new).values():
         made.result(READ_SECONDS)
 
@@ -33,10 +33,10 @@ def fill(broker: str, events: Events, topics: dict[str, str]) -> None:
                 producer.send(topics[kind], orjson.dumps(event), partition=place % PARTITIONS)
 
 
-def read(broker: str, topic: str) -> list[Record]:
+def read(broker: str, topic: str) -> list[ConsumerRecord]:
     """All records of a topic."""
-    found: list[Record] = []
-    with Follower(broker, [topic], found.extend) as follower:
+    found: list[ConsumerRecord] = []
+    with TailingConsumer(broker, [topic], found.extend) as follower:
         if not follower.wait_until_caught_up(READ_SECONDS):
             raise BenchFailed(f"The topic {topic} could not be read within {READ_SECONDS:g} s.")
     return found

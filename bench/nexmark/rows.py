@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 
 from bench.nexmark.oracle import Row
-from headrace.log.records import Record
+from headrace.kafka.record import ConsumerRecord
 
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}([.]\d+)?(Z|[+-]\d{2}:\d{2})?")
 
 
-def answered(records: Iterable[Record], columns: Sequence[str]) -> Counter[Row]:
+def answered(records: Iterable[ConsumerRecord], columns: Sequence[str]) -> Counter[Row]:
     """The rows that stand in the end, and how often each: of records with a key the newest of each key."""
     last: dict[object, bytes | None] = {}
     for record in records:
-        last[record.key or record.place] = record.value
+        last[record.key or record.location] = record.value
     return Counter(_row(value, columns) for value in last.values() if value is not None)
 
 

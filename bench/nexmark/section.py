@@ -19,7 +19,7 @@ from bench.peers.flink.setup import FLINK
 from bench.percentiles import Spread
 from bench.results import Goal, Result, Table
 from bench.section import Run
-from headrace.local.broker import Broker
+from headrace.embedded_servers.broker import EmbeddedBroker
 
 MICRO_BATCH, REAL_TIME, APP, PEER = "micro-batch", "real-time", "app", "Flink"
 CONTENDERS = (MICRO_BATCH, REAL_TIME, APP, PEER)
@@ -68,7 +68,7 @@ class Found:
 def measure(run: Run) -> Result:
     """Run the section."""
     size = QUICK if run.quick else FULL
-    with Broker(run.folder / "state", port=0) as broker, ExitStack() as stack:
+    with EmbeddedBroker(run.folder / "state", port=0) as broker, ExitStack() as stack:
         run.say(f"filling the topics with {size.events:,} events")
         full = Full.of(broker.address, size.events, size.shape)
         contenders, without = _contenders(run, broker.address, stack)

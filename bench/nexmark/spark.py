@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.nexmark.catalogue import QUERIES, STREAMS, Query
 from bench.nexmark.orders import obey
-from headrace.local.jars import jar_paths
-from headrace.stream.lanes import KAFKA_SINK, RECORDS_A_BATCH, Lane
-from headrace.stream.session import SparkPlace, start_session
+from headrace.embedded_servers.jars import jar_paths
+from headrace.spark.execution.lanes import DRAIN_BATCH_RECORDS, KAFKA_SINK_OPTIONS, Lane
+from headrace.spark.session.session import SparkSessionConfig, start_session
 
 DELAY = "4 seconds"  # so much later than another an event of an earlier time may come
 CHECKPOINT = "5 minutes"  # of the real-time lane
@@ -59,7 +59,7 @@ class Engine:
             .queryName(to)
             .option("kafka.bootstrap.servers", self._broker)
             .option("topic", to)
-            .options(**KAFKA_SINK)
+            .options(**KAFKA_SINK_OPTIONS)
             .option("checkpointLocation", (self._folder / "checkpoints" / to).as_uri())
             .outputMode("update" if query.updates or lane is Lane.REAL_TIME else "append")
         )
@@ -77,7 +77,7 @@ class Engine:
             .option("startingOffsets", "earliest")
         )
         if lane is Lane.DRAINING:
-            reader = reader.option("maxOffsetsPerTrigger", RECORDS_A_BATCH)
+            reader = reader.option("maxOffsetsPerTrigger", DRAIN_BATCH_RECORDS)
         event = F.from_json(F.col("value").cast("string"), STREAMS[name])
         events = timed(reader.load().select(event.alias("event")).select("event.*"))
         return events.withWatermark("happened", DELAY) if "happened" in events.columns else events
@@ -103,7 +103,7 @@ def records(rows: DataFrame, query: Query) -> DataFrame:
 @click.argument("folder", type=click.Path(path_type=Path))
 def main(broker: str, folder: Path) -> None:
     """Start Spark, then do as told."""
-    spark = start_session(SparkPlace(None, SLOTS, jar_paths("spark"), folder / "scratch"))
+    spark = start_session(SparkSessionConfig(None, SLOTS, jar_paths("spark"), folder / "scratch"))
     obey(Engine(spark, broker, folder))
     spark.stop()
 

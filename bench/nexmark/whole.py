@@ -20,9 +20,9 @@ from bench.nexmark.rows import answered, difference, ended_by
 from bench.parts import running
 from bench.topics import last_append_s, length
 from bench.waiting import wait_for
-from headrace.local.child import Child
-from headrace.log.offsets import Offsets
-from headrace.log.records import Record
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
 
 DECLARED = ("q1", "q11", "q12")  # of bench.nexmark.app: a derived stream, sessions, windows
 TEXT = "from bench.nexmark.app import bids, {query}\n"
@@ -43,7 +43,7 @@ def answer(full: Full, query: Query, folder: Path) -> Drained:
     return Drained(seconds, difference(found, rows, columns, full.until_ms))
 
 
-def named(records: Iterable[Record]) -> Iterator[Record]:
+def named(records: Iterable[ConsumerRecord]) -> Iterator[ConsumerRecord]:
     """Rows by their own id, with the columns an oracle calls so: what was written twice is one row."""
     for record in records:
         row = {NAMES.get(name, name): value for name, value in orjson.loads(record.value or b"{}").items()}
@@ -55,7 +55,7 @@ def _seconds(full: Full, query: Query, state: Path, wanted: int) -> float:
     state.mkdir()
     app = state / "app.py"
     app.write_text(TEXT.format(query=query.name))
-    offsets = Offsets(full.broker)
+    offsets = OffsetClient(full.broker)
     with ExitStack() as stack:
         parts = [stack.enter_context(_part(name, app, full.broker, state)) for name in PARTS]
         first = state / "checkpoints" / "bids" / "gate" / "offsets" / "0"
@@ -69,15 +69,15 @@ def _seconds(full: Full, query: Query, state: Path, wanted: int) -> float:
         return last_append_s(full.broker, query.name) - first.stat().st_mtime
 
 
-def _part(name: str, app: Path, broker: str, state: Path) -> AbstractContextManager[Child]:
+def _part(name: str, app: Path, broker: str, state: Path) -> AbstractContextManager[ChildProcess]:
     command = [sys.executable, "-m", "headrace", "run", str(app), name, "--broker", broker]
     flags = ["--state", str(state), "--lake", "off", "--take-over"]  # of the query before, on the same broker
     return running([*command, *flags], state / f"{name}.out")
 
 
-def _alive(parts: Sequence[Child], state: Path) -> bool:
+def _alive(parts: Sequence[ChildProcess], state: Path) -> bool:
     for name, part in zip(PARTS, parts, strict=True):
-        if not part.alive():
+        if not part.is_alive():
             said = " ".join((state / f"{name}.out").read_text().split())
             raise BenchFailed(f"the app's part {name} ended by itself: {said[-500:]}")
     return True

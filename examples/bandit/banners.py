@@ -9,10 +9,10 @@ import numpy as np
 from rewards import CLICKS, DECISIONS, Rewarded
 from thompson import Thompson, World, regret
 
-from headrace.local.broker import Broker
-from headrace.log.follow import Follower
-from headrace.log.latest import ensure_latest_topic
-from headrace.log.produce import Producer
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.compacted_topic import ensure_compacted_topic
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
 
 EVERY = 50  # visits after which everybody waits for the log
 WITHIN = 200  # visits in which a click counts
@@ -53,11 +53,11 @@ class Shop:
 def run(broker: str, visits: int, seed: int = 0) -> tuple[dict[str, float], Rewarded]:
     """The regret of each policy over so many visits; started again on the same log, it knows what it knew."""
     for topic in (DECISIONS, CLICKS):
-        ensure_latest_topic(broker, topic)
+        ensure_compacted_topic(broker, topic)
     world, chance = World(seed=seed), np.random.default_rng(seed)
     rewarded = Rewarded(Thompson(world.arms, world.size, seed=seed), WITHIN)
     lost = dict.fromkeys(("random", "thompson", "oracle"), 0.0)
-    with Producer(broker) as producer, Follower(broker, [DECISIONS, CLICKS], rewarded.apply) as follower:
+    with Producer(broker) as producer, TailingConsumer(broker, [DECISIONS, CLICKS], rewarded.apply) as follower:
         follower.wait_until_caught_up(PATIENCE_SECONDS)
         rewarded.settle()
         shop = Shop(producer, world, rewarded)
@@ -87,5 +87,5 @@ if __name__ == "__main__":
     if asked.broker:
         print(text(asked.visits, *run(asked.broker, asked.visits)))
     else:
-        with tempfile.TemporaryDirectory() as state, Broker(Path(state), port=0) as running:
+        with tempfile.TemporaryDirectory() as state, EmbeddedBroker(Path(state), port=0) as running:
             print(text(asked.visits, *run(running.address, asked.visits)))

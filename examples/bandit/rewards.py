@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from thompson import Thompson
 
-from headrace.log.records import Record
+from headrace.kafka.record import ConsumerRecord
 
 DECISIONS, CLICKS = "banner.decisions", "banner.clicks"
 
@@ -26,7 +26,7 @@ class Rewarded:
         self._open: dict[int, tuple[int, list[float]]] = {}
         self._clicks: dict[int, int] = {}
 
-    def apply(self, records: Iterable[Record]) -> None:
+    def apply(self, records: Iterable[ConsumerRecord]) -> None:
         """Decisions and clicks of the log; one that comes twice is the same."""
         for record in records:
             self.heard += 1

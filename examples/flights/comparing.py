@@ -9,9 +9,9 @@ from landed import Lake, between
 from seen import FIRST, Month
 from truth import Landed, auc, states
 
-from headrace.declare.labels import Labels
-from headrace.declare.model import Model
-from headrace.evaluate.feed import RECORDED_GRAIN_US
+from headrace.declare.models.labels import Labels
+from headrace.declare.models.model import Model
+from headrace.monitoring.outcomes.join_query import RECORDED_GRAIN_US
 
 STATES = ("matched", "pending", "expired", "orphan")
 

@@ -36,12 +36,12 @@ from seen import FIRST, Decision, Judged, Month, Season, months, us
 from truth import Landed
 
 from headrace.declare.durations import duration_us
-from headrace.declare.labels import Labels
-from headrace.declare.stream import Stream
-from headrace.evaluate.quality import realised
-from headrace.log.produce import Producer
-from headrace.score.versions import Versions
-from headrace.watch.quality import Quality
+from headrace.declare.models.labels import Labels
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.producer.producer import Producer
+from headrace.models.versions.version_store import VersionStore
+from headrace.monitoring.quality import realized_quality
+from headrace.telemetry.values.quality_values import QualityValues
 
 APP = Path(__file__).with_name("late.py")
 SLICE_US = 60 * prepare.MINUTE_US
@@ -102,7 +102,7 @@ class Up:
     place: Place
     replay: Replay
     scores: Scores
-    quality: Quality
+    quality: QualityValues
 
 
 class Demo:
@@ -111,7 +111,7 @@ class Demo:
     def __init__(self, recordings: dict[str, pa.Table], folder: Path, season: Season) -> None:
         self._recordings, self._folder, self._season = recordings, folder, season
         self._state, self._kept = folder / "state", folder / "season.json"
-        self._versions = Versions(self._state, late.name)
+        self._versions = VersionStore(self._state, late.name)
         self._labels = declared()
         self._streams: list[Stream] = [late.stream, self._labels.stream]
         self._lake = Lake(folder / "lake", late, recordings, season.begin)
@@ -123,7 +123,7 @@ class Demo:
         say("starting headrace up late.py: broker, Spark, store, server, scorer, lake, outcomes")
         with running(APP, self._folder, *FLAGS) as place, Producer(place.broker) as producer:
             up = self._follow(place, producer)
-            with up.scores.follower, up.quality.followed(place.broker):
+            with up.scores.follower, up.quality.follow(place.broker):
                 if not self._kept.exists():
                     self._rush_through_history(up)
                 while self._season.reached < self._season.end and time.monotonic() < deadline:
@@ -136,7 +136,7 @@ class Demo:
         since = self._season.reached if self._kept.exists() else datetime.min.replace(tzinfo=UTC)
         left = {name: from_(events, "reported_at", since) for name, events in self._recordings.items()}
         events = in_order(self._streams, late.stream, left, self._folder)
-        return Up(place, Replay(events, producer, SLICE_US), scores, Quality([late]))
+        return Up(place, Replay(events, producer, SLICE_US), scores, QualityValues([late]))
 
     def _rush_through_history(self, up: Up) -> None:
         began = time.monotonic()
@@ -153,7 +153,7 @@ class Demo:
         decision = Decision(month.begin, told["version"], told["promoted"], told["reason"])
         self._season.decisions.append(decision)
         self._season.keep(self._kept)
-        champion = self._versions.champion()
+        champion = self._versions.load_roles()
         if FIRST not in (champion.champion, *champion.challengers):
             headrace("models", "shadow", str(APP), late.name, FIRST, "--state", str(self._state))
         say(f"{month.begin:%Y-%m-%d}  {chart.in_words(decision)} ({time.monotonic() - began:.0f} s)")
@@ -214,9 +214,11 @@ class Demo:
     def _judged(self, judged: Judged, month: Month) -> Month:
         first, champion = (judged.between(month.begin, month.end, version) for version in (FIRST, None))
         served = between(self._lake.served("features", "score", "event_time"), "event_time", month.begin, month.end)
-        found = drift(late, self._versions.card(self._season.champion(month.begin)), served)
+        found = drift(late, self._versions.load_card(self._season.champion(month.begin)), served)
         drifted = tuple((one.column, one.distance) for one in found if not one.is_score)
-        return replace(month, first_auc=realised.auc(first), champion_auc=realised.auc(champion), drifted=drifted)
+        return replace(
+            month, first_auc=realized_quality.auc(first), champion_auc=realized_quality.auc(champion), drifted=drifted
+        )
 
 
 def headrace(*words: str) -> str:

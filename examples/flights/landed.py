@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from running import rows_in, wait_for
 from truth import is_clean
 
-from headrace.declare.model import Model
-from headrace.declare.stream import Stream
-from headrace.log.offsets import Offsets
+from headrace.declare.models.model import Model
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.offsets import OffsetClient
 
 
 def before(rows: pa.Table, column: str, end: datetime) -> pa.Table:
@@ -60,7 +60,10 @@ class Lake:
 
     def wait_until_scored(self, broker: str) -> None:
         """Wait until every prediction that is in the log has landed."""
-        wait_for(Landing(self.predictions, sum(Offsets(broker).ends(self.model.predictions))), "the lake's predictions")
+        wait_for(
+            Landing(self.predictions, sum(OffsetClient(broker).end_offset_list(self.model.predictions))),
+            "the lake's predictions",
+        )
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from running import ask, metrics, rows_in, running, wait_for
 
 import headrace as hr
 from headrace.declare.app import App, load_app
-from headrace.declare.views import Feature, View
-from headrace.lake.training import AsOf
-from headrace.local.jars import jar_paths
-from headrace.local.java import find_java
-from headrace.stream.session import SparkPlace, start_session
+from headrace.declare.features.view import Feature, View
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import find_java
+from headrace.lake.training.training_set import AsOf
+from headrace.spark.session.session import SparkSessionConfig, start_session
 
 APP = Path(__file__).with_name("app.py")
 BEGINNING = datetime(2013, 1, 1, tzinfo=UTC)
@@ -173,7 +173,9 @@ def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
 
 def session(folder: Path) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().home)
-    return start_session(SparkPlace(None, os.cpu_count() or 1, jar_paths("spark"), folder / "spark", streams=False))
+    return start_session(
+        SparkSessionConfig(None, os.cpu_count() or 1, jar_paths("spark"), folder / "spark", is_streaming=False)
+    )
 
 
 def spine_of(view: View, recording: pa.Table, answers: list[Served], pairs: int, dice: random.Random) -> pa.Table:

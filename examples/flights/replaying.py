@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from truth import is_predicted
 
-from headrace.declare.model import Model
-from headrace.declare.stream import Stream
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.recordings import open_recording
-from headrace.log.records import Record
+from headrace.declare.models.model import Model
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.producer.recordings import open_recording
+from headrace.kafka.record import ConsumerRecord
 
 LIMIT_SECONDS = 120.0
 
@@ -63,9 +63,9 @@ class Scores:
         self.degraded: Counter[str] = Counter()
         self.events = 0
         self._since_us, self._more = since_us, Condition()
-        self.follower = Follower(broker, [model.predictions], self._take)
+        self.follower = TailingConsumer(broker, [model.predictions], self._take)
 
-    def _take(self, records: list[Record]) -> None:
+    def _take(self, records: list[ConsumerRecord]) -> None:
         told = [orjson.loads(record.value or b"{}") for record in records]
         champions = [one for one in told if one["role"] == "champion" and one["arrival_us"] >= self._since_us]
         with self._more:

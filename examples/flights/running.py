@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.local.ports import HOST, free_port
+from headrace.embedded_servers.ports import HOST, free_port
 
 LIMIT_SECONDS = 1800
 STOP_SECONDS = 90

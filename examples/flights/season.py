@@ -18,16 +18,16 @@ from late import late
 from proof import session
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.declare.labels import Labels
-from headrace.declare.retrain import Retrain
-from headrace.evaluate.retrain import retrain
-from headrace.lake.labelled import Known, labelled_set
-from headrace.lake.landing import ARRIVAL, OFFSET, PARTITION
-from headrace.score.champions import load_version
-from headrace.score.examples import examples_of
-from headrace.score.fit import measured, scores_of
-from headrace.score.train import Asked
-from headrace.score.versions import Versions
+from headrace.declare.models.labels import Labels
+from headrace.declare.models.retraining import Retrain
+from headrace.lake.ingestion.table_mapping import ARRIVAL, OFFSET, PARTITION
+from headrace.lake.training.labelled_events import ArrivalWindow, labelled_training_set
+from headrace.models.training.estimator_fit import compute_metrics, score_frame
+from headrace.models.training.examples import build_examples
+from headrace.models.training.training import TrainingConfig
+from headrace.models.versions.version_loader import load_version
+from headrace.models.versions.version_store import VersionStore
+from headrace.monitoring.retraining.retraining import retrain_model
 
 Recordings = dict[str, DataFrame]
 
@@ -49,7 +49,7 @@ def main(first: int, last: int) -> None:
     """Train at the end of each month, predict the next."""
     with tempfile.TemporaryDirectory() as name:
         spark = session(Path(name))
-        recordings, versions = recorded(spark), Versions(Path(name), late.name)
+        recordings, versions = recorded(spark), VersionStore(Path(name), late.name)
         click.echo("month      first   champion   decided before it")
         for number in range(first, last + 1):
             month = season(spark, recordings, versions, number)
@@ -57,29 +57,30 @@ def main(first: int, last: int) -> None:
         spark.stop()
 
 
-def season(spark: SparkSession, recordings: Recordings, versions: Versions, month: int) -> Month:
+def season(spark: SparkSession, recordings: Recordings, versions: VersionStore, month: int) -> Month:
     """Train on what is known when a month begins, then see how good the first version and the champion are in it."""
     labels, rules, began = declared(), late.retrain or Retrain(), beginning(month)
-    known = labelled_set(spark, late, labels, recordings, Known(us(began), rules.over_us))
-    done = retrain(late, known, rules, Asked(ARRIVAL), versions, f"{began:%B} begins")
+    known = labelled_training_set(spark, late, labels, recordings, ArrivalWindow(us(began), rules.over_us))
+    done = retrain_model(late, known, rules, TrainingConfig(ARRIVAL), versions, f"{began:%B} begins")
     ended = beginning(month + 1)
     # A day more, so that the labels of its last flights are there.
-    table = labelled_set(spark, late, labels, recordings, Known(us(ended), us(ended) - us(began)))
-    champion = versions.champion().champion or "1"
+    table = labelled_training_set(spark, late, labels, recordings, ArrivalWindow(us(ended), us(ended) - us(began)))
+    champion = versions.load_roles().champion or "1"
     return Month(
         f"{began:%Y-%m}",
         quality(table, versions, "1"),
         quality(table, versions, champion),
         champion,
-        f"version {done.card.version} {'takes over' if done.verdict.promoted else 'challenges'}: {done.verdict.reason}",
+        f"version {done.card.version} {'takes over' if done.decision.promoted else 'challenges'}: "
+        f"{done.decision.reason}",
     )
 
 
-def quality(table: pa.Table, versions: Versions, version: str) -> float | None:
+def quality(table: pa.Table, versions: VersionStore, version: str) -> float | None:
     """The AUC of a version on labelled flights."""
-    frame = examples_of(late, table, ARRIVAL).frame
-    scores = scores_of(load_version(late, versions.state, version).scorer, frame)
-    return measured("classification", frame[late.label].to_numpy(), scores)["auc"]
+    frame = build_examples(late, table, ARRIVAL).frame
+    scores = score_frame(load_version(late, versions.state, version).scorer, frame)
+    return compute_metrics("classification", frame[late.label].to_numpy(), scores)["auc"]
 
 
 def declared() -> Labels:

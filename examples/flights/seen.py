@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.declare.durations import UNITS_US
-from headrace.evaluate.quality import estimated, realised
-from headrace.evaluate.quality.curves import UNKNOWN, Reading
-from headrace.evaluate.quality.table import QualityTable
-from headrace.evaluate.quality.tile import QualityTile, merge
+from headrace.monitoring.quality import estimated_quality as estimated
+from headrace.monitoring.quality import realized_quality as realised
+from headrace.monitoring.quality.curves import UNKNOWN, QualityMetricValue
+from headrace.monitoring.quality.quality_table import QualityTable
+from headrace.monitoring.quality.quality_tile import QualityTile, merge_tiles
 
 DAY_US, MINUTE_US = UNITS_US["d"], UNITS_US["m"]
 ROLLING_DAYS = 7
@@ -52,8 +53,8 @@ class Month:
     name: str
     begin: datetime
     end: datetime
-    first_auc: Reading = UNKNOWN
-    champion_auc: Reading = UNKNOWN
+    first_auc: QualityMetricValue = UNKNOWN
+    champion_auc: QualityMetricValue = UNKNOWN
     drifted: tuple[tuple[str, float], ...] = ()  # inputs and how far, in PSI's measure
 
 
@@ -107,13 +108,13 @@ class Judged:
         roles = ("champion",) if version is None else ("champion", "challenger")
         # A window has every minute that begins in (now − window − 1 m, now].
         now_us, window_us = us(end) - MINUTE_US, us(end) - us(begin) - MINUTE_US
-        tiles = (self._table.window(now_us, window_us, role=role, version=version) for role in roles)
-        return merge(self._table.layout, tiles)
+        tiles = (self._table.merge_window(now_us, window_us, role=role, version=version) for role in roles)
+        return merge_tiles(self._table.layout, tiles)
 
     def look(self, at: datetime) -> Look:
         """What is known of the week before a moment."""
         week, day = (self.between(at - timedelta(days=days), at) for days in (ROLLING_DAYS, 1))
-        expected = estimated.expected(week, self._table.settled(us(at)))
+        expected = estimated.expected_outcomes(week, self._table.settled_window(us(at)))
         return Look(at, realised.auc(week).value, estimated.auc(expected).value, realised.coverage(day).value)
 
     def days(self, begin: datetime, end: datetime, first_until: datetime) -> list[Day]:
@@ -135,12 +136,12 @@ class Judged:
         ]
 
     def _week(self, days: list[QualityTile], number: int) -> QualityTile:
-        return merge(self._table.layout, days[max(0, number + 1 - ROLLING_DAYS) : number + 1])
+        return merge_tiles(self._table.layout, days[max(0, number + 1 - ROLLING_DAYS) : number + 1])
 
     def _estimated_auc(self, days: list[QualityTile], number: int) -> float | None:
         """Calibrated by the week whose labels had had all their time, a day and six hours, when a day ended."""
-        settled = merge(self._table.layout, days[max(0, number - 1 - ROLLING_DAYS) : max(0, number - 1)])
-        return estimated.auc(estimated.expected(self._week(days, number), settled)).value
+        settled = merge_tiles(self._table.layout, days[max(0, number - 1 - ROLLING_DAYS) : max(0, number - 1)])
+        return estimated.auc(estimated.expected_outcomes(self._week(days, number), settled)).value
 
 
 def us(moment: datetime) -> int:

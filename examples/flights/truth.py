@@ -9,8 +9,8 @@ import prepare
 import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
-from headrace.declare.labels import Labels
-from headrace.declare.stream import Stream
+from headrace.declare.models.labels import Labels
+from headrace.declare.streams.stream import Stream
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Times = dict[str, int]

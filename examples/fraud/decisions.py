@@ -10,10 +10,10 @@ from typing import Self
 from payments import is_fraud
 from readings import Delay, delay_of
 
-from headrace.declare.model import Model
-from headrace.log.follow import Follower
-from headrace.log.records import Record
-from headrace.score.prediction import Prediction, decode
+from headrace.declare.models.model import Model
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.record import ConsumerRecord
+from headrace.models.inference.prediction import Prediction, decode_prediction
 
 PASSED = "pass"
 
@@ -51,7 +51,7 @@ class Decisions:
         self._latencies: list[float] = []
         self._degraded: list[bool] = []
         self._seen: set[str] = set()
-        self._follower = Follower(broker, [model.predictions], self._take)
+        self._follower = TailingConsumer(broker, [model.predictions], self._take)
 
     def __enter__(self) -> Self:
         self._follower.start()
@@ -69,10 +69,10 @@ class Decisions:
             by_decision = {name: self._by_decision[name] for name in self._names}
             return Decided(by_decision, latency, degraded, self._frauds, self._caught)
 
-    def _take(self, records: list[Record]) -> None:
+    def _take(self, records: list[ConsumerRecord]) -> None:
         with self._lock:
             for record in records:
-                prediction = decode(record.value or b"")
+                prediction = decode_prediction(record.value or b"")
                 if self._is_new(prediction):
                     self._count(prediction)
 

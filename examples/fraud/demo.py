@@ -30,9 +30,9 @@ from training import TrainingFailed, train_once
 from verdicts import Verdicts
 
 import headrace as hr
+from headrace.client.protocol import FeatureRow
 from headrace.declare.durations import duration_us
-from headrace.log.produce import Producer
-from headrace.questions import FeatureRow
+from headrace.kafka.producer.producer import Producer
 
 APP = Path(__file__).with_name("app.py")
 BUSIEST = ["c1", "c2", "c3", "c4"]

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 from verdicts import Judged
 
+from headrace.client.protocol import FeatureRow
 from headrace.declare.durations import duration_text
-from headrace.questions import FeatureRow
 
 BUDGET = duration_text(fraud.budget_us)
 SHOWN = ("payments_10m", "spend_1h", "merchants_1h", "declined_1h", "largest_7d", "country_7d")

@@ -10,7 +10,7 @@ from app import CardSpend
 from payments import Timeline, Verdict, attack_of
 
 import headrace as hr
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 
 TOPIC, LABELS = "payments", "chargebacks"
 PROBE_PAUSE_SECONDS = 0.25

@@ -9,7 +9,7 @@ from pathlib import Path
 from history import History, write_history
 from payments import Timeline
 
-from headrace.score.versions import Versions
+from headrace.models.versions.version_store import VersionStore
 
 HOURS, RATE = 2, 2.5
 COUNT = int(HOURS * 3600 * RATE)
@@ -21,7 +21,7 @@ class TrainingFailed(Exception):
 
 def train_once(app: Path, model: str, state: Path, seed: int, say: Callable[[str], None]) -> None:
     """Train the model if the state has none yet, and say how good it is."""
-    version = Versions(state, model).champion().champion
+    version = VersionStore(state, model).load_roles().champion
     if version is not None:
         say(f"{model} version {version} of an earlier run goes on scoring")
         return

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from app import fraud
 from readings import Scrape
 
-from headrace.declare.metrics import Metric
-from headrace.watch.quality import Quality
+from headrace.declare.models.metrics import Metric
+from headrace.telemetry.values.quality_values import QualityValues
 
 WINDOW = "1h"
 AUC, ESTIMATED_AUC = fraud.auc(WINDOW), fraud.auc(WINDOW, estimated=True)
@@ -41,10 +41,10 @@ class Verdicts:
     """Quality as it is published, whenever it is asked for."""
 
     def __init__(self, broker: str) -> None:
-        self._quality, self._broker = Quality([fraud]), broker
+        self._quality, self._broker = QualityValues([fraud]), broker
 
     def followed(self) -> AbstractContextManager[None]:
-        return self._quality.followed(self._broker)
+        return self._quality.follow(self._broker)
 
     def judged(self, scrape: Scrape, told: int) -> Judged:
         """What is known now, when so many labels were sent."""

@@ -20,10 +20,10 @@ from steps import Reached, dying_at, nothing
 from workers import HANDLERS, Worker
 
 import headrace as hr
-from headrace.log.topics import ensure_topics
-from headrace.outbox.ddl import ddl_of
-from headrace.outbox.relay import Relay
-from headrace.outbox.table import Table
+from headrace.connectors.outbox.ddl import outbox_ddl
+from headrace.connectors.outbox.outbox_table import OutboxTable
+from headrace.connectors.outbox.relay import Relay
+from headrace.kafka.topics import ensure_topics
 
 ENDED = ("completed", "cancelled")
 ITEMS, PIECES, MONEY = ("book", "lamp", "chair"), 4, 100.0
@@ -38,12 +38,12 @@ class Shop:
         self.database = connect(name)
         self._workers = [Worker(service, self.database, broker, name, reached) for service in HANDLERS]
         declared = {stream.name: stream for stream in (self.commands, self.events)}
-        table = Table("env:PG_URL", f"{name}.outbox")
-        self._relay = Relay(table, broker, declared, reached=lambda step: reached(f"relay.{step}"))
+        table = OutboxTable("env:PG_URL", f"{name}.outbox")
+        self._relay = Relay(table, broker, declared, on_step=lambda step: reached(f"relay.{step}"))
 
     def step(self) -> int:
         """One round: what has come is handled, what is to be told is sent."""
-        return self._relay.step() + sum(worker.step(0.01) for worker in self._workers)
+        return self._relay.relay_batch() + sum(worker.step(0.01) for worker in self._workers)
 
     def place(self, orders: list[Message]) -> None:
         """Commands from outside: each is in the log, or this raises."""
@@ -86,7 +86,7 @@ def open_shop(broker: str, name: str = "shop") -> None:
         if database.execute("SELECT to_regnamespace(%s)", [name]).fetchone() != (None,):
             return
         database.execute(f'CREATE SCHEMA "{name}"')
-        database.execute(TABLES + ddl_of(f"{name}.outbox"))
+        database.execute(TABLES + outbox_ddl(f"{name}.outbox"))
         database.cursor().executemany("INSERT INTO stock VALUES (%s, %s)", [(item, PIECES) for item in ITEMS])
 
 

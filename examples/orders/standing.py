@@ -11,8 +11,8 @@ import orjson
 from messages import Message, message_of
 from services import Cursor
 
-from headrace.log.between import records_between
-from headrace.log.offsets import Offsets
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.offsets import OffsetClient
 
 READ = "SELECT customer, amount, status, history FROM standing WHERE order_id = %s"
 WRITE = """INSERT INTO standing VALUES (%s, %s, %s, %s, %s)
@@ -45,8 +45,8 @@ def keep(cursor: Cursor, event: Message) -> list[str]:
 
 def rebuilt(broker: str, topic: str) -> dict[str, Standing]:
     """How every order stands by the log, from its first event on; what was sent twice counts once."""
-    ends = Offsets(broker).end([topic])
-    records = records_between(broker, Offsets(broker).begin_of(ends), ends)
+    ends = OffsetClient(broker).topic_end_offsets([topic])
+    records = read_offset_range(broker, OffsetClient(broker).start_offsets(ends), ends)
     return folded(message_of(orjson.loads(record.value or b"")) for record in records)
 
 

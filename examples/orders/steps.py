@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from headrace.outbox.relay import STEPS as RELAYED
+from headrace.connectors.outbox.relay import STEPS as RELAYED
 
 STAGES = ("taken", "noted", "changed", "told", "committed")
 HANDLED = {

@@ -15,7 +15,7 @@ from services import SERVICES, Handler, now
 from standing import keep
 from steps import Reached
 
-from headrace.log.offsets import Offsets
+from headrace.kafka.offsets import OffsetClient
 
 NOTE = "INSERT INTO inbox VALUES (%s, %s) ON CONFLICT DO NOTHING"
 TELL = "INSERT INTO outbox (id, stream, key, payload) VALUES (%s, %s, %s, %s)"
@@ -37,7 +37,7 @@ class Worker:
         self._database, self._shop, self._reached = database, shop, reached
         topics = [f"{shop}.commands", f"{shop}.events"]
         self._consumer = Consumer({"bootstrap.servers": broker, "group.id": service, "enable.auto.commit": False})
-        self._consumer.assign(self._places(Offsets(broker), topics))
+        self._consumer.assign(self._places(OffsetClient(broker), topics))
 
     def step(self, wait_s: float) -> int:
         """Handle what has come; how many messages that were."""
@@ -70,8 +70,8 @@ class Worker:
         payload = orjson.dumps(message.row()).decode()
         cursor.execute(TELL, [message.id, stream, message.order_id, payload])
 
-    def _places(self, offsets: Offsets, topics: list[str]) -> list[TopicPartition]:
-        begins = {tuple(at): begin for at, begin in offsets.begin_of(offsets.every_partition(topics)).items()}
+    def _places(self, offsets: OffsetClient, topics: list[str]) -> list[TopicPartition]:
+        begins = {tuple(at): begin for at, begin in offsets.start_offsets(offsets.require_partitions(topics)).items()}
         kept = {(topic, number): place for topic, number, place in self._database.execute(PLACES, [self._service])}
         return [TopicPartition(*at, place) for at, place in (begins | kept).items()]
 

@@ -12,11 +12,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# The room `headrace.log` is loaded before the function of that name, which would else be hidden when it is loaded.
-from headrace import log as _room  # noqa: F401
 from headrace import testing
-from headrace.client import Client
-from headrace.declare.aggregates import (
+from headrace.client.sync_client import Client
+from headrace.declare.alerts.alert import Alert
+from headrace.declare.alerts.alert_values import Objective, metric, share
+from headrace.declare.features.aggregates import (
     count,
     distinct,
     ewm,
@@ -31,34 +31,32 @@ from headrace.declare.aggregates import (
     top,
     var,
 )
-from headrace.declare.alert import Alert
-from headrace.declare.changes import Changes
-from headrace.declare.derive import derive
-from headrace.declare.drift import Drift
-from headrace.declare.enriched import enrich
-from headrace.declare.joined import join, join_asof
-from headrace.declare.labels import Labels
-from headrace.declare.model import Model
-from headrace.declare.operands import abs, coalesce, log, request, sqrt, where
-from headrace.declare.outbox import Outbox
-from headrace.declare.pattern import pattern
-from headrace.declare.query import Query
-from headrace.declare.retrain import Retrain
-from headrace.declare.series import Objective, metric, share
-from headrace.declare.shapes import Global, Session, Sliding, Tumbling
-from headrace.declare.sink import Sink
-from headrace.declare.sources import Nats, Pulsar
-from headrace.declare.stream import Late, Stream
-from headrace.declare.table import Table
-from headrace.declare.targets import ClickHouse, Delta, Iceberg, Kafka, Postgres, Redis, Webhook
-from headrace.declare.views import View, features
-from headrace.declare.windowed import windowed
+from headrace.declare.features.operands import abs, coalesce, log, request, sqrt, where
+from headrace.declare.features.view import View, features
+from headrace.declare.models.drift import Drift
+from headrace.declare.models.labels import Labels
+from headrace.declare.models.model import Model
+from headrace.declare.models.retraining import Retrain
+from headrace.declare.operations.derived_stream import derive
+from headrace.declare.operations.enrichment import enrich
+from headrace.declare.operations.join import join, join_asof
+from headrace.declare.operations.pattern import pattern
+from headrace.declare.operations.window_shapes import Global, Session, Sliding, Tumbling
+from headrace.declare.operations.windowed_stream import windowed
+from headrace.declare.saved_query import Query
+from headrace.declare.sinks.outbox import Outbox
+from headrace.declare.sinks.sink import Sink
+from headrace.declare.sinks.targets import ClickHouse, Delta, Iceberg, Kafka, Postgres, Redis, Webhook
+from headrace.declare.streams.change_capture import Changes
+from headrace.declare.streams.external_sources import Nats, Pulsar
+from headrace.declare.streams.lookup_table import Table
+from headrace.declare.streams.stream import Late, Stream
 from headrace.errors import DeclarationError, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.async_client import AsyncClient
-    from headrace.lake.training import training_set
-    from headrace.log.produced import produce
+    from headrace.client.async_client import AsyncClient
+    from headrace.kafka.producer.produce_rows import produce
+    from headrace.lake.training.training_set import training_set
 
 __all__ = [
     "Alert",
@@ -126,15 +124,15 @@ __all__ = [
 ]
 
 
-_LATER = {
-    "AsyncClient": "headrace.async_client",
-    "training_set": "headrace.lake.training",
-    "produce": "headrace.log.produced",
+_LAZY_EXPORTS = {
+    "AsyncClient": "headrace.client.async_client",
+    "training_set": "headrace.lake.training.training_set",
+    "produce": "headrace.kafka.producer.produce_rows",
 }
 
 
 def __getattr__(name: str) -> Any:
     """`hr.training_set` brings Spark along, `hr.produce` the Kafka client, and so on: only for those who ask for it."""
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _LAZY_EXPORTS:
+        return getattr(import_module(_LAZY_EXPORTS[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

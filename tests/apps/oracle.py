@@ -13,23 +13,23 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.declare.app import App
-from headrace.declare.changes import Changes
-from headrace.declare.derivation import Derived, Operation, tell_their_own_time
-from headrace.declare.model import Model
-from headrace.declare.schema import Kind
-from headrace.declare.stream import Stream
-from headrace.declare.views import View
-from headrace.lake.landing import OFFSET as LANDED_OFFSET
-from headrace.lake.landing import PARTITION, landings_of
-from headrace.log.between import records_between
-from headrace.log.ledger import ARRIVAL, OFFSET
-from headrace.log.offsets import Offsets
-from headrace.log.records import Record
-from headrace.operators.operator import Arrived
-from headrace.scripts.acts import Watermark
-from headrace.scripts.pure import Pure
-from headrace.stream.making import as_json
-from headrace.tiles.events import read_event
+from headrace.declare.features.view import View
+from headrace.declare.models.model import Model
+from headrace.declare.operations.operation import DerivedStream, StreamOperation, has_recorded_input
+from headrace.declare.streams.change_capture import Changes
+from headrace.declare.streams.schema import Kind
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
+from headrace.lake.ingestion.table_mapping import OFFSET as LANDED_OFFSET
+from headrace.lake.ingestion.table_mapping import PARTITION, table_mappings
+from headrace.operators.operator import InputEvent
+from headrace.spark.stateful.output_encoding import to_json_bytes
+from headrace.testing.scripts.pure_host import PureHost
+from headrace.testing.scripts.steps import WatermarkStep
+from headrace.tiles.events.event_parser import parse_event
 from tests.apps.traffic import Traffic, canonical
 from tests.e2e.test_every_served_value import agrees
 from tests.lake.read_back import read_back
@@ -42,16 +42,16 @@ REQUEST = 30.0
 Event = dict[str, Any]
 
 
-def records_of(broker: str, topic: str) -> list[Record]:
-    offsets = Offsets(broker)
-    return list(records_between(broker, offsets.begin([topic]), offsets.end([topic])))
+def records_of(broker: str, topic: str) -> list[ConsumerRecord]:
+    offsets = OffsetClient(broker)
+    return list(read_offset_range(broker, offsets.topic_start_offsets([topic]), offsets.topic_end_offsets([topic])))
 
 
-def first_written(broker: str, topic: str) -> list[Record]:
+def first_written(broker: str, topic: str) -> list[ConsumerRecord]:
     """The records of a gate, without what it wrote again."""
-    found: dict[tuple[int, int], Record] = {}
+    found: dict[tuple[int, int], ConsumerRecord] = {}
     for record in records_of(broker, topic):
-        found.setdefault((record.partition, int(record.header(OFFSET) or -1)), record)
+        found.setdefault((record.partition, int(record.header(OFFSET_HEADER) or -1)), record)
     return list(found.values())
 
 
@@ -59,7 +59,7 @@ def clean_events(broker: str, stream: Stream) -> list[Event]:
     """The clean events of a stream, of each id the first."""
     events: dict[Any, Event] = {}
     for record in first_written(broker, stream.clean):
-        event = read_event(stream.schema, record.value or b"")
+        event = parse_event(stream.schema, record.value or b"")
         events.setdefault(event[stream.id], event)
     return list(events.values())
 
@@ -84,7 +84,7 @@ class Oracle:
     def fates(self) -> Iterator[str]:
         """Each raw record of what was sent has the fate that loops over the log give it."""
         for stream in self.app.streams:
-            if isinstance(stream, Derived | Changes) or stream.name == self.traffic.names.verdicts:
+            if isinstance(stream, DerivedStream | Changes) or stream.name == self.traffic.names.verdicts:
                 continue
             arrived = self.arrived(stream)
             for fate, topic in (("clean", stream.clean), ("late", stream.late_topic), ("dead", stream.dead)):
@@ -98,41 +98,43 @@ class Oracle:
         ordered = sorted(records_of(self.broker, stream.name), key=lambda one: (one.appended_us, one.offset))
         return [self._sent(stream, record) for record in ordered]
 
-    def _sent(self, stream: Stream, record: Record) -> Sent:
+    def _sent(self, stream: Stream, record: ConsumerRecord) -> Sent:
         sent = self.traffic.meant[canonical(record.value or b"")]
         return sent if stream.arrival else replace(sent, arrival_us=record.appended_us)
 
     def derived(self) -> Iterator[str]:
         for derivation in self.app.derivations:
-            if isinstance(derivation, Operation):
+            if isinstance(derivation, StreamOperation):
                 yield from self._operation(derivation)
             else:
-                yield from self._function(self.app.made_by(derivation)[0])
+                yield from self._function(self.app.derived_streams_of(derivation)[0])
 
-    def _operation(self, operation: Operation) -> Iterator[str]:
-        outputs = self.app.made_by(operation)
+    def _operation(self, operation: StreamOperation) -> Iterator[str]:
+        outputs = self.app.derived_streams_of(operation)
         if not outputs:  # a view of a captured table's rows, which is looked at as a view
             return
         events = [event for number, one in enumerate(operation.inputs) for event in self._given(number, one)]
-        events.sort(key=lambda event: event.order)
-        is_recorded = tell_their_own_time(operation.inputs)
+        events.sort(key=lambda event: event.sort_key)
+        is_recorded = has_recorded_input(operation.inputs)
         until_us = max((event.arrival_us for event in events), default=0) if is_recorded else FOREVER_US
-        rows = Pure().play(operation, outputs, [*events, Watermark(until_us)])
+        rows = PureHost().play(operation, outputs, [*events, WatermarkStep(until_us)])
         for stream in outputs:
-            wanted = {row[stream.id]: json.loads(as_json(row, stream.schema)) for row in rows[stream.output]}
+            wanted = {row[stream.id]: json.loads(to_json_bytes(row, stream.schema)) for row in rows[stream.output]}
             found = {row[stream.id]: row for row in self._told(stream)}
             yield from _differences(stream, found, wanted, is_recorded)
 
-    def _given(self, number: int, stream: Stream) -> Iterator[Arrived]:
+    def _given(self, number: int, stream: Stream) -> Iterator[InputEvent]:
         for record in first_written(self.broker, stream.clean):
-            values = read_event(stream.schema, record.value or b"")
-            arrival_us, offset = int(record.header(ARRIVAL) or 0), int(record.header(OFFSET) or 0)
-            yield Arrived(number, values[stream.id], values[stream.time], arrival_us, record.partition, offset, values)
+            values = parse_event(stream.schema, record.value or b"")
+            arrival_us, offset = int(record.header(ARRIVAL_HEADER) or 0), int(record.header(OFFSET_HEADER) or 0)
+            yield InputEvent(
+                number, values[stream.id], values[stream.time], arrival_us, record.partition, offset, values
+            )
 
-    def _told(self, stream: Derived) -> list[Event]:
+    def _told(self, stream: DerivedStream) -> list[Event]:
         return [json.loads(record.value or b"") for record in first_written(self.broker, stream.clean)]
 
-    def _function(self, stream: Derived) -> Iterator[str]:
+    def _function(self, stream: DerivedStream) -> Iterator[str]:
         parent, amount = stream.made_by.inputs[0], self.traffic.names.amount
         events = clean_events(self.broker, parent)
         if self.traffic.row["function"] == "derive":
@@ -154,7 +156,7 @@ class Oracle:
             yield from self._values(view, counted, entities, last_us)
 
     def _counted(self, view: View) -> list[Event]:
-        if view.captured:
+        if view.captured_table:
             return rows_now(self.broker, view.streams[0])
         by_stream = {stream.name: clean_events(self.broker, stream) for stream in view.streams}
         return brute.united(view, by_stream) if len(by_stream) > 1 else next(iter(by_stream.values()))
@@ -186,9 +188,9 @@ class Oracle:
     def landed(self) -> Iterator[str]:
         """Each table of the lake has every record of its topic once."""
         compacted = {view.topic for view in self.app.views}
-        for landing in landings_of(self.app):
+        for landing in table_mappings(self.app):
             offsets = {
-                (one.partition, int(one.header(OFFSET) or -1) if landing.may_replay else one.offset)
+                (one.partition, int(one.header(OFFSET_HEADER) or -1) if landing.may_replay else one.offset)
                 for one in records_of(self.broker, landing.topic)
             }
             try:
@@ -252,7 +254,7 @@ def _ratio(view: View, values: Event, mean: float | None) -> Iterator[str]:
         yield f"{view.name}.ratio is {told!r}, and should be {wanted!r}"
 
 
-def _differences(stream: Derived, found: Event, wanted: Event, is_recorded: bool) -> Iterator[str]:
+def _differences(stream: DerivedStream, found: Event, wanted: Event, is_recorded: bool) -> Iterator[str]:
     """Of rows that are replaced or corrected only what stands in the end is the same, however often it was asked."""
     if "revision" in stream.schema:
         found, wanted = _standing(found), _standing(wanted)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.postgres import OwnPostgres
-from headrace.local.ports import HOST, free_port
-from headrace.outbox.ddl import ddl_of
+from headrace.connectors.outbox.ddl import outbox_ddl
+from headrace.embedded_servers.ports import HOST, free_port
 from tests.apps.factors import Row
 from tests.apps.naming import names_of
-from tests.bridge.serving import OwnNats
 from tests.clickhouse import OwnClickHouse
+from tests.connectors.sources.serving import OwnNats
 from tests.own_cassandra import OwnCassandra
 from tests.servers import OwnRedis, own_postgres
-from tests.watch.listening import Listening, answer, listening, self_signed
+from tests.telemetry.listening import Listening, answer, listening, self_signed
 
 CAPTURED = (
     'CREATE TABLE zoo_table ("{id}" text PRIMARY KEY, "{key}" text, zone bigint, peak boolean, since timestamptz, '
@@ -92,7 +92,7 @@ def _start_postgres(row: Row, places: Places, stack: ExitStack) -> None:
     places.postgres = stack.enter_context(own_postgres(is_captured=row["source"] == "captured"))
     places.variables["ZOO_PG"] = places.postgres.url
     if row["source"] == "outbox":
-        places.postgres.ask(ddl_of("zoo_outbox"))
+        places.postgres.ask(outbox_ddl("zoo_outbox"))
     if row["source"] == "captured":
         names = names_of(row)
         places.postgres.ask(CAPTURED.format(id=names.id, key=names.key, amount=names.amount, sort=names.sort))

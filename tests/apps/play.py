@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from headrace.declare.app import App, load_app
-from headrace.log.topics import APPEND_TIME, Topic
+from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
 from tests.apps.commands import Asked, answer_of, complaint_of, every_command
 from tests.apps.factors import Row
 from tests.apps.oracle import Oracle
@@ -31,9 +31,9 @@ from tests.apps.sending import Sender
 from tests.apps.targets import not_sunk
 from tests.apps.text import NETWORK, SORTS, TABLE, app_text
 from tests.apps.traffic import Traffic
-from tests.log.kafka import create_topic
+from tests.kafka.kafka import create_topic
+from tests.models.networks import weighing
 from tests.running import READY_LIMIT_S, Running
-from tests.score.networks import weighing
 from tests.waiting import wait_until
 
 SETTLE_LIMIT_S = 120
@@ -112,7 +112,7 @@ class Play:
         self.running.start()
         self.running.wait_until_ready()
         if self.row["second_sink"] == "kafka":
-            create_topic(self.running.broker, Topic("zoo.rows", "zoo.rows", 2, APPEND_TIME))
+            create_topic(self.running.broker, TopicSpec("zoo.rows", "zoo.rows", 2, LOG_APPEND_TIME))
 
     def start_changed(self) -> None:
         """Start with another declaration: what needs a rebuild is refused with the flags that do it, and is rebuilt."""

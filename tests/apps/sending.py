@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 
 from headrace.declare.app import App
-from headrace.log.produce import Producer
-from headrace.log.schemas.encode import framing
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.schema_registry.record_encoder import create_framer
 from tests.apps.oracle import clean_events
 from tests.apps.places import Places
 from tests.apps.traffic import BURST_US, Traffic, canonical
@@ -50,7 +50,7 @@ class Sender:
 
     def _by_kafka(self, timed: Timed) -> None:
         stream = self.app.stream(self.names.main)
-        frame = framing(stream) if stream.encoded is not None else None
+        frame = create_framer(stream) if stream.encoding is not None else None
         with Producer(self.running.broker) as producer:
 
             def send(value: bytes, sent: Sent) -> None:

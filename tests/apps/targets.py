@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from headrace.declare.app import App
-from headrace.declare.stream import Stream
+from headrace.declare.streams.stream import Stream
 from tests.apps.oracle import clean_events, records_of
 from tests.apps.places import Places
 

@@ -11,7 +11,7 @@ from tests.apps.factors import EXCLUSIONS, FACTORS, Row, is_possible, pairs_of, 
 from tests.apps.page import PAGE
 from tests.apps.pairs import read_rows
 from tests.apps.text import NETWORK, SORTS, TABLE, app_text
-from tests.score.networks import weighing
+from tests.models.networks import weighing
 
 ROWS = read_rows()
 PLAIN = {factor: "none" if "none" in values else values[0] for factor, values in FACTORS.items()}

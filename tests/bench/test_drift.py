@@ -45,8 +45,8 @@ def test_windows_are_the_rows_of_their_minutes() -> None:
     counts = windows(layout, drawn(rng, 50 * 10).frame, 50, 4)
     column = layout.columns[0]
     assert counts[()].shape[0] == 7
-    assert (counts[()][:, column.begin : column.end].sum(axis=-1) == 200).all()
-    parts = sum(of[:, column.begin : column.end].sum(axis=-1) for segment, of in counts.items() if segment)
+    assert (counts[()][:, column.start : column.end].sum(axis=-1) == 200).all()
+    parts = sum(of[:, column.start : column.end].sum(axis=-1) for segment, of in counts.items() if segment)
     assert (parts == 200).all()
 
 

@@ -3,11 +3,11 @@
 from click.testing import CliRunner
 
 from bench.latency import LANES
-from headrace.cli.parts import command_of
-from headrace.cli.settings import LANES as CHOICES
-from headrace.cli.settings import settings_of
-from headrace.cli.up import up
-from headrace.stream.lanes import Lane
+from headrace.cli.commands.app.up import up
+from headrace.runtime.parts.app_parts import part_command
+from headrace.runtime.settings import LANES as CHOICES
+from headrace.runtime.settings import parse_settings
+from headrace.spark.execution.lanes import Lane
 
 
 def test_every_measured_lane_is_a_choice_and_a_lane() -> None:
@@ -17,7 +17,7 @@ def test_every_measured_lane_is_a_choice_and_a_lane() -> None:
 
 def test_up_hands_the_lane_to_its_parts() -> None:
     flags = up.make_context("up", ["app.py", "--lane", "micro-batch"]).params
-    command = command_of(flags.pop("app"), "stream", settings_of(flags))
+    command = part_command(flags.pop("app"), "stream", parse_settings(flags))
     assert command[command.index("--lane") + 1] == "micro-batch"
 
 

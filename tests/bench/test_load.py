@@ -11,7 +11,7 @@ from bench.errors import BenchFailed
 from bench.load import Phase, Probe, probe_numbers
 from bench.payments import backlog
 from bench.probe import LIMIT_SECONDS, SHORTEST_PAUSE_SECONDS, Waiting, delays_ms
-from headrace.store.memory import MemoryStore
+from headrace.online_store.memory.memory_store import MemoryStore
 
 NOW_US = 1_767_268_800_000_000
 

@@ -39,7 +39,7 @@ from bench.servers import Filled
 from bench.sinks import Brought
 from bench.truth import differences, vector
 from bench.wrk import Answered, Loaded, answered, loaded
-from headrace.store.memory import MemoryStore
+from headrace.online_store.memory.memory_store import MemoryStore
 from tests.bench.test_results import kept
 
 

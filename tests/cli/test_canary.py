@@ -14,20 +14,20 @@ from click.testing import CliRunner
 
 from headrace.cli import main
 from headrace.declare.app import load_app
-from headrace.local.doctor import _store
-from headrace.local.ports import HOST, answers, free_port
-from headrace.serve.access import Access
-from headrace.serve.scopes import Scope
-from headrace.serve.tokens import create_token, tokens_file
-from headrace.store.choose import online_of
-from headrace.store.kinds import UnknownStore
-from headrace.store.online_redis import RedisOnline
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
+from headrace.online_store.factory import create_store_reader
+from headrace.online_store.redis.redis_store_reader import RedisStoreReader
+from headrace.online_store.registry import UnknownStoreError
+from headrace.runtime.doctor import _check_store
+from headrace.server.auth.access_config import AccessConfig
+from headrace.server.auth.api_tokens import create_token, tokens_file
+from headrace.server.auth.scopes import Scope
 from tests.running import descendants
-from tests.serve.guarding import bearer, guard_of
-from tests.serve.serving import Asking, board_of, serving
-from tests.serve.test_workers import APP
+from tests.server.guarding import bearer, guard_of
+from tests.server.metrics.test_workers import APP
+from tests.server.serving import Asking, board_of, serving
+from tests.telemetry.listening import self_signed
 from tests.waiting import patiently, wait_until
-from tests.watch.listening import self_signed
 
 PASSWORD, HOOK = "canary-of-redis", "canary-of-the-webhook"
 
@@ -77,10 +77,10 @@ def test_commands_that_look_say_no_secret(app: Path, told: dict[str, str], token
     ],
 )
 def test_a_store_that_is_written_wrong_is_not_repeated(app: Path, store: str) -> None:
-    found = _store(store)
+    found = _check_store(store)
     assert PASSWORD not in found.found + found.mend
-    with pytest.raises(UnknownStore) as unknown:
-        online_of(load_app(str(app)), f"{HOST}:1", store)
+    with pytest.raises(UnknownStoreError) as unknown:
+        create_store_reader(load_app(str(app)), f"{HOST}:1", store)
     assert PASSWORD not in str(unknown.value)
     assert unknown.value.__suppress_context__ or unknown.value.__context__ is None
 
@@ -115,7 +115,7 @@ def test_a_server_tells_no_secret_to_anybody_and_logs_none(
     app: Path, told: dict[str, str], token: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     declared, state = load_app(str(app)), tmp_path / "state"
-    online = RedisOnline(declared, told["HEADRACE_BROKER"], told["HEADRACE_STORE"])
+    online = RedisStoreReader(declared, told["HEADRACE_BROKER"], told["HEADRACE_STORE"])
     with caplog.at_level(logging.DEBUG), serving(declared, online, board_of(declared), guard=guard_of(state)) as ask:
         heard = everybody(ask, token)
     require_silence([*heard, caplog.text], state, [token, token[3:], PASSWORD])
@@ -127,7 +127,7 @@ def running(app: Path, *flags: str) -> Iterator[tuple[int, subprocess.Popen[str]
     command = [sys.executable, "-m", "headrace", "run", str(app), "serve", "--http", f"{HOST}:{port}", *flags]
     process = subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        wait_until(lambda: answers(HOST, port), 60, "the server to listen")
+        wait_until(lambda: is_listening(HOST, port), 60, "the server to listen")
         yield port, process
     finally:
         process.send_signal(signal.SIGTERM)
@@ -157,4 +157,4 @@ def test_a_server_of_https_says_nothing_of_its_key(app: Path, told: dict[str, st
     with running(app, "--tls-cert", str(pem), "--tls-key", str(pem)) as (_, process):
         command = Path(f"/proc/{process.pid}/cmdline").read_text()
     said = process.stdout.read() if process.stdout else ""
-    assert not any(line in said + command + repr(Access(pem, pem)) for line in key[:2])
+    assert not any(line in said + command + repr(AccessConfig(pem, pem)) for line in key[:2])

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli import main
-from headrace.declare.encoded import Compatibility
-from headrace.log.schemas.registry import AUTH, TOKEN, Registry
-from tests.log.avro import field, logical, schema
+from headrace.declare.streams.encoding import Compatibility
+from headrace.kafka.schema_registry.registry_client import AUTH_VARIABLE, TOKEN_VARIABLE, SchemaRegistryClient
+from tests.kafka.avro import field, logical, schema
 
 BASE = (field("id", "string"), field("card", "string"), field("at", logical("timestamp-micros")))
 V1 = schema(*BASE, field("amount", "float"))
@@ -29,7 +29,7 @@ class Spend:
 class Planned:
     """An app whose stream has a subject of its own."""
 
-    def __init__(self, folder: Path, registry: Registry) -> None:
+    def __init__(self, folder: Path, registry: SchemaRegistryClient) -> None:
         self.folder, self.registry, self.name = folder, registry, f"taps-{uuid4().hex[:8]}"
         self.file, self.subject = folder / "app.py", f"{self.name}-value"
 
@@ -40,7 +40,7 @@ class Planned:
 
 
 @pytest.fixture
-def app(tmp_path: Path, registry: Registry) -> Planned:
+def app(tmp_path: Path, registry: SchemaRegistryClient) -> Planned:
     return Planned(tmp_path, registry)
 
 
@@ -48,7 +48,7 @@ def test_a_stream_without_a_schema_has_the_columns_of_its_subject(app: Planned) 
     said = app.plan()
     assert said.exit_code == 1
     assert f"has no subject '{app.subject}'" in said.output
-    app.registry.register(app.subject, "AVRO", V1)
+    app.registry.register_schema(app.subject, "AVRO", V1)
     said = app.plan()
     assert said.exit_code == 0, said.output
     assert f"  avro, by the versions of {app.subject}, whose version 1 has its columns" in said.output
@@ -57,8 +57,8 @@ def test_a_stream_without_a_schema_has_the_columns_of_its_subject(app: Planned) 
 
 def test_an_incompatible_version_is_refused_with_its_field(app: Planned) -> None:
     levels: tuple[Compatibility, ...] = ("backward", "full_transitive")
-    app.registry.set_level(app.subject, "NONE")
-    app.registry.register(app.subject, "AVRO", WRONG)
+    app.registry.set_compatibility(app.subject, "NONE")
+    app.registry.register_schema(app.subject, "AVRO", WRONG)
     settings = 'format="avro", schema="id string, card string, amount double, at timestamp"'
     said = app.plan(settings)
     assert said.exit_code == 0
@@ -72,7 +72,7 @@ def test_an_incompatible_version_is_refused_with_its_field(app: Planned) -> None
 
 
 def test_nested_fields_are_refused_unless_columns_are_named(app: Planned) -> None:
-    app.registry.register(app.subject, "AVRO", NESTED)
+    app.registry.register_schema(app.subject, "AVRO", NESTED)
     said = app.plan()
     assert said.exit_code == 1
     assert "Field 'tags' of the registered schema is array" in said.output
@@ -86,20 +86,20 @@ def test_protobuf_takes_micro_batches_and_the_plan_says_why(app: Planned) -> Non
         import "google/protobuf/timestamp.proto";
         message Tap { string id = 1; string card = 2; double amount = 3; google.protobuf.Timestamp at = 4; }
     """
-    app.registry.register(app.subject, "PROTOBUF", proto)
+    app.registry.register_schema(app.subject, "PROTOBUF", proto)
     said = app.plan('format="protobuf"')
     assert said.exit_code == 0, said.output
     assert "micro-batch lane (its Protobuf is decoded in Python" in said.output
 
 
 def test_a_registry_that_is_away_is_said_and_no_secret_is(app: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(AUTH, "me:s3cret-canary")
+    monkeypatch.setenv(AUTH_VARIABLE, "me:s3cret-canary")
     monkeypatch.setenv("WHERE", "http://you:s3cret-canary@127.0.0.1:1")
     said = app.plan(registry="env:WHERE")
     assert said.exit_code == 1
     assert "No schema registry answers at http://127.0.0.1:1" in said.output
     columns = 'format="avro", schema="id string, card string, amount double, at timestamp"'
-    monkeypatch.setenv(TOKEN, "s3cret-canary")
+    monkeypatch.setenv(TOKEN_VARIABLE, "s3cret-canary")
     more = app.plan(columns, registry="env:WHERE")
     assert more.exit_code == 0, more.output
     assert "schemas were not checked" in more.output

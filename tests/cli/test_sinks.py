@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace import extras
+from headrace import plugins
 from headrace.cli import main
+from headrace.connectors.sinks import sink_part
+from headrace.connectors.sinks.writer import SinkConfig
 from headrace.declare.app import load_app
-from headrace.sink import run
-from headrace.sink.writer import SinkPlace
 
 APP = """
 import headrace as hr
@@ -57,7 +57,7 @@ def test_a_driver_that_is_missing_is_named_with_the_line_and_how_to_install_it(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name}", name="psycopg")
 
-    monkeypatch.setattr(extras, "import_module", missing)
+    monkeypatch.setattr(plugins, "import_module", missing)
     said = r"app.py:6: .* needs psycopg\. .*pip install 'headrace\[postgres\]'"
-    with pytest.raises(extras.DriverMissing, match=said):
-        run.writer_of(load_app(app).sink("taps kept"), SinkPlace("nowhere"))
+    with pytest.raises(plugins.DriverMissing, match=said):
+        sink_part.create_sink_writer(load_app(app).sink("taps kept"), SinkConfig("nowhere"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.app import app_of
-from headrace.declare.series import BURNS
+from headrace.declare.alerts.alert_values import DEFAULT_BURN_RATES
+from headrace.declare.app import build_app
 
 payments = hr.Stream(
     "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
@@ -61,13 +61,13 @@ def test_an_objective_is_alarmed_by_its_burn() -> None:
     declared = hr.Alert("dead", on=hr.Objective(DEAD, ARRIVED, allowed=0.01))
     assert (declared.above, declared.clear) == (1.0, 0.9)
     # As the workbook derives them: a share of the budget of 30 days, used up within the long window.
-    for burn, spent in zip(BURNS, (0.02, 0.05, 0.10), strict=True):
-        assert burn.times == pytest.approx(spent * 30 * 86_400_000_000 / burn.long_us)
-        assert burn.short_us * 12 == burn.long_us
+    for burn, spent in zip(DEFAULT_BURN_RATES, (0.02, 0.05, 0.10), strict=True):
+        assert burn.factor == pytest.approx(spent * 30 * 86_400_000_000 / burn.long_window_us)
+        assert burn.short_window_us * 12 == burn.long_window_us
 
 
 def test_an_app_has_its_alerts_alone_and_in_lists() -> None:
-    app = app_of(module_of(one=alert(), more=[alert(name="a"), alert(name="b")], again=alert()))
+    app = build_app(module_of(one=alert(), more=[alert(name="a"), alert(name="b")], again=alert()))
     assert [found.name for found in app.alerts] == ["lag", "a", "b"]
 
 
@@ -117,12 +117,12 @@ MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
     ),
     (
         "a stream of another app",
-        lambda: app_of(module_of(one=alert(on=hr.metric("headrace_lag", stream="payment")))),
+        lambda: build_app(module_of(one=alert(on=hr.metric("headrace_lag", stream="payment")))),
         ["no stream 'payment'", "declares payments"],
     ),
     (
         "two alerts of one name",
-        lambda: app_of(module_of(one=alert(), two=alert(above=61))),
+        lambda: build_app(module_of(one=alert(), two=alert(above=61))),
         ["two declarations are named 'lag'"],
     ),
 ]

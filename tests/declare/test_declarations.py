@@ -6,11 +6,11 @@ import pytest
 
 import headrace as hr
 from headrace.declare.durations import duration_text, duration_us
-from headrace.declare.expressions import Call, Field, Literal, fields, parse
-from headrace.declare.schema import Kind, parse_schema
-from headrace.declare.sketch_sizes import sketch_lg_k
-from headrace.declare.windows import HOPS_US, hop_for
-from headrace.tiles.layout import layouts_of, slot_of
+from headrace.declare.expressions import Call, Field, Literal, field_names, parse_condition
+from headrace.declare.features.sketch_sizes import hyperloglog_lg_k
+from headrace.declare.features.windows import HOPS_US, choose_hop_us
+from headrace.declare.streams.schema import Kind, parse_schema
+from headrace.tiles.layout import hop_layouts, to_slot
 
 SCHEMA = "id string, card string, amount double, n bigint, flag boolean, at timestamp"
 COLUMNS = parse_schema(SCHEMA, "test")
@@ -37,8 +37,8 @@ def test_a_view_has_one_output_for_each_window() -> None:
 )  # fmt: skip
 def test_a_hop_is_at_most_a_48th_of_its_window(window: str, hop: str) -> None:
     length_us = duration_us(window, "window")
-    assert duration_text(hop_for(length_us)) == hop
-    assert hop_for(length_us) in HOPS_US
+    assert duration_text(choose_hop_us(length_us)) == hop
+    assert choose_hop_us(length_us) in HOPS_US
 
 
 @pytest.mark.parametrize("text", ["1ms", "500ms", "90s", "2m", "1h", "7d", "3650d"])
@@ -84,12 +84,12 @@ def test_a_schema_is_read_as_spark_reads_it() -> None:
     ],
 )
 def test_a_condition_is_a_small_tree(text: str, tree: object) -> None:
-    assert parse(text, COLUMNS, "test") == tree
+    assert parse_condition(text, COLUMNS, "test") == tree
 
 
 def test_a_long_list_makes_no_deep_tree() -> None:
-    tree = parse(f"n in ({', '.join(map(str, range(5_000)))})", COLUMNS, "test")
-    assert fields(tree) == {"n"}
+    tree = parse_condition(f"n in ({', '.join(map(str, range(5_000)))})", COLUMNS, "test")
+    assert field_names(tree) == {"n"}
 
 
 def test_literals_of_different_types_are_different() -> None:
@@ -104,9 +104,9 @@ def test_features_that_fold_the_same_share_one_partial() -> None:
         large = hr.sum("amount", where="n > 1", windows="1h")
         larger = hr.sum("amount", where="n > 1.0", windows="1h")
 
-    (layout,) = layouts_of(CardSpend)
+    (layout,) = hop_layouts(CardSpend)
     assert len(layout.slots) == 3
-    assert layout.keep_us == duration_us("2h", "test") + duration_us("1m", "test")
+    assert layout.retention_us == duration_us("2h", "test") + duration_us("1m", "test")
 
 
 def test_a_map_of_counts_shares_the_sketch_of_a_top_with_its_column_condition_and_error() -> None:
@@ -117,9 +117,9 @@ def test_a_map_of_counts_shares_the_sketch_of_a_top_with_its_column_condition_an
         finer = hr.count(by="n", windows="1h", error=0.01)
         some = hr.count(by="n", windows="1h", where="n > 1")
 
-    (layout,) = layouts_of(CardSpend)
+    (layout,) = hop_layouts(CardSpend)
     assert len(layout.slots) == 3
-    assert slot_of(CardSpend.features[0].aggregate) == slot_of(CardSpend.features[1].aggregate)
+    assert to_slot(CardSpend.features[0].aggregate) == to_slot(CardSpend.features[1].aggregate)
 
 
 def test_a_lifetime_window_stands_beside_others_and_has_tiles_of_a_day() -> None:
@@ -130,7 +130,7 @@ def test_a_lifetime_window_stands_beside_others_and_has_tiles_of_a_day() -> None
         share = spend["1h"] / spend["forever"]
 
     assert CardSpend.names == ("spend_1h", "spend_forever", "fine_forever", "share")
-    minute, day = layouts_of(CardSpend)
+    minute, day = hop_layouts(CardSpend)
     assert (duration_text(minute.hop_us), duration_text(day.hop_us)) == ("1m", "1d")
     assert minute.is_kept_forever
     assert day.is_kept_forever
@@ -139,7 +139,7 @@ def test_a_lifetime_window_stands_beside_others_and_has_tiles_of_a_day() -> None
 def test_the_version_of_a_layout_changes_with_what_its_tiles_hold() -> None:
     def version(**settings: str) -> str:
         body = {"spend": hr.sum("amount", windows="1h", **settings)}
-        return layouts_of(hr.features(payments, by="card")(type("CardSpend", (), body)))[0].version
+        return hop_layouts(hr.features(payments, by="card")(type("CardSpend", (), body)))[0].version
 
     assert version() == version()
     assert len({version(), version(where="n > 1"), version(where="n > 2"), version(hop="30s")}) == 4
@@ -147,13 +147,13 @@ def test_the_version_of_a_layout_changes_with_what_its_tiles_hold() -> None:
 
 @pytest.mark.parametrize("error", [0.25, 0.1, 0.05, 0.02, 0.01, 0.001])
 def test_a_sketch_is_large_enough_for_its_error(error: float) -> None:
-    lg_k = sketch_lg_k(error)
+    lg_k = hyperloglog_lg_k(error)
     assert 4 <= lg_k <= 21
     assert 1.04 / 2 ** (lg_k / 2) <= error
 
 
 def test_the_logarithm_is_not_hidden_by_the_room_of_its_name() -> None:
-    import_module("headrace.log.connect")
+    import_module("headrace.kafka.client.client")
     assert callable(hr.log)
 
 

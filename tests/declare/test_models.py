@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.app import app_of, load_app
+from headrace.declare.app import build_app, load_app
 
 payments = hr.Stream(
     "payments",
@@ -121,7 +121,7 @@ def module(**names: Any) -> ModuleType:
 
 def test_an_app_has_its_models_and_all_they_read() -> None:
     labelled = model(labels=hr.Labels(chargebacks, value="fraud", within="30m"))
-    app = app_of(module(fraud=labelled, again=labelled))
+    app = build_app(module(fraud=labelled, again=labelled))
     assert app.models == (labelled,)
     assert app.views == (CardSpend,)
     assert app.streams == (payments, chargebacks)
@@ -130,7 +130,7 @@ def test_an_app_has_its_models_and_all_they_read() -> None:
 @pytest.mark.parametrize("other", [{"budget": "1s"}, {"name": "CardSpend"}])
 def test_two_declarations_of_one_name_are_refused(other: dict[str, Any]) -> None:
     with pytest.raises(hr.DeclarationError, match=r"two declarations are named '(fraud|CardSpend)'"):
-        app_of(module(one=model(), two=model(**other)))
+        build_app(module(one=model(), two=model(**other)))
 
 
 MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [

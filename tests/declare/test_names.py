@@ -8,9 +8,9 @@ import pytest
 
 import headrace as hr
 from headrace.declare import names
-from headrace.declare.app import App, app_of
-from headrace.declare.name_collisions import declarations_of, written_topics
-from headrace.lake.landing import landings_of
+from headrace.declare.app import App, build_app
+from headrace.declare.name_collisions import list_declarations, list_written_topics
+from headrace.lake.ingestion.table_mapping import table_mappings
 
 COLUMNS = {"schema": "id string, k string, v double, ok boolean, at timestamp", "id": "id", "key": "k", "time": "at"}
 
@@ -26,7 +26,7 @@ def view(name: str, on: hr.Stream, **features: Any) -> Any:
 def app(**declared: object) -> App:
     module = ModuleType("shop")
     vars(module).update(declared)
-    return app_of(module)
+    return build_app(module)
 
 
 def refused(**declared: object) -> str:
@@ -44,14 +44,14 @@ def model(name: str, on: hr.Stream, features: Any, **other: Any) -> hr.Model:
 
 
 def test_a_pattern_whose_late_events_are_kept_has_tables_of_its_own_for_them() -> None:
-    tables = [landing.table for landing in landings_of(app(x=harsh(stream("x"))))]
+    tables = [landing.table for landing in table_mappings(app(x=harsh(stream("x"))))]
     assert len(tables) == len({table.lower() for table in tables})
     assert {"silver/harsh", "silver/harsh_late", "silver/harsh-late", "silver/harsh-late_dead"} <= set(tables)
 
 
 def test_tables_of_windows_and_joins_are_called_as_they_were() -> None:
     visits = hr.windowed("visits", stream("x"), by="k", over=hr.Tumbling("1m"), n=hr.count())
-    tables = {landing.table for landing in landings_of(app(visits=visits))}
+    tables = {landing.table for landing in table_mappings(app(visits=visits))}
     assert {"silver/visits", "silver/visits_late", "silver/visits-late", "silver/visits-closed"} <= tables
 
 
@@ -86,7 +86,7 @@ def test_views_that_differ_in_case_alone_are_refused_with_both_lines() -> None:
     on = stream("x")
     first, second = view("V", on), view("v", on, m=hr.count(windows="2h"))
     said = refused(first=first, second=second)
-    assert f"view 'V' ({first.written}) and view 'v' ({second.written}) would share the live table 'v'" in said
+    assert f"view 'V' ({first.location}) and view 'v' ({second.location}) would share the live table 'v'" in said
     assert "which SQL takes for 'V'" in said
 
 
@@ -201,7 +201,7 @@ def test_words_of_sql_are_refused_where_the_app_alone_chooses_the_name() -> None
 
 def test_the_words_of_sql_are_those_that_duckdb_reserves() -> None:
     found = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'").fetchall()
-    assert {name for (name,) in found} == names.SQL_WORDS
+    assert {name for (name,) in found} == names.SQL_RESERVED_WORDS
 
 
 def test_a_sink_into_a_topic_of_headraces_own_is_refused() -> None:
@@ -224,7 +224,7 @@ def test_alerts_and_queries_that_differ_in_case_alone_are_refused(kind: Any) -> 
 
 def test_every_topic_that_an_app_writes_is_known_with_who_declares_it() -> None:
     x = stream("x", late=hr.Late("1m", then="drop"))
-    found = written_topics(app(x=x, v=view("V", x), m=harsh(x, late=hr.Late("1m"))))
+    found = list_written_topics(app(x=x, v=view("V", x), m=harsh(x, late=hr.Late("1m"))))
     assert {"x.clean", "x.dropped", "V.tiles", "V.served", "harsh", "harsh_late.clean", "harsh.clock"} <= found.keys()
     assert "x" not in found
     assert found["harsh_late.clean"] == "derived stream 'harsh'"
@@ -233,9 +233,9 @@ def test_every_topic_that_an_app_writes_is_known_with_who_declares_it() -> None:
 def test_every_topic_of_a_landing_is_one_that_the_names_know() -> None:
     x = stream("x")
     whole = app(x=x, v=view("V", x), m=harsh(x), fraud=model("fraud", x, view("V", x)))
-    known = {resource for one in declarations_of(whole) for resource in one.resources}
+    known = {resource for one in list_declarations(whole) for resource in one.resources}
     topics = {resource.name for resource in known if resource.kind == "topic"}
     tables = {resource.name for resource in known if resource.kind == "table of the lake"}
-    for landing in landings_of(whole):
+    for landing in table_mappings(whole):
         assert landing.topic in topics
         assert landing.table in tables

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.cli.parts import parts_of
-from headrace.declare.app import App, app_of
-from headrace.declare.targets import DELIVERIES, TARGETS, Target
-from headrace.watch.defaults import alerts_of
+from headrace.declare.app import App, build_app
+from headrace.declare.sinks.targets import DELIVERIES, TARGETS, Target
+from headrace.runtime.parts.app_parts import list_parts
+from headrace.telemetry.alerts.default_alerts import app_alerts
 
 PAGE = Path(__file__).parents[2] / "docs" / "sinks.md"
 payments = hr.Stream(
@@ -43,14 +43,14 @@ fraud = hr.Model("fraud", on=payments, features=[CardSpend], file="fraud.onnx")
 def app(**declared: object) -> App:
     module = ModuleType("shop")
     vars(module).update(declared)
-    return app_of(module)
+    return build_app(module)
 
 
 def test_a_sink_brings_all_columns_by_the_id_at_least_once_unless_told_otherwise() -> None:
     sink = hr.Sink("payments to the warehouse", of=payments, to=warehouse)
-    assert (sink.key, sink.wins, sink.delivery) == (("id",), "first", "at_least_once")
+    assert (sink.key, sink.conflict_policy, sink.delivery) == (("id",), "first", "at_least_once")
     assert sink.columns == ("id", "card", "shop", "amount", "at")
-    assert (sink.topic, sink.parked, sink.again) == (
+    assert (sink.source_topic, sink.parked, sink.again) == (
         "payments.clean",
         "payments-to-the-warehouse.parked",
         "payments-to-the-warehouse.again",
@@ -58,15 +58,19 @@ def test_a_sink_brings_all_columns_by_the_id_at_least_once_unless_told_otherwise
 
 
 def test_by_the_key_of_the_stream_the_last_wins() -> None:
-    assert hr.Sink("x", of=payments, to=warehouse, key="card").wins == "last"
-    assert hr.Sink("x", of=payments, to=warehouse, key=["card", "shop"]).wins == "last"
-    assert hr.Sink("x", of=payments, to=warehouse, key=["shop", "id"]).wins == "first"
+    assert hr.Sink("x", of=payments, to=warehouse, key="card").conflict_policy == "last"
+    assert hr.Sink("x", of=payments, to=warehouse, key=["card", "shop"]).conflict_policy == "last"
+    assert hr.Sink("x", of=payments, to=warehouse, key=["shop", "id"]).conflict_policy == "first"
 
 
 def test_predictions_are_rows_by_event_version_and_role() -> None:
     sink = hr.Sink("scores", of=fraud, to=warehouse)
-    assert (sink.topic, sink.key, sink.wins) == ("fraud.predictions", ("event_id", "version", "role"), "first")
-    assert hr.Sink("scores", of=fraud, to=warehouse, key="event_id").wins == "last"
+    assert (sink.source_topic, sink.key, sink.conflict_policy) == (
+        "fraud.predictions",
+        ("event_id", "version", "role"),
+        "first",
+    )
+    assert hr.Sink("scores", of=fraud, to=warehouse, key="event_id").conflict_policy == "last"
 
 
 def test_an_app_has_the_sinks_of_a_module_and_what_they_are_of() -> None:
@@ -82,15 +86,15 @@ def test_an_app_has_the_sinks_of_a_module_and_what_they_are_of() -> None:
 
 def test_an_app_with_sinks_has_a_part_for_them_and_alerts(settings: Any) -> None:
     with_sink = app(sink=hr.Sink("out", of=payments, to=warehouse))
-    assert "sink" in parts_of(settings, with_sink)[1]
-    assert "sink" not in parts_of(settings, app(payments=payments))[1]
-    names = [alert.name for alert in alerts_of(with_sink, "shop.py")]
+    assert "sink" in list_parts(settings, with_sink)[1]
+    assert "sink" not in list_parts(settings, app(payments=payments))[1]
+    names = [alert.name for alert in app_alerts(with_sink, "shop.py")]
     assert names[-2:] == ["out: lag", "out: parked rows"]
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Any:
-    from headrace.cli.settings import Settings
+    from headrace.runtime.settings import Settings
 
     return Settings("127.0.0.1:0", None, 0, "memory", None, tmp_path, None, frozenset(), "real-time", 5)
 
@@ -159,8 +163,8 @@ def test_a_stream_may_not_be_named_as_the_topics_of_sinks_are() -> None:
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_target_honours_a_delivery_or_says_what_to_do_instead(kind: type[Target], delivery: Any) -> None:
-    assert (delivery in kind.honours) != (delivery in kind.refuses)
-    if delivery in kind.honours:
+    assert (delivery in kind.delivery_guarantees) != (delivery in kind.unsupported_deliveries)
+    if delivery in kind.delivery_guarantees:
         assert hr.Sink("x", of=payments, to=EXAMPLES[kind], delivery=delivery).delivery == delivery
     else:
         with pytest.raises(hr.DeclarationError, match="Write delivery="):
@@ -174,5 +178,8 @@ def test_the_table_in_the_docs_is_what_targets_honour() -> None:
 def matrix() -> list[str]:
     """Targets and deliveries, as the page has them."""
     head = ["| target | `at_most_once` | `at_least_once` | `exactly_once` |", "| --- | --- | --- | --- |"]
-    cells = [[kind.honours.get(one, f"refused: {kind.refuses.get(one)}") for one in DELIVERIES] for kind in TARGETS]
+    cells = [
+        [kind.delivery_guarantees.get(one, f"refused: {kind.unsupported_deliveries.get(one)}") for one in DELIVERIES]
+        for kind in TARGETS
+    ]
     return head + [f"| `hr.{kind.__name__}` | {' | '.join(row)} |" for kind, row in zip(TARGETS, cells, strict=True)]

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import load_app
-from headrace.declare.schema import Kind
+from headrace.declare.streams.schema import Kind
 
 payments = hr.Stream(
     "payments",
@@ -38,22 +38,22 @@ def test_a_column_of_a_table_is_a_feature_and_something_to_compute_with() -> Non
     by_entity = view(merchants["category"])
     by_feature = view(merchants["limit"].of(last["1h"]) / 2 > hr.request("amount", "double"), by="card", last=last)
     by_other_column = view(table(key="branch")["category"].of("branch"), by="branch")
-    assert [view.derived[0].kind for view in (by_entity, by_feature, by_other_column)] == [
+    assert [view.on_demand_features[0].kind for view in (by_entity, by_feature, by_other_column)] == [
         Kind.STRING,
         Kind.BOOLEAN,
         Kind.STRING,
     ]
-    assert [column.name for column in by_feature.requested] == ["request.amount"]
+    assert [column.name for column in by_feature.request_columns] == ["request.amount"]
 
 
 def test_a_column_used_twice_is_looked_up_once() -> None:
     merchants = table()
-    assert len(view(merchants["limit"] * merchants["limit"] + merchants["limit"]).joined) == 1
+    assert len(view(merchants["limit"] * merchants["limit"] + merchants["limit"]).lookups) == 1
 
 
 def test_a_table_may_be_looked_up_by_what_another_one_gives() -> None:
     parents = table(path="parents.csv", schema="merchant string, parent string")
-    inner, outer = view(table()["category"].of(parents["parent"])).joined
+    inner, outer = view(table()["category"].of(parents["parent"])).lookups
     assert (inner.column, outer.column) == ("parent", "category")
     assert inner.name in str(outer.key)
 
@@ -70,8 +70,8 @@ def test_a_path_is_relative_to_the_file_that_declares_the_table(tmp_path: Path) 
         "    risk = cards['risk']\n"
     )
     (found,) = load_app(str(tmp_path / "app.py")).views
-    assert found.joined[0].table.path == tmp_path / "cards.parquet"
-    assert found.derived[0].kind is Kind.DOUBLE
+    assert found.lookups[0].table.path == tmp_path / "cards.parquet"
+    assert found.on_demand_features[0].kind is Kind.DOUBLE
 
 
 def test_a_file_tells_the_types_of_its_columns(tmp_path: Path) -> None:

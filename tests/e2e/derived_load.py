@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 
 CARDS = [f"c{number}" for number in range(7)]
 Event = dict[str, Any]

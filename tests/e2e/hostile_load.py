@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import orjson
 
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.records import Record
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import ConsumerRecord
 from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.waiting import patiently
 
@@ -36,8 +36,8 @@ def send(broker: str, topic: str, sent: Sequence[Sent], first: int = 0, key: str
 
 def arrived(broker: str, topic: str, sent: Sequence[Sent]) -> list[Sent]:
     """The same records with their real arrival times, in the order of the log."""
-    records: list[Record] = []
-    with Follower(broker, [topic], records.extend) as follower:
+    records: list[ConsumerRecord] = []
+    with TailingConsumer(broker, [topic], records.extend) as follower:
         assert follower.wait_until_caught_up(patiently(60))
     ordered = sorted(records, key=lambda record: (record.appended_us, record.offset))
     return [replace(sent[int(record.header("number") or b"")], arrival_us=record.appended_us) for record in ordered]

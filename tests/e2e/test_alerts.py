@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.local.ports import HOST
-from headrace.log.produce import Producer
-from headrace.log.tail import Tail
+from headrace.embedded_servers.ports import HOST
+from headrace.kafka.consumers.last_records import LastRecordsReader
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
+from tests.telemetry.listening import SECRET, Listening, answer, listening, self_signed
 from tests.waiting import patiently, wait_until
-from tests.watch.listening import SECRET, Listening, answer, listening, self_signed
 
 APP = Path(__file__).with_name("alerted_app.py")
 
@@ -76,7 +76,8 @@ def test_dead_letters_are_alarmed_and_the_alarm_ends_with_them(tmp_path: Path) -
             assert told(server, "bad taps") == ["firing", "resolved"]
             assert told(server, "taps: dead letters") == ["firing"]  # its end was silenced
             words = [
-                json.loads(record.value or b"{}") for record in Tail(running.broker, "headrace.alerts", 10**6).news()
+                json.loads(record.value or b"{}")
+                for record in LastRecordsReader(running.broker, "headrace.alerts", 10**6).read_new_records()
             ]
             phases = [word["status"] for word in words if word.get("name") == "bad taps"]
             assert list(dict.fromkeys(phases)) in (["pending", "firing", "ok"], ["firing", "ok"])

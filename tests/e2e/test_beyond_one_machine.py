@@ -11,10 +11,10 @@ import pyspark
 import pytest
 
 from headrace.declare.app import load_app
-from headrace.local.broker import Broker
-from headrace.local.child import Child
-from headrace.local.ports import HOST, answers, free_port
-from headrace.log.produce import Producer
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
+from headrace.kafka.producer.producer import Producer
 from tests.oracle import brute
 from tests.running import Running
 from tests.waiting import patiently, wait_until
@@ -43,10 +43,12 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     children = []
     try:
         for name, command in commands.items():
-            child = Child([str(spark_home / "bin" / "spark-class"), *command], folder=tmp_path, output=tmp_path / name)
+            child = ChildProcess(
+                [str(spark_home / "bin" / "spark-class"), *command], folder=tmp_path, output=tmp_path / name
+            )
             child.start(environment)
             children.append(child)
-            wait_until(lambda: answers(HOST, port), 60, "the Spark master")
+            wait_until(lambda: is_listening(HOST, port), 60, "the Spark master")
         yield address
     finally:
         for child in reversed(children):
@@ -56,7 +58,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_cluster_a_broker_and_redis_of_the_users_own_give_the_same_numbers(
-    cluster: str, broker: Broker, redis_url: str, tmp_path: Path
+    cluster: str, broker: EmbeddedBroker, redis_url: str, tmp_path: Path
 ) -> None:
     flags = ("--broker", broker.address, "--store", redis_url, "--spark", cluster, "--lake", "off")
     view = load_app(str(APP)).view("Taps")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.e2e.derived_load import CARDS, by_card, instalments, payments, raising, send
 from tests.running import Running
 from tests.waiting import patiently, wait_until

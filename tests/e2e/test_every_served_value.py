@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App, load_app
-from headrace.declare.schema import Kind
-from headrace.declare.views import Feature, View
-from headrace.lake.check import check_served
+from headrace.declare.features.view import Feature, View
+from headrace.declare.streams.schema import Kind
+from headrace.lake.consistency.batch_check import check_served
 from tests.beside import beside
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.oracle import brute

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.local.ports import HOST
-from headrace.questions import ServerRefused
-from headrace.serve.door import Door
-from headrace.serve.scopes import Scope
-from headrace.serve.tokens import create_token, revoke_token
-from headrace.watch.scrape import Samples, ask_metrics
+from headrace.client.protocol import ServerRefused
+from headrace.embedded_servers.ports import HOST
+from headrace.server.auth.api_tokens import create_token, revoke_token
+from headrace.server.auth.internal_client import InternalClient
+from headrace.server.auth.scopes import Scope
+from headrace.telemetry.values.metrics_scraper import MetricSamples, scrape_metrics
 from tests.e2e.alerted_app import Taps
 from tests.running import READY_LIMIT_S, Running, descendants
+from tests.telemetry.listening import SECRET, answer, listening, self_signed
 from tests.waiting import wait_until
-from tests.watch.listening import SECRET, answer, listening, self_signed
 
 APP = Path(__file__).with_name("alerted_app.py")
 
 
-def looked_at(samples: Samples | None) -> float:
+def looked_at(samples: MetricSamples | None) -> float:
     return (samples or {}).get("headrace_watch_at_seconds", [((), 0.0)])[0][1]
 
 
@@ -43,8 +43,8 @@ def test_an_app_that_others_reach_is_asked_by_its_own_parts_and_says_no_secret(
         with running:
             ready = f"ready at https://0.0.0.0:{running.http_port}"
             wait_until(lambda: ready in running.output.read_text(), READY_LIMIT_S, "the app to be ready", running.said)
-            door, began = Door(f"https://{HOST}:{running.http_port}", certificate=pem), time.time()
-            wait_until(lambda: looked_at(ask_metrics(door)) > began, 60, "the watch to look", running.said)
+            door, began = InternalClient(f"https://{HOST}:{running.http_port}", certificate=pem), time.time()
+            wait_until(lambda: looked_at(scrape_metrics(door)) > began, 60, "the watch to look", running.said)
             client = hr.Client(f"https://localhost:{running.http_port}", ca=pem)
             assert client.features(Taps, ["c1"])
             commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in descendants(running._process.pid)]  # type: ignore[union-attr]

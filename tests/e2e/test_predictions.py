@@ -23,25 +23,25 @@ from deltalake import DeltaTable
 
 from headrace.cli import main
 from headrace.declare.app import load_app
-from headrace.declare.model import Model
-from headrace.declare.views import View
-from headrace.lake.lookback import events_in, features_at, known_name, places_of
-from headrace.lake.plain import ARROW_TYPES, events_table
-from headrace.local.polite import NICE
-from headrace.local.ports import HOST
-from headrace.log.ledger import ARRIVAL
-from headrace.log.produce import Producer
-from headrace.log.tail import Tail
-from headrace.score.batches import columns_of
-from headrace.score.champions import load_champion
-from headrace.score.prediction import Prediction, decode
-from headrace.tiles.events import Event, read_event
-from headrace.watch.trace import Step, Tracer
+from headrace.declare.features.view import View
+from headrace.declare.models.model import Model
+from headrace.embedded_servers.ports import HOST
+from headrace.embedded_servers.process_priority import NICE_LEVEL
+from headrace.kafka.consumers.last_records import LastRecordsReader
+from headrace.kafka.ledger import ARRIVAL_HEADER
+from headrace.kafka.producer.producer import Producer
+from headrace.lake.past_features import compute_past_features, count_past_events, hop_streams, known_column
+from headrace.lake.plain_events import ARROW_TYPES, to_events_table
+from headrace.models.inference.arrow_scoring import read_columns
+from headrace.models.inference.prediction import Prediction, decode_prediction
+from headrace.models.versions.version_loader import load_champion
+from headrace.telemetry.event_tracer import EventTracer, TraceStep
+from headrace.tiles.events.event_parser import Event, parse_event
 from tests.beside import beside
 from tests.browser import Browser
+from tests.models.networks import weighing
+from tests.models.streamed import final
 from tests.running import Running
-from tests.score.networks import weighing
-from tests.score.streamed import final
 from tests.waiting import wait_until
 
 APP = Path(__file__).with_name("scored_app.py")
@@ -77,15 +77,18 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
         produce(running.broker)
 
         wait_until(lambda: len(predicted(running, model)) >= COUNT, 60, "every event's prediction", running.said)
-        clean = list(Tail(running.broker, model.stream.clean, 10**9).news())
-        events = [read_event(model.stream.schema, record.value) for record in clean]
-        arrivals_us = [int(record.header(ARRIVAL) or 0) for record in clean]
+        clean = list(LastRecordsReader(running.broker, model.stream.clean, 10**9).read_new_records())
+        events = [parse_event(model.stream.schema, record.value) for record in clean]
+        arrivals_us = [int(record.header(ARRIVAL_HEADER) or 0) for record in clean]
         yield Scored(running, model, folder / "state", events, arrivals_us, predicted(running, model))
 
 
 def predicted(running: Running, model: Model) -> list[Prediction]:
     """What counts of the predictions of the stream so far."""
-    found = (decode(record.value or b"") for record in Tail(running.broker, model.predictions, 10**9).news())
+    found = (
+        decode_prediction(record.value or b"")
+        for record in LastRecordsReader(running.broker, model.predictions, 10**9).read_new_records()
+    )
     return list(final(one for one in found if one.source == "stream").values())
 
 
@@ -122,7 +125,7 @@ def test_scores_are_those_of_the_training_set_by_arrival(scored: Scored) -> None
     columns = {name: table[name] for table, _ in found for name in table.column_names if name in model.known}
     table = pa.table(columns | {"amount": pa.array([event["amount"] for event in spine])})
     scorer = load_champion(model, scored.state).scorer
-    recomputed = scorer.score(columns_of(table.combine_chunks().to_batches()[0], scorer.columns))
+    recomputed = scorer.score(read_columns(table.combine_chunks().to_batches()[0], scorer.columns))
     settled = np.logical_and.reduce([is_settled for _, is_settled in found])
     served = np.array([one.score for one in predictions])
     assert np.abs(served - recomputed)[settled].max() <= 1e-6 * np.abs(served).max()
@@ -179,15 +182,15 @@ def features_of(
     columns = {"e0": pa.array([event[entity.name] for event in spine], ARROW_TYPES[entity.kind])}
     columns["hr_at"] = pa.array([one.read_at_us for one in predictions], pa.int64())
     columns["r0"] = pa.array([event["amount"] for event in spine], pa.float64())
-    for number, place in enumerate(places_of(view)):
-        columns[known_name("known", *place)] = pa.array([hops[number][1] for hops in known], pa.int64())
-    asked, past = pa.table(columns), events_table(view, view.streams[0], events, arrivals_us)
-    counts = events_in(view, past, asked)
+    for number, place in enumerate(hop_streams(view)):
+        columns[known_column("known", *place)] = pa.array([hops[number][1] for hops in known], pa.int64())
+    asked, past = pa.table(columns), to_events_table(view, view.streams[0], events, arrivals_us)
+    counts = count_past_events(view, past, asked)
     same = [
         (found == np.array([hops[number][0] for hops in known])) | asked["e0"].is_null().to_numpy()
-        for number, found in enumerate(counts[place] for place in places_of(view))
+        for number, found in enumerate(counts[place] for place in hop_streams(view))
     ]
-    return features_at(view, past, asked), np.logical_and.reduce(same)
+    return compute_past_features(view, past, asked), np.logical_and.reduce(same)
 
 
 @pytest.mark.timeout(400)
@@ -363,9 +366,9 @@ def send_order(running: Running, event: dict[str, Any], headers: Sequence[tuple[
         producer.send("orders", event, key=str(event["card"]), headers=headers)
 
 
-def ways(scored: Scored, event_id: str) -> list[list[Step]]:
+def ways(scored: Scored, event_id: str) -> list[list[TraceStep]]:
     app = load_app(str(scored.running.app))
-    return [*Tracer(app, scored.running.broker, time.time_ns() // 1000 - 3_600_000_000).ways(event_id)]
+    return [*EventTracer(app, scored.running.broker, time.time_ns() // 1000 - 3_600_000_000).trace_event(event_id)]
 
 
 @pytest.mark.timeout(400)
@@ -384,7 +387,7 @@ def test_predictions_land_in_the_lake_and_are_counted(scored: Scored) -> None:
 def test_the_lake_gives_way_to_queries_and_scores(scored: Scored) -> None:
     parts = ("lake", "stream", "score")
     nice = {part: os.getpriority(os.PRIO_PROCESS, scored.running.pid_of(part) or 0) for part in parts}
-    assert nice == {"lake": NICE, "stream": 0, "score": 0}
+    assert nice == {"lake": NICE_LEVEL, "stream": 0, "score": 0}
 
 
 def landed(folder: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from headrace.tiles.finish import EPOCH
 from tests.clickhouse import OwnClickHouse
 from tests.running import Running

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import patiently, wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import wait_until
 

@@ -11,8 +11,8 @@ from landed import between
 from late import late
 from seen import Decision, Season, months
 
-from headrace.score.train import Asked, train_model
-from headrace.score.versions import Versions
+from headrace.models.training.training import TrainingConfig, train_model
+from headrace.models.versions.version_store import VersionStore
 
 
 def main(folder: Path, first: datetime) -> None:
@@ -26,7 +26,7 @@ def main(folder: Path, first: datetime) -> None:
     for column in late.vector:
         if column.name not in table.column_names:
             table = table.append_column(column.name, table["delay"])
-    card = train_model(late, table, Asked("reported_at"), Versions(folder / "state", late.name))
+    card = train_model(late, table, TrainingConfig("reported_at"), VersionStore(folder / "state", late.name))
     season = Season(months(first, 1, 1), decisions=[Decision(first, card.version, True, "it was there")])
     season.keep(folder / "season.json")
 

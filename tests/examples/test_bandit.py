@@ -8,13 +8,13 @@ from banners import CLICKS, DECISIONS, WITHIN, run, text
 from rewards import Rewarded
 from thompson import Thompson, World, regret
 
-from headrace.local.broker import Broker
-from headrace.log.records import Record
-from headrace.log.tail import Tail
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.consumers.last_records import LastRecordsReader
+from headrace.kafka.record import ConsumerRecord
 
 
-def record(topic: str, **said: object) -> Record:
-    return Record(topic, 0, 0, 0, None, json.dumps(said).encode(), None)
+def record(topic: str, **said: object) -> ConsumerRecord:
+    return ConsumerRecord(topic, 0, 0, 0, None, json.dumps(said).encode(), None)
 
 
 def test_an_arm_that_is_better_in_a_context_is_chosen_in_it() -> None:
@@ -58,13 +58,13 @@ def test_the_regret_is_far_below_chance_though_rewards_come_late() -> None:
     assert lost["thompson"] < 0.4 * lost["random"]
 
 
-def test_the_example_learns_through_the_log_and_goes_on_after_a_restart(broker: Broker) -> None:
+def test_the_example_learns_through_the_log_and_goes_on_after_a_restart(broker: EmbeddedBroker) -> None:
     lost, rewarded = run(broker.address, 1_000)
     assert lost["oracle"] == 0 < lost["thompson"] < lost["random"]
     assert "1,000 visits" in text(1_000, lost, rewarded)
     replayed = Rewarded(Thompson(4, 6), WITHIN)
     for topic in (CLICKS, DECISIONS):  # the other way round
-        replayed.apply(Tail(broker.address, topic, 10**6).news())
+        replayed.apply(LastRecordsReader(broker.address, topic, 10**6).read_new_records())
     replayed.settle()
     assert np.allclose(replayed.policy.precision, rewarded.policy.precision)
     assert np.allclose(replayed.policy.rewarded, rewarded.policy.rewarded)

@@ -11,22 +11,24 @@ from deltalake import DeltaTable
 from history import write_history
 from payments import Fate, Timeline, attack_of, events, is_end_of_trial, is_fraud
 
-from headrace.log.records import Record
-from headrace.score.prediction import Prediction, encode
+from headrace.kafka.record import ConsumerRecord
+from headrace.models.inference.prediction import Prediction, encode_prediction
 
 START_US = 1_767_225_600_000_000
 SEED = 11
 NOBODY = "127.0.0.1:1"
 
 
-def record(event_id: str, score: float, latency_ms: float = 4.0, **changed: object) -> Record:
+def record(event_id: str, score: float, latency_ms: float = 4.0, **changed: object) -> ConsumerRecord:
     arrival_us = 4_000_000_000_000_000
     fields = {
         "event_id": event_id, "score": score, "decision": app.fraud.decision(score), "model": "fraud", "version": "1",
         "role": "champion", "source": "stream", "features": {}, "known": {}, "degraded": (), "event_time_us": 0,
         "arrival_us": arrival_us, "read_at_us": arrival_us, "decided_at_us": arrival_us + round(latency_ms * 1000),
     }  # fmt: skip
-    return Record("fraud.predictions", 0, 0, 0, event_id.encode(), encode(Prediction(**(fields | changed))), None)
+    return ConsumerRecord(
+        "fraud.predictions", 0, 0, 0, event_id.encode(), encode_prediction(Prediction(**(fields | changed))), None
+    )
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def decisions() -> Decisions:
     return Decisions(NOBODY, app.fraud, SEED)
 
 
-def taken(decisions: Decisions, *records: Record) -> Decided:
+def taken(decisions: Decisions, *records: ConsumerRecord) -> Decided:
     decisions._take(list(records))
     return decisions.decided()
 

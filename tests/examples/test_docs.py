@@ -8,12 +8,12 @@ import pytest
 
 from examples.fraud.app import payments
 from headrace.declare.durations import duration_text, duration_us
-from headrace.declare.sketch_sizes import sketch_lg_k
-from headrace.declare.windows import hop_for
-from headrace.lake.formats import FormatName, begin
-from headrace.lake.landing import DAY, silver
-from headrace.lake.shapes import schema_of
-from headrace.lake.table import LakeTable, Position
+from headrace.declare.features.sketch_sizes import hyperloglog_lg_k
+from headrace.declare.features.windows import choose_hop_us
+from headrace.lake.formats.arrow_schemas import arrow_schema
+from headrace.lake.formats.format_detection import FormatName, create_lake
+from headrace.lake.ingestion.table_mapping import DAY, silver_mapping
+from headrace.lake.lake_table import LakeTable, TablePosition
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -40,8 +40,8 @@ def anchors(page: Path) -> set[str]:
 
 def make_lake(lake: Path, kind: FormatName) -> None:
     """Two payments, one of them sent twice, as Spark would have landed them."""
-    begin(lake, kind)
-    table = LakeTable(lake, silver(payments))
+    create_lake(lake, kind)
+    table = LakeTable(lake, silver_mapping(payments))
     table.prepare()
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
@@ -58,9 +58,9 @@ def make_lake(lake: Path, kind: FormatName) -> None:
     ]
     file = table.folder / "hr_day=2026-01-01" / "landed.parquet"
     file.parent.mkdir()
-    columns = pa.schema([field for field in schema_of(table.landing) if field.name != DAY])
+    columns = pa.schema([field for field in arrow_schema(table.mapping) if field.name != DAY])
     pq.write_table(pa.Table.from_pylist(rows, columns), file)
-    table.commit([file], {0: Position(2, 2)})
+    table.commit([file], {0: TablePosition(2, 2)})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
@@ -89,14 +89,14 @@ def test_the_table_of_hops_is_the_one_that_is_used():
     rows = table_after(ROOT / "docs" / "declarations.md", "## Windows and hops")
     for window, hop, _ in rows[1:]:
         length_us = duration_us(window.removeprefix("from ").replace(" ", ""), "the table")
-        assert duration_text(hop_for(length_us)) == hop.replace(" ", "")
-        assert hop_for(length_us - 1000) < hop_for(length_us)
-    assert duration_text(hop_for(duration_us("239s", "the table"))) == "1s"
+        assert duration_text(choose_hop_us(length_us)) == hop.replace(" ", "")
+        assert choose_hop_us(length_us - 1000) < choose_hop_us(length_us)
+    assert duration_text(choose_hop_us(duration_us("239s", "the table"))) == "1s"
 
 
 def test_the_table_of_errors_is_the_one_that_is_used():
     rows = table_after(ROOT / "docs" / "declarations.md", "It costs up to this much a tile")
     for error, registers, stated, _ in rows:
-        k = 2 ** sketch_lg_k(float(error.split()[0]))
+        k = 2 ** hyperloglog_lg_k(float(error.split()[0]))
         assert k == int(registers.replace(",", ""))
         assert f"{104 / k**0.5:.1f} %" == stated

@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import App, load_app
-from headrace.log.recordings import open_recording
+from headrace.kafka.producer.recordings import open_recording
 
 APP = Path(__file__).parents[2] / "examples" / "flights" / "app.py"
 FLIGHTS, CANCELLED, LANDED, WITHOUT_AIRCRAFT = 336_776, 8_255, 327_346, 2_512

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
-from headrace.log.security import VARIABLE
+from headrace.kafka.client.security import SECURITY_FILE_VARIABLE
 from tests.examples.test_demo import DECISION, DEMO, ROW, number
-from tests.log.guarded import ADMIN_PASSWORD, CANARY, Guarded
+from tests.kafka.guarded import ADMIN_PASSWORD, CANARY, Guarded
 from tests.running import descendants
 from tests.waiting import SOCKET_S
 
@@ -28,7 +28,7 @@ SECRETS = (CANARY.split()[0], ADMIN_PASSWORD)
 def test_the_demo_runs_on_a_broker_that_asks_who_comes_and_tells_nobody_its_password(
     guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(guarded.by_password("SCRAM-SHA-512")))
+    monkeypatch.setenv(SECURITY_FILE_VARIABLE, str(guarded.by_password("SCRAM-SHA-512")))
     flags = ["--for", "10m", "--rate", "50", "--http-port", "0", "--broker", guarded.address, "--state", str(tmp_path)]
     said, heard, url = "", dict[str, str](), ""
     with subprocess.Popen(
@@ -65,5 +65,5 @@ def everything(url: str, pid: int) -> dict[str, str]:
             pages[path] = str(answer.headers) + answer.read().decode()
     commands = {f"process {one}": Path(f"/proc/{one}/cmdline").read_text() for one in descendants(pid)}
     assert any("SparkSubmit" in command for command in commands.values())
-    assert VARIABLE in os.environ
+    assert SECURITY_FILE_VARIABLE in os.environ
     return pages | commands

@@ -19,7 +19,7 @@ from workers import HANDLERS
 import headrace as hr
 from bench.postgres import OwnPostgres
 from headrace.declare.app import load_app
-from headrace.local.broker import Broker
+from headrace.embedded_servers.broker import EmbeddedBroker
 from tests.waiting import patiently
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders"
@@ -103,7 +103,7 @@ def require_ended_well(shop: Shop, orders: int) -> None:
 
 
 @pytest.fixture
-def street(broker: Broker, postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
+def street(broker: EmbeddedBroker, postgres: OwnPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
     monkeypatch.setenv("PG_URL", postgres.url)
     return Street(broker.address, f"shop{random.getrandbits(40)}")
 
@@ -133,7 +133,7 @@ def test_crashes_at_some_steps_change_no_end(street: Street) -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("street")
-def test_a_kill_at_every_step_changes_no_end(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_every_step_changes_no_end(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"killed{random.getrandbits(40)}"
     street = Street(broker.address, name)
     command = [sys.executable, str(EXAMPLE / "shop.py"), "--broker", broker.address, "--name", name]

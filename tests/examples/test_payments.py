@@ -11,9 +11,9 @@ import pytest
 from payments import TRIAL_EVERY, Event, Fate, Timeline, events, is_end_of_trial, is_fraud, truth
 
 import headrace as hr
-from headrace.operators.of import operator_of
-from headrace.operators.operator import Arrived, Made, step
-from headrace.tiles.admission import Record, admit
+from headrace.operators.factory import create_operator
+from headrace.operators.operator import InputEvent, OutputEvent, advance_operator
+from headrace.tiles.events.record_classification import RawRecord, classify_records
 
 FRAUD = Path(__file__).parents[2] / "examples" / "fraud"
 START_US = 1_767_225_600_000_000
@@ -138,15 +138,19 @@ def test_an_attack_is_one_card_at_many_merchants_with_high_amounts_within_second
 
 
 def test_the_pattern_finds_every_card_that_was_tried_and_no_other(produced):
-    operation, made = app.tested.made_by, list[Made]()
-    operator, by_card = operator_of(operation), defaultdict(list)
+    operation, made = app.tested.made_by, list[OutputEvent]()
+    operator, by_card = create_operator(operation), defaultdict(list)
     for event in of(produced, Fate.CLEAN) + of(produced, Fate.DUPLICATE):
         fields = orjson.loads(event.value)
         at_us = round(datetime.fromisoformat(fields["at"]).timestamp() * 1e6)
         place = (event.moment_us, 0, event.number)
-        by_card[fields["card"]].append(Arrived(0, fields["payment_id"], at_us, *place, fields | {"at": at_us}))
+        by_card[fields["card"]].append(InputEvent(0, fields["payment_id"], at_us, *place, fields | {"at": at_us}))
     for card, arrived in by_card.items():
-        made += [one for one in step(operator, (card,), operator.begin(), arrived, 1 << 61) if one.output == "out"]
+        made += [
+            one
+            for one in advance_operator(operator, (card,), operator.create_state(), arrived, 1 << 61)
+            if one.output == "out"
+        ]
     tried = [event for event in produced if is_end_of_trial(SEED, event.number)]
     assert len(tried) == truth(SEED, len(produced)).trials == len(produced) // TRIAL_EVERY
     assert {one.values["large_last_id"] for one in made} == {f"p{SEED}-{event.number}" for event in tried}
@@ -163,7 +167,7 @@ def test_few_cards_make_most_payments(produced):
 
 
 def test_the_gate_judges_every_payment_as_promised(produced):
-    verdicts = admit(app.payments, [Record(event.value, event.moment_us) for event in produced])
+    verdicts = classify_records(app.payments, [RawRecord(event.value, event.moment_us) for event in produced])
     judged = Counter((verdict.fate, (verdict.reason or "").split(":")[0]) for verdict in verdicts)
     counts = truth(SEED, len(produced))
     dead = {("dead", reason): times for reason, times in counts.dead.items()}

@@ -7,7 +7,7 @@ from readings import Delay, Scrape, Totals, delay_of, histogram_delay, percentil
 from screen import Moment, Result, line, summary
 from verdicts import Judged
 
-from headrace.questions import FeatureRow
+from headrace.client.protocol import FeatureRow
 
 TEXT = """\
 # HELP headrace_events_total Events by fate.

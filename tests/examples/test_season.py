@@ -20,8 +20,8 @@ from truth import Landed, auc, is_clean, is_predicted, states
 
 import headrace as hr
 from headrace.declare.app import load_app
-from headrace.declare.stream import Stream
-from headrace.evaluate.quality.curves import Reading
+from headrace.declare.streams.stream import Stream
+from headrace.monitoring.quality.curves import QualityMetricValue
 from tests.waiting import patiently
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
@@ -78,7 +78,12 @@ def test_brute_force_knows_what_came_of_flights(streams: list[Stream], some: dic
 
 
 def drawn(piece: Month, number: int) -> Month:
-    return replace(piece, first_auc=Reading(0.94), champion_auc=Reading(0.94 + number / 100), drifted=(("delay", 0.2),))
+    return replace(
+        piece,
+        first_auc=QualityMetricValue(0.94),
+        champion_auc=QualityMetricValue(0.94 + number / 100),
+        drifted=(("delay", 0.2),),
+    )
 
 
 def season() -> Season:

@@ -6,7 +6,7 @@ import time
 from http.client import HTTPException
 from typing import Any
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 
 CARDS = [f"c{number}" for number in range(20)]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.local.broker import Broker
-from headrace.stream.operation import OperationRunner
-from headrace.stream.start_turns import StartTurns
-from tests.stream.echoes import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.spark.stateful.operation_query import OperationRunner
+from headrace.spark.stateful.start_turns import StartTurns
+from tests.spark.echoes import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
 from tests.waiting import wait_until
 
 LIMIT_S = 600
@@ -39,7 +39,7 @@ def hogs() -> Iterator[None]:
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("hogs")
 def test_operations_start_on_a_busy_machine_without_a_restart(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     turns = StartTurns()
     all_keyed = [new_keyed(broker.address, Echo(), name=f"busy{number}") for number in range(OPERATIONS)]
@@ -53,7 +53,7 @@ def test_operations_start_on_a_busy_machine_without_a_restart(
     for runner in runners:
         runner.start()
     try:
-        wait_until(lambda: all(runner.running() for runner in runners), LIMIT_S, "all of them to run")
+        wait_until(lambda: all(runner.is_running() for runner in runners), LIMIT_S, "all of them to run")
         for keyed, events in zip(all_keyed, sent, strict=True):
             wanted = pure(keyed, events)
             wait_until(lambda k=keyed, w=wanted: told(k).keys() >= w.keys(), LIMIT_S, "all it makes")  # type: ignore[misc]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.local.broker import Broker
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
-from headrace.log.progress import TOPIC
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
 from tests.running import JAVA, _command, descendants
 from tests.waiting import wait_until
 
@@ -53,18 +53,18 @@ def has_begun(name: str, broker: str, folder: Path) -> bool:
     """Whether a part is seen at work: it reports, or has landed what was sent."""
     if name == "lake":
         return any((folder / "lake" / "bronze").rglob("*.parquet"))
-    offsets = Offsets(broker)
-    return sum(offsets.end([TOPIC]).values()) > 0
+    offsets = OffsetClient(broker)
+    return sum(offsets.topic_end_offsets([PROGRESS_TOPIC]).values()) > 0
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["stream", "operate", "lake"])
 def test_a_part_whose_java_is_killed_ends_with_one_sentence(name: str, tmp_path: Path) -> None:
-    with Broker(tmp_path / "log", port=0) as broker, part(name, broker.address, tmp_path) as (running, log):
+    with EmbeddedBroker(tmp_path / "log", port=0) as broker, part(name, broker.address, tmp_path) as (running, log):
         if name == "lake":
             from headrace.declare.app import load_app
-            from headrace.log.topics import ensure_topics
+            from headrace.kafka.topics import ensure_topics
 
             (tmp_path / "app.py").write_text(APP)
             ensure_topics(broker.address, load_app(str(tmp_path / "app.py")).streams)

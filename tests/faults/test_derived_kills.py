@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.log.between import records_between
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
 from tests.e2e.derived_load import CARDS, Event, by_card, instalments, payments, raising, send
 from tests.running import Running
 from tests.waiting import wait_until
@@ -44,9 +44,9 @@ class Sending(threading.Thread):
 
 def derived_of(broker: str) -> list[dict[str, object]]:
     """Every clean record of `instalments`, as often as it is there."""
-    offsets = Offsets(broker)
-    begin, end = offsets.begin(["instalments.clean"]), offsets.end(["instalments.clean"])
-    return [json.loads(record.value or b"") for record in records_between(broker, begin, end)]
+    offsets = OffsetClient(broker)
+    begin, end = offsets.topic_start_offsets(["instalments.clean"]), offsets.topic_end_offsets(["instalments.clean"])
+    return [json.loads(record.value or b"") for record in read_offset_range(broker, begin, end)]
 
 
 @pytest.mark.faults

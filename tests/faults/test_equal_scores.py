@@ -21,19 +21,19 @@ from lightgbm import LGBMClassifier
 
 import headrace as hr
 from headrace.declare.app import load_app
-from headrace.lake.lookback import features_at, known_name, places_of
-from headrace.lake.plain import ARROW_TYPES, events_table
-from headrace.log.ledger import ARRIVAL
-from headrace.log.produce import Producer
-from headrace.log.tail import Tail
-from headrace.score.batches import columns_of
-from headrace.score.champions import load_champion
-from headrace.score.export import to_network
-from headrace.score.prediction import Prediction, decode
-from headrace.tiles.events import Event, read_event
+from headrace.kafka.consumers.last_records import LastRecordsReader
+from headrace.kafka.ledger import ARRIVAL_HEADER
+from headrace.kafka.producer.producer import Producer
+from headrace.lake.past_features import compute_past_features, hop_streams, known_column
+from headrace.lake.plain_events import ARROW_TYPES, to_events_table
+from headrace.models.inference.arrow_scoring import read_columns
+from headrace.models.inference.prediction import Prediction, decode_prediction
+from headrace.models.training.onnx_export import export_to_onnx
+from headrace.models.versions.version_loader import load_champion
+from headrace.tiles.events.event_parser import Event, parse_event
+from tests.models.cards import versions_of
+from tests.models.streamed import final
 from tests.running import Running
-from tests.score.cards import versions_of
-from tests.score.streamed import final
 from tests.waiting import wait_until
 
 APP = Path(__file__).parents[2] / "examples" / "fraud" / "app.py"
@@ -106,7 +106,7 @@ def add_model(model: hr.Model, state: Path) -> None:
     frame = pd.DataFrame({name: chance.exponential(50, 4_000).astype(np.float32) for name in model.vector.names})
     is_fraud = frame.sum(axis=1) + chance.normal(0, 100, len(frame)) > 50 * len(model.vector.names)
     trees = LGBMClassifier(n_estimators=100, num_leaves=15, verbose=-1, n_jobs=1).fit(frame, is_fraud)
-    versions_of(state, to_network(trees, model.vector.columns), model=model.name)
+    versions_of(state, export_to_onnx(trees, model.vector.columns), model=model.name)
 
 
 @pytest.mark.faults
@@ -153,7 +153,10 @@ def sell(running: Running) -> float:
 
 def predicted(running: Running, model: hr.Model, source: str) -> list[Prediction]:
     """What counts of the predictions of one source."""
-    found = (decode(record.value or b"") for record in Tail(running.broker, model.predictions, 10**9).news())
+    found = (
+        decode_prediction(record.value or b"")
+        for record in LastRecordsReader(running.broker, model.predictions, 10**9).read_new_records()
+    )
     return list(final(one for one in found if one.source == source).values())
 
 
@@ -161,11 +164,11 @@ def clean_by_card(running: Running, model: hr.Model) -> dict[str, list[tuple[Eve
     """The clean events of each card in the order of the log, each id once, with their arrivals."""
     by_card: dict[str, list[tuple[Event, int]]] = {}
     seen: set[str] = set()
-    for record in Tail(running.broker, model.stream.clean, 10**9).news():
-        event = read_event(model.stream.schema, record.value)
+    for record in LastRecordsReader(running.broker, model.stream.clean, 10**9).read_new_records():
+        event = parse_event(model.stream.schema, record.value)
         if event["payment_id"] not in seen:
             seen.add(event["payment_id"])
-            by_card.setdefault(event["card"], []).append((event, int(record.header(ARRIVAL) or 0)))
+            by_card.setdefault(event["card"], []).append((event, int(record.header(ARRIVAL_HEADER) or 0)))
     return by_card
 
 
@@ -201,15 +204,17 @@ def recomputed(model: hr.Model, state: Path, found: Sequence[Contained]) -> pa.T
     (entity,) = view.entity
     columns = {"e0": pa.array([name for name, _ in asked], ARROW_TYPES[entity.kind])}
     columns |= {"hr_at": pa.array([one.prediction.read_at_us for _, one in asked], pa.int64()), "r0": amounts}
-    for number, place in enumerate(places_of(view)):
+    for number, place in enumerate(hop_streams(view)):
         arrivals_us = [one.prediction.known[view.name][number][1] for _, one in asked]
-        columns[known_name("known", *place)] = pa.array(arrivals_us, pa.int64())
+        columns[known_column("known", *place)] = pa.array(arrivals_us, pa.int64())
     events, arrivals = zip(*past, strict=True)
-    table = features_at(view, events_table(view, view.streams[0], list(events), list(arrivals)), pa.table(columns))
+    table = compute_past_features(
+        view, to_events_table(view, view.streams[0], list(events), list(arrivals)), pa.table(columns)
+    )
     features = {name: table[name] for name in table.column_names if name in model.known}
     scorer = load_champion(model, state).scorer
     batch = pa.table(features | {"amount": amounts}).combine_chunks().to_batches()[0]
-    scores = scorer.score(columns_of(batch, scorer.columns))
+    scores = scorer.score(read_columns(batch, scorer.columns))
     return pa.table({name: batch[name] for name in model.vector.names} | {"score": scores})
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from bench.postgres import OwnPostgres
 from headrace.declare.app import load_app
-from headrace.declare.derivation import Derived
-from headrace.log.produce import Producer
+from headrace.declare.operations.operation import DerivedStream
+from headrace.kafka.producer.producer import Producer
 from tests.faults.test_operators import told
 from tests.running import Running
 from tests.waiting import wait_until
@@ -92,7 +92,7 @@ class App:
     def wait_for(self, payments: Iterable[Payment], size: int, name: str = "spend") -> None:
         """Until the rows of a windowing are those of a loop over some payments."""
         wanted, stream = windows_of(payments, size), load_app(str(self.file)).stream(name)
-        assert isinstance(stream, Derived)
+        assert isinstance(stream, DerivedStream)
 
         def different() -> str:
             return f"{rows_of(self.running.broker, stream)}\n{wanted}\n{self.running.said()}"
@@ -124,7 +124,7 @@ def spent_of(payments: Iterable[Payment], size: int) -> dict[str, tuple[int, flo
     return found
 
 
-def rows_of(broker: str, stream: Derived) -> dict[tuple[str, int], tuple[int, float]]:
+def rows_of(broker: str, stream: DerivedStream) -> dict[tuple[str, int], tuple[int, float]]:
     """The same of a stream's rows; of a windowing that only counts, as much as it knows."""
     rows = told(broker, stream).values()
     return {(row["card"], _seconds(row["window_start"])): (row["n"], row.get("total", 0.0)) for row in rows}

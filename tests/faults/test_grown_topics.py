@@ -8,9 +8,9 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.local.broker import Broker
-from headrace.log.connect import admin_client
-from headrace.log.produce import Producer
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.client.client import create_admin_client
+from headrace.kafka.producer.producer import Producer
 from tests.e2e.derived_load import CARDS, Event, by_card, payments, send
 from tests.running import Running
 from tests.waiting import wait_until
@@ -20,7 +20,7 @@ EACH = 500
 
 
 def grow(broker: str, topic: str, partitions: int) -> None:
-    admin = admin_client(broker)
+    admin = create_admin_client(broker)
     (grown,) = admin.create_partitions([NewPartitions(topic, partitions)]).values()
     grown.result()
 
@@ -55,7 +55,7 @@ def test_partitions_that_are_added_lose_nothing(tmp_path: Path) -> None:
             send(producer, some, dice)
         events.extend(some)
 
-    with Broker(tmp_path / "log", port=0) as broker:
+    with EmbeddedBroker(tmp_path / "log", port=0) as broker:
         running = Running(
             APP, tmp_path / "state", "--broker", broker.address, "--lake-every", "2s", "--checkpoint", "5s"
         )

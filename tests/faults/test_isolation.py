@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headrace.log.latest import ensure_latest_topic
+from headrace.kafka.compacted_topic import ensure_compacted_topic
 from tests.faults.load import CARDS, Load
 from tests.running import Running
 from tests.waiting import wait_until
@@ -92,7 +92,7 @@ class Reader(threading.Thread):
 def test_parts_are_killed_in_a_loop_and_no_read_fails(tmp_path: Path) -> None:
     with Running(APP, tmp_path / "state", "--lake-every", "5s", "--checkpoint", "10s") as running:
         running.wait_until_ready()
-        ensure_latest_topic(running.broker, "taps.copies")
+        ensure_compacted_topic(running.broker, "taps.copies")
         until(lambda: status_of(running).code == 0, "everything to run", running)
         load = Load(running.broker, seed=18)
         reader = Reader(running, load)

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.declare.app import load_app
-from headrace.declare.views import View
+from headrace.declare.features.view import View
 from tests.faults.load import CARDS, SHOPS, Load, Watcher
 from tests.oracle import brute
 from tests.running import Running

@@ -17,15 +17,15 @@ import pytest
 from lightgbm import LGBMClassifier
 
 import headrace as hr
-from headrace.log.produce import Producer
-from headrace.log.tail import Tail
-from headrace.score.learner import Learner, version_of
-from headrace.score.lessons import decode_page
-from headrace.score.prediction import Prediction, decode
-from headrace.score.train import Asked, train_model
-from headrace.score.versions import Versions
-from tests.evaluate.landed import NOON, land
+from headrace.kafka.consumers.last_records import LastRecordsReader
+from headrace.kafka.producer.producer import Producer
+from headrace.models.inference.prediction import Prediction, decode_prediction
+from headrace.models.online_learning.learner import Learner, learner_version
+from headrace.models.online_learning.online_updates import decode_page
+from headrace.models.training.training import TrainingConfig, train_model
+from headrace.models.versions.version_store import VersionStore
 from tests.faults import loop_app
+from tests.monitoring.landed import NOON, land
 from tests.running import Running
 from tests.waiting import wait_until
 
@@ -39,7 +39,7 @@ def hopeless(frame: Any) -> Any:
     return LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1).fit(frame.drop(columns="fraud"), shuffled)
 
 
-def hopeless_champion(state: Path) -> Versions:
+def hopeless_champion(state: Path) -> VersionStore:
     """A first version that knows nothing."""
     chance, declared = np.random.default_rng(0), loop_app.fraud
     columns = {column.name: chance.integers(0, 90, 500) for column in declared.vector}
@@ -47,8 +47,8 @@ def hopeless_champion(state: Path) -> Versions:
     told = pa.table({**columns, "country": ["FR"] * 500, "at": at, "fraud": chance.random(500) < 0.5})
     model = hr.Model("fraud", on=declared.stream, features=declared.views, fields=declared.fields, train=hopeless,
                      inputs=declared.inputs, labels=declared.labels)  # fmt: skip
-    versions = Versions(state, "fraud")
-    train_model(model, told, Asked("at"), versions)
+    versions = VersionStore(state, "fraud")
+    train_model(model, told, TrainingConfig("at"), versions)
     return versions
 
 
@@ -72,7 +72,10 @@ class Shop:
 
 
 def predictions(running: Running) -> list[Prediction]:
-    return [decode(record.value or b"") for record in Tail(running.broker, "fraud.predictions", 10**6).news()]
+    return [
+        decode_prediction(record.value or b"")
+        for record in LastRecordsReader(running.broker, "fraud.predictions", 10**6).read_new_records()
+    ]
 
 
 @pytest.mark.faults
@@ -92,9 +95,9 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
 
         wait_until(alarmed, 240, "the alert to train", running.said)
         sys.stdout.write(f"trained {time.monotonic() - opened:.0f} s after the shop opened\n")
-        wait_until(lambda: versions.champion().champion != "1", 300, "a better champion", running.said)
+        wait_until(lambda: versions.load_roles().champion != "1", 300, "a better champion", running.said)
         sys.stdout.write(
-            f"replaced after {time.monotonic() - opened:.0f} s: {versions.card('2').retrained['reason']}\n"
+            f"replaced after {time.monotonic() - opened:.0f} s: {versions.load_card('2').retrained['reason']}\n"
         )
         began = time.monotonic()
         asked = {"id": "x", "card": "c1", "country": "FR", "amount": 5.0}
@@ -110,8 +113,8 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
         wait_until(followed, 60, "the scorer to follow", running.said)
         for _ in range(12):  # two more looks of the part, while the alert still fires
             shop.sell()
-        assert versions.names() == ["1", "2"], running.said()
-        told = versions.card("2").retrained
+        assert versions.list_versions() == ["1", "2"], running.said()
+        told = versions.load_card("2").retrained
         assert (told["why"], told["against"], told["promoted"]) == ("alert 'auc drop' fires", "1", True)
         assert log.read_text().count("training fraud anew") == 1
         require_learner(running)
@@ -119,22 +122,22 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
 
 def require_learner(running: Running) -> None:
     """What learns stands beside the champion, on the same vectors, and is better than nothing by now."""
-    name, by = version_of(loop_app.fraud), Counter[tuple[str, str]]()
+    name, by = learner_version(loop_app.fraud), Counter[tuple[str, str]]()
     found = predictions(running)
     by.update((one.version, one.role) for one in found)
     assert by[name, "challenger"] > 100
     vectors = {(one.event_id, str(one.features)) for one in found if one.source == "stream"}
     assert len(vectors) == len({event for event, _ in vectors})
     learner = Learner(loop_app.fraud)
-    for record in Tail(running.broker, "fraud.lessons", 10**6).news():
+    for record in LastRecordsReader(running.broker, "fraud.lessons", 10**6).read_new_records():
         page = decode_page(record.value)
         assert page is not None
         learner.learn(page)
-    assert learner.heard > 100
-    assert learner.passed_over == 0
+    assert learner.next_update > 100
+    assert learner.skipped_count == 0
     low, high = learner.score_rows([[1, 40.0, 5.0], [1, 40.0, 200.0]])
     assert low < high
-    sys.stdout.write(f"{learner.heard} lessons; predictions {dict(by)}\n")
+    sys.stdout.write(f"{learner.next_update} lessons; predictions {dict(by)}\n")
 
 
 BAD = {
@@ -179,4 +182,4 @@ def test_trainings_that_go_wrong_change_nothing(tmp_path: Path) -> None:
         said[fit], _ = retrain(state, fit).communicate(timeout=120)
         sys.stdout.write(said[fit])
     assert {fit: BAD[fit] in said[fit] for fit in BAD} == dict.fromkeys(BAD, True), said
-    assert (versions.champion().champion, versions.names()) == ("1", ["1", "2", "3"])
+    assert (versions.load_roles().champion, versions.list_versions()) == ("1", ["1", "2", "3"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.served_process import resident_bytes, served_process
-from tests.serve.test_hostile_http import CHUNKED, HALF_BODY, MIB, PING, connected, said, sent_until_refused
+from tests.server.http.test_hostile_http import CHUNKED, HALF_BODY, MIB, PING, connected, said, sent_until_refused
+from tests.server.served_process import resident_bytes, served_process
 
 pytestmark = pytest.mark.faults
 ROUNDS, CLIENTS = 20, 200

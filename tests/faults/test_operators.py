@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from headrace.declare.app import App, load_app
-from headrace.declare.derivation import Derived, Operation
-from headrace.declare.stream import Stream
-from headrace.log.between import records_between
-from headrace.log.ledger import ARRIVAL, OFFSET
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
-from headrace.operators.operator import Arrived
-from headrace.scripts.acts import Watermark
-from headrace.scripts.pure import Pure
-from headrace.stream.making import as_json
-from headrace.tiles.events import read_event
+from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.operators.operator import InputEvent
+from headrace.spark.stateful.output_encoding import to_json_bytes
+from headrace.testing.scripts.pure_host import PureHost
+from headrace.testing.scripts.steps import WatermarkStep
+from headrace.tiles.events.event_parser import parse_event
 from tests.faults.test_kills import at_a_random_moment
 from tests.running import Running
 from tests.waiting import patiently, wait_until
@@ -62,43 +62,46 @@ class Load(threading.Thread):
 
 def clean(broker: str, stream: Stream) -> list[Any]:
     """The clean records of a stream, as the gate first wrote them."""
-    offsets = Offsets(broker)
-    records = records_between(broker, offsets.begin([stream.clean]), offsets.end([stream.clean]))
+    offsets = OffsetClient(broker)
+    records = read_offset_range(
+        broker, offsets.topic_start_offsets([stream.clean]), offsets.topic_end_offsets([stream.clean])
+    )
     found: dict[tuple[int, int], Any] = {}
     for record in records:
-        found.setdefault((record.partition, int(record.header(OFFSET) or -1)), record)
+        found.setdefault((record.partition, int(record.header(OFFSET_HEADER) or -1)), record)
     return list(found.values())
 
 
-def arrived(broker: str, number: int, stream: Stream) -> list[Arrived]:
+def arrived(broker: str, number: int, stream: Stream) -> list[InputEvent]:
     """What an operator is given of a stream."""
     events = []
     for record in clean(broker, stream):
-        values = read_event(stream.schema, record.value)
-        arrival_us, offset = int(record.header(ARRIVAL)), int(record.header(OFFSET))
+        values = parse_event(stream.schema, record.value)
+        arrival_us, offset = int(record.header(ARRIVAL_HEADER)), int(record.header(OFFSET_HEADER))
         time_us = values[stream.time]
-        events.append(Arrived(number, values[stream.id], time_us, arrival_us, record.partition, offset, values))
+        events.append(InputEvent(number, values[stream.id], time_us, arrival_us, record.partition, offset, values))
     return events
 
 
-def told(broker: str, stream: Derived) -> dict[str, dict[str, Any]]:
+def told(broker: str, stream: DerivedStream) -> dict[str, dict[str, Any]]:
     """What a derived stream has, by id."""
     rows = [json.loads(record.value) for record in clean(broker, stream)]
     return {row[stream.id]: row for row in rows}
 
 
-def wanted(app: App, broker: str, operation: Operation) -> dict[str, dict[str, dict[str, Any]]]:
+def wanted(app: App, broker: str, operation: StreamOperation) -> dict[str, dict[str, dict[str, Any]]]:
     """What each output of an operation should have, by its stream's name and by id."""
-    outputs = app.made_by(operation)
+    outputs = app.derived_streams_of(operation)
     events = [event for number, one in enumerate(operation.inputs) for event in arrived(broker, number, one)]
-    events.sort(key=lambda event: event.order)
-    rows = Pure().play(operation, outputs, [*events, Watermark(FOREVER_US)])
+    events.sort(key=lambda event: event.sort_key)
+    rows = PureHost().play(operation, outputs, [*events, WatermarkStep(FOREVER_US)])
     return {
-        one.name: {row[one.id]: json.loads(as_json(row, one.schema)) for row in rows[one.output]} for one in outputs
+        one.name: {row[one.id]: json.loads(to_json_bytes(row, one.schema)) for row in rows[one.output]}
+        for one in outputs
     }
 
 
-def is_right(broker: str, stream: Derived, rows: dict[str, dict[str, Any]]) -> bool:
+def is_right(broker: str, stream: DerivedStream, rows: dict[str, dict[str, Any]]) -> bool:
     found = told(broker, stream)
     if stream.name == CORRECTED:
         return _net(found.values()) == _net(rows.values())
@@ -126,7 +129,7 @@ def _newest(rows: Any) -> dict[str, int]:
 
 def endure(folder: Path, parts: Sequence[str], seed: int) -> None:
     app, dice = load_app(str(APP)), random.Random(seed)
-    operations = [one for one in app.derivations if isinstance(one, Operation)]
+    operations = [one for one in app.derivations if isinstance(one, StreamOperation)]
     assert len(operations) == 7
     with Running(APP, folder / "state", "--lake", "off", "--checkpoint", "10s") as running:
         running.wait_until_ready()
@@ -140,22 +143,22 @@ def endure(folder: Path, parts: Sequence[str], seed: int) -> None:
         settled(running, app)
         for operation in operations:
             rows = wanted(app, running.broker, operation)
-            for stream in app.made_by(operation):
+            for stream in app.derived_streams_of(operation):
                 assert stream.output != "out" or rows[stream.name], stream.name
                 right = lambda stream=stream, rows=rows: is_right(running.broker, stream, rows[stream.name])  # noqa: E731
                 wait_until(right, 180, f"{stream.name} to be right", running.said)
-        (derived,) = app.made_by(next(one for one in app.derivations if one.name == "doubled"))
+        (derived,) = app.derived_streams_of(next(one for one in app.derivations if one.name == "doubled"))
         wait_until(lambda: is_doubled(running.broker, app, derived), 60, "what is doubled", running.said)
 
 
 def settled(running: Running, app: App) -> None:
     """Wait until the gates have judged all that was sent."""
-    offsets = Offsets(running.broker)
+    offsets = OffsetClient(running.broker)
     for stream in (app.stream("taps"), app.stream("rates")):
         wait_until(
             lambda stream=stream: (
                 sum(running.events(stream.name)[fate] for fate in ("clean", "late", "dead"))
-                >= sum(offsets.end([stream.name]).values())
+                >= sum(offsets.topic_end_offsets([stream.name]).values())
             ),
             180,
             f"the gate of {stream.name}",
@@ -163,7 +166,7 @@ def settled(running: Running, app: App) -> None:
         )
 
 
-def is_doubled(broker: str, app: App, derived: Derived) -> bool:
+def is_doubled(broker: str, app: App, derived: DerivedStream) -> bool:
     events = {json.loads(record.value)["id"]: json.loads(record.value) for record in clean(broker, app.stream("taps"))}
     amounts = {own_id: 2 * event["amount"] for own_id, event in events.items() if event["kind"] != "skip"}
     return {own_id: row["amount"] for own_id, row in told(broker, derived).items()} == amounts

@@ -9,16 +9,16 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.declare.catalogue import CATALOGUE
-from headrace.local.ports import HOST, free_port
-from headrace.watch.otlp.endpoint import endpoint_of
-from headrace.watch.otlp.metrics import Growth, metrics_of
-from headrace.watch.otlp.push import judged
-from headrace.watch.otlp.spans import spans_of
-from headrace.watch.scrape import samples_of
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.embedded_servers.ports import HOST, free_port
+from headrace.telemetry.otlp.endpoint import parse_endpoint
+from headrace.telemetry.otlp.exporter import classify_response
+from headrace.telemetry.otlp.otlp_metrics import CounterStartTimes, to_otlp_metrics
+from headrace.telemetry.otlp.spans import build_spans
+from headrace.telemetry.values.metrics_scraper import parse_samples
+from tests.telemetry.otlp.test_otlp_spans import MAKERS, TRACE, record
+from tests.telemetry.values.test_metrics_scraper import Server, counted
 from tests.waiting import wait_until
-from tests.watch.test_otlp_spans import MAKERS, TRACE, record
-from tests.watch.test_scrape import Server, counted
 
 OTELCOL = os.environ.get("HEADRACE_OTELCOL") or shutil.which("otelcol")
 CONFIG = """
@@ -37,8 +37,8 @@ def test_a_collector_takes_every_number_and_a_span(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG % address)
     server = Server()
     server.account = counted(2, 1)
-    metrics = metrics_of(samples_of(server.text()), Growth(), 5)
-    spans = [*spans_of([record("payments.clean", offset="42", arrival="3000")], MAKERS, 0)]
+    metrics = to_otlp_metrics(parse_samples(server.text()), CounterStartTimes(), 5)
+    spans = [*build_spans([record("payments.clean", offset="42", arrival="3000")], MAKERS, 0)]
     bodies = {
         "metrics": {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]},
         "traces": {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]},
@@ -48,12 +48,12 @@ def test_a_collector_takes_every_number_and_a_span(tmp_path: Path) -> None:
         try:
             wait_until(lambda: "Everything is ready" in log.read_text(), 30, "the collector to start")
             for signal, body in bodies.items():
-                posted = endpoint_of(f"http://{address}", {}).post(signal, orjson.dumps(body))
-                assert judged(posted) == ("delivered", ""), posted
+                posted = parse_endpoint(f"http://{address}", {}).post(signal, orjson.dumps(body))
+                assert classify_response(posted) == ("delivered", ""), posted
             wait_until(lambda: TRACE in log.read_text(), 10, "the span to be told")
         finally:
             collector.terminate()
             collector.wait(10)
     told = log.read_text()
-    assert set(re.findall(r"-> Name: (headrace_\w+)", told)) == CATALOGUE.keys()
+    assert set(re.findall(r"-> Name: (headrace_\w+)", told)) == METRIC_CATALOG.keys()
     assert "Name           : payments gate" in told

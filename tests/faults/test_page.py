@@ -9,14 +9,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.local.ports import HOST
-from headrace.log.progress import ProgressBoard
-from headrace.serve import live, server
-from headrace.store.memory import MemoryStore
-from headrace.store.online import MemoryOnline
+from headrace.embedded_servers.ports import HOST
+from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.online_store.memory.memory_store import MemoryStore
+from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
+from headrace.server import server
+from headrace.server.metrics import live_metrics
 from tests.browser import Browser
-from tests.log.streams import new_stream, new_view
-from tests.serve.serving import app_of_views, serving
+from tests.kafka.streams import new_stream, new_view
+from tests.server.serving import app_of_views, serving
 from tests.waiting import wait_until
 
 UPDATES, DAY_MS = 20_000, 86_400_000
@@ -34,12 +35,12 @@ GROWTH = 1.15
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_a_day_of_news_does_not_make_the_page_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(live_metrics, "UPDATE_SECONDS", 0.0)
     view = new_view(new_stream())
     app, look = app_of_views(view), quick_news(view.streams[0].name)
     monkeypatch.setattr(server, "snapshot", lambda *_: look())
-    online = MemoryOnline(MemoryStore([view]), None)
-    with serving(app, online, ProgressBoard()) as ask, Browser(tmp_path) as browser:
+    online = MemoryStoreReader(MemoryStore([view]), None)
+    with serving(app, online, ProgressTable()) as ask, Browser(tmp_path) as browser:
         browser.open(f"http://{HOST}:{ask.port}/?minutes=1440")
         wait_until(lambda: browser.value("document.body?.dataset.state") in {"live", "stale"}, 20, "the page")
         browser.value(COUNT)

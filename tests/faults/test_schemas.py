@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from headrace.local.ports import free_port
-from headrace.log.between import records_between
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
-from headrace.log.schemas.encode import AvroEncoder, registered_encoder
-from headrace.log.schemas.registry import Registry, registry_at
-from tests.log.avro import field, logical, optional, schema
+from headrace.embedded_servers.ports import free_port
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.schema_registry.record_encoder import AvroEncoder, register_encoder
+from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient, create_registry_client
+from tests.kafka.avro import field, logical, optional, schema
 from tests.running import Running
 from tests.waiting import wait_until
 
@@ -65,7 +65,7 @@ class Both:
         with Producer(self._broker) as producer:
             for number in range(self._sent, self._sent + count):
                 encoder = encoders[number % len(encoders)]
-                known = {one["name"] for one in encoder.parsed["fields"]}
+                known = {one["name"] for one in encoder.parsed_schema["fields"]}
                 every = {"id": str(number), "card": f"c{number % CARDS}", "amount": number * 0.5}
                 more = {"channel": f"ch{number % 5}", "note": "n", "at": datetime.now(UTC)}
                 event = {name: value for name, value in {**every, **more}.items() if name in known}
@@ -100,13 +100,13 @@ def test_three_versions_in_flight_give_the_features_of_json(tmp_path: Path) -> N
     url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
     app.write_text(APP.format(url=url, more="", settings=""))
     running = Running(app, tmp_path / "state", "--registry", "--registry-port", str(port), "--checkpoint", "10s")
-    registry = registry_at(url)
+    registry = create_registry_client(url)
     with running:
         running.wait_until_ready()
         both = Both(running.broker)
-        first = registered_encoder(registry, SUBJECT, V1)
+        first = register_encoder(registry, SUBJECT, V1)
         both.send(300, first)
-        second = registered_encoder(registry, SUBJECT, V2)
+        second = register_encoder(registry, SUBJECT, V2)
         both.send(300, first, second)
         wait_until(lambda: has_counted(running, 600), 180, "600 events", running.said)
         assert same(running)
@@ -116,7 +116,7 @@ def test_three_versions_in_flight_give_the_features_of_json(tmp_path: Path) -> N
         running.wait_until_ready()
         both.send(200, first, second)
         wait_until(lambda: has_counted(running, 800), 180, "800 events", running.said)
-        both.send(200, first, second, registered_encoder(registry, SUBJECT, V3))
+        both.send(200, first, second, register_encoder(registry, SUBJECT, V3))
         wait_until(lambda: has_counted(running, 1000), 180, "1000 events", running.said)
         assert same(running)
         assert fates(running, "dead") == (0, 0)
@@ -133,11 +133,11 @@ def _traced(app: Path, running: Running) -> None:
     assert "folded" in steps
 
 
-def _incompatible(app: Path, url: str, running: Running, registry: Registry) -> None:
+def _incompatible(app: Path, url: str, running: Running, registry: SchemaRegistryClient) -> None:
     """Refused by the registry, then, forced in, by the plan; its records are dead letters one by one."""
-    assert registry.objections(SUBJECT, "AVRO", WRONG)
-    registry.set_level(SUBJECT, "NONE")
-    wrong = registered_encoder(registry, SUBJECT, WRONG)
+    assert registry.check_compatibility(SUBJECT, "AVRO", WRONG)
+    registry.set_compatibility(SUBJECT, "NONE")
+    wrong = register_encoder(registry, SUBJECT, WRONG)
     app.write_text(APP.format(url=url, more=", note string", settings=', compatibility="backward"'))
     said = command("plan", str(app), "--state", str(running.state))
     assert said.returncode == 1
@@ -147,8 +147,10 @@ def _incompatible(app: Path, url: str, running: Running, registry: Registry) -> 
         for number in range(10):
             producer.send("coded", wrong.encode({**event, "id": f"x{number}"}), key="c1")
     wait_until(lambda: fates(running, "dead")[1] >= 10, 180, "10 dead letters", running.said)
-    offsets = Offsets(running.broker)
-    dead = records_between(running.broker, offsets.begin(["coded.dead"]), offsets.end(["coded.dead"]))
+    offsets = OffsetClient(running.broker)
+    dead = read_offset_range(
+        running.broker, offsets.topic_start_offsets(["coded.dead"]), offsets.topic_end_offsets(["coded.dead"])
+    )
     reasons = [(one.header("headrace.offset"), one.header("headrace.reason") or b"") for one in dead]
     assert len(set(reasons)) == 10
     assert all(reason.startswith(b"incompatible-schema: id ") and b"field amount" in reason for _, reason in reasons)

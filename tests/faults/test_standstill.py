@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import wait_until
 

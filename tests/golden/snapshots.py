@@ -13,9 +13,9 @@ import click
 import headrace as hr
 from headrace.cli import COMMANDS, main
 from headrace.declare.app import load_app
-from headrace.declare.catalogue import CATALOGUE
-from headrace.declare.name_collisions import declarations_of
-from headrace.log.progress import KINDS
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.name_collisions import list_declarations
+from headrace.kafka.status.heartbeat import PROGRESS_TYPES
 
 ROOT = Path(__file__).parents[2]
 APPS = (
@@ -25,7 +25,12 @@ APPS = (
     "tests/e2e/published_app.py",
     "tests/e2e/scored_app.py",
 )
-READ = ("headrace.client", "headrace.async_client", "headrace.questions", "headrace.testing", "headrace.scripts")
+READ = (
+    "headrace.client.sync_client",
+    "headrace.client.async_client",
+    "headrace.client.protocol",
+    "headrace.testing",
+)
 SOURCES, MARK = ROOT / "src" / "headrace", re.compile(r"headrace\.[a-z][a-z-]*")
 WORDS = {"description", "summary", "title", "operationId", "version", "example"}
 PLAIN = (bool, int, float, str, type(None), tuple)
@@ -39,6 +44,8 @@ def python_names() -> dict[str, Any]:
 
 
 def _described(thing: Any) -> Any:
+    if thing is hr.View:
+        return {}  # made by hr.features alone
     if inspect.isclass(thing):
         return {"call": _parameters(thing), "members": dict(_members(thing))}
     return {"call": _parameters(thing)} if callable(thing) else {}
@@ -54,8 +61,10 @@ def _parameters(thing: Any) -> list[str]:
 
 def _parameter(one: inspect.Parameter) -> str:
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
+    if stars:
+        return stars  # what it is called is seen by nobody
     if one.default is one.empty:
-        return f"{stars}{one.name}"
+        return one.name
     return f"{one.name}={one.default!r}" if isinstance(one.default, PLAIN) else f"{one.name}=…"
 
 
@@ -104,7 +113,10 @@ def _option(option: click.Parameter) -> dict[str, Any]:
 
 def metrics() -> dict[str, Any]:
     """Every metric with its labels, its unit and the bounds of its buckets."""
-    return {name: {"labels": one.labels, "unit": one.unit, "bounds": one.bounds} for name, one in CATALOGUE.items()}
+    return {
+        name: {"labels": one.labels, "unit": one.unit, "bounds": one.bucket_bounds}
+        for name, one in METRIC_CATALOG.items()
+    }
 
 
 def names_outside() -> dict[str, Any]:
@@ -112,7 +124,7 @@ def names_outside() -> dict[str, Any]:
     return {
         app: {
             f"{one.kind} {one.name}": sorted(f"{resource.kind}: {resource.name}" for resource in one.resources)
-            for one in declarations_of(load_app(str(ROOT / app)))
+            for one in list_declarations(load_app(str(ROOT / app)))
         }
         for app in APPS
     }
@@ -120,7 +132,7 @@ def names_outside() -> dict[str, Any]:
 
 def reports() -> dict[str, Any]:
     """The fields of each report on the progress topic, by the field that tells which it is."""
-    return {tag: [one.name for one in fields(kind)] for tag, (_, kind, _) in KINDS.items()}
+    return {tag: [one.name for one in fields(kind)] for tag, (_, kind, _) in PROGRESS_TYPES.items()}
 
 
 def marks() -> dict[str, Any]:

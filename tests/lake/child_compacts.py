@@ -7,13 +7,13 @@ from pathlib import Path
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 
-from headrace.lake.care import Care, care_for
+from headrace.lake.maintenance import MaintenanceConfig, maintain_table
 
 
 def main(folder: Path) -> None:
     while True:
         try:
-            care_for(folder, Care(many_files=2), date(2026, 1, 10))
+            maintain_table(folder, MaintenanceConfig(min_files_to_compact=2), date(2026, 1, 10))
             sys.stdout.write("compacted\n")
         except (CommitFailedError, CommitFailedException) as conflict:
             sys.stdout.write(f"{conflict}\n")

@@ -5,21 +5,21 @@ import time
 from pathlib import Path
 
 import headrace as hr
-from headrace.lake.formats import begin
-from headrace.lake.iceberg import IcebergLog
-from headrace.lake.landing import bronze, dead, late, silver
-from headrace.lake.table import LakeTable
+from headrace.lake.formats.format_detection import create_lake
+from headrace.lake.formats.iceberg import IcebergFormat
+from headrace.lake.ingestion.table_mapping import bronze_mapping, dead_letter_mapping, late_mapping, silver_mapping
+from headrace.lake.lake_table import LakeTable
 
 STREAM = hr.Stream("taps", schema="id string, card string, at timestamp", id="id", key="card", time="at")
 
 
 def main(lake: Path, ready: Path, go: Path) -> None:
-    assert IcebergLog  # imported before the start
+    assert IcebergFormat  # imported before the start
     ready.touch()
     while not go.exists():
         time.sleep(0.0005)
-    begin(lake, "iceberg")
-    for landing in (bronze(STREAM), silver(STREAM), late(STREAM), dead(STREAM)):
+    create_lake(lake, "iceberg")
+    for landing in (bronze_mapping(STREAM), silver_mapping(STREAM), late_mapping(STREAM), dead_letter_mapping(STREAM)):
         LakeTable(lake, landing).prepare()
 
 

@@ -6,12 +6,12 @@ from datetime import date
 from pathlib import Path
 
 import headrace as hr
-from headrace.lake.care import Care, care_for
-from headrace.lake.land import Lander, writing_session
-from headrace.lake.landing import bronze, silver
-from headrace.lake.table import LakeTable
-from headrace.local.jars import jar_paths
-from headrace.stream.session import SparkPlace, start_session
+from headrace.embedded_servers.jars import jar_paths
+from headrace.lake.ingestion.ingest_step import TableIngester, new_write_session
+from headrace.lake.ingestion.table_mapping import bronze_mapping, silver_mapping
+from headrace.lake.lake_table import LakeTable
+from headrace.lake.maintenance import MaintenanceConfig, maintain_table
+from headrace.spark.session.session import SparkSessionConfig, start_session
 from tests.lake.gated import SCHEMA, YEARS
 
 RECORDS_A_STEP = 20
@@ -19,13 +19,13 @@ RECORDS_A_STEP = 20
 
 def main(broker: str, lake: Path, name: str) -> None:
     stream = hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", late=YEARS)
-    tables = [LakeTable(lake, landing) for landing in (bronze(stream), silver(stream))]
+    tables = [LakeTable(lake, landing) for landing in (bronze_mapping(stream), silver_mapping(stream))]
     for table in tables:
         table.prepare()
-    spark = writing_session(start_session(SparkPlace(None, 2, jar_paths("spark"), lake.with_name("scratch"))))
-    landers = [Lander(spark, broker, table, RECORDS_A_STEP) for table in tables]
+    spark = new_write_session(start_session(SparkSessionConfig(None, 2, jar_paths("spark"), lake.with_name("scratch"))))
+    landers = [TableIngester(spark, broker, table, RECORDS_A_STEP) for table in tables]
     threading.Thread(target=compact, args=(tables,), daemon=True).start()
-    while sum(lander.land().taken for lander in landers):
+    while sum(lander.ingest().ingested for lander in landers):
         sys.stdout.write("landed\n")
         sys.stdout.flush()
     threading.Event().wait()  # all has landed: only compaction is left to be killed
@@ -34,7 +34,7 @@ def main(broker: str, lake: Path, name: str) -> None:
 def compact(tables: list[LakeTable]) -> None:
     while True:
         for table in tables:
-            care_for(table.folder, Care(many_files=3), date(2026, 1, 1))
+            maintain_table(table.folder, MaintenanceConfig(min_files_to_compact=3), date(2026, 1, 1))
 
 
 if __name__ == "__main__":

@@ -9,16 +9,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from headrace.lake.land import Lander, writing_session
-from headrace.lake.landing import Landing
-from headrace.lake.rows import records
-from headrace.lake.table import LakeTable
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.records import Record
-from headrace.log.topics import ensure_topics
-from headrace.stream.gate import gate
-from headrace.tiles import admission
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.topics import ensure_topics
+from headrace.lake.ingestion.ingest_step import TableIngester, new_write_session
+from headrace.lake.ingestion.record_rows import read_records
+from headrace.lake.ingestion.table_mapping import TableMapping
+from headrace.lake.lake_table import LakeTable
+from headrace.spark.gate.gate import apply_gate
+from headrace.tiles.events import record_classification
 from tests.waiting import patiently
 
 SCHEMA = "id string, card string, amount double, n bigint, small int, tiny tinyint, ok boolean, at timestamp"
@@ -46,35 +46,39 @@ def send(broker: str, stream: hr.Stream, values: Sequence[bytes | Mapping[str, A
 def pass_gate(spark: SparkSession, broker: str, stream: hr.Stream, start: int = 0) -> None:
     """Bring the raw records from an offset on through the gate; called again, it writes them again, as a crash does."""
     start_at = json.dumps({stream.name: {"0": start, "1": start}})
-    raw = records(spark, broker, subscribe=stream.name, startingOffsets=start_at)
-    one_by_one = gate(raw, stream)
+    raw = read_records(spark, broker, subscribe=stream.name, startingOffsets=start_at)
+    one_by_one = apply_gate(raw, stream)
     one_by_one.write.format("kafka").option("kafka.bootstrap.servers", broker).option(
         "kafka.max.request.size", str(16 << 20)
     ).save()
 
 
-def land(spark: SparkSession, broker: str, lake: Path, landing: Landing, most: int = 1000) -> LakeTable:
+def land(spark: SparkSession, broker: str, lake: Path, landing: TableMapping, most: int = 1000) -> LakeTable:
     """Land all that is there, as a new process does."""
     table = LakeTable(lake, landing)
     table.prepare()
-    lander = Lander(writing_session(spark), broker, table, most)
-    while lander.land().taken:
+    lander = TableIngester(new_write_session(spark), broker, table, most)
+    while lander.ingest().ingested:
         pass
     return table
 
 
-def read_topic(broker: str, topic: str) -> list[Record]:
+def read_topic(broker: str, topic: str) -> list[ConsumerRecord]:
     """Every record of a topic."""
-    found: list[Record] = []
-    with Follower(broker, [topic], found.extend) as follower:
+    found: list[ConsumerRecord] = []
+    with TailingConsumer(broker, [topic], found.extend) as follower:
         assert follower.wait_until_caught_up(patiently(30))
     return found
 
 
-def judged(broker: str, stream: hr.Stream) -> dict[Place, tuple[Record, admission.Verdict]]:
+def judged(
+    broker: str, stream: hr.Stream
+) -> dict[Place, tuple[ConsumerRecord, record_classification.ClassificationResult]]:
     """What plain Python says of each raw record."""
     raw = read_topic(broker, stream.name)
-    verdicts = admission.admit(stream, [admission.Record(record.value, record.appended_us) for record in raw])
+    verdicts = record_classification.classify_records(
+        stream, [record_classification.RawRecord(record.value, record.appended_us) for record in raw]
+    )
     return {
         (record.partition, record.offset): both
         for record, both in zip(raw, zip(raw, verdicts, strict=True), strict=True)

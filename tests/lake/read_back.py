@@ -6,17 +6,17 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyiceberg.table import Table
 
-from headrace.lake.catalogue import catalogue_of
-from headrace.lake.formats import CATALOGUE, format_of
+from headrace.lake.formats.format_detection import CATALOG_FILE, detect_format
+from headrace.lake.formats.iceberg_catalog import open_catalog
 
 
 def read_back(folder: Path) -> pa.Table:
     """Every row of the table in a folder."""
-    if format_of(folder.parents[1]) == "iceberg":
+    if detect_format(folder.parents[1]) == "iceberg":
         return iceberg_table(folder).scan().to_arrow()
     return DeltaTable(folder).to_pyarrow_table()
 
 
 def iceberg_table(folder: Path) -> Table:
     """As another program finds it: by the catalogue."""
-    return catalogue_of(folder.parents[1] / CATALOGUE).load_table((folder.parent.name, folder.name))
+    return open_catalog(folder.parents[1] / CATALOG_FILE).load_table((folder.parent.name, folder.name))

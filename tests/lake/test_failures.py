@@ -10,28 +10,28 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.lake.care import Care, Caretaker
+from headrace.embedded_servers.broker import EmbeddedBroker
+from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable, ensure_progress_topic
 from headrace.lake.failure_state import FailureState
-from headrace.lake.formats import FORMATS, FormatName
-from headrace.lake.lake import Lake, prepare, require_fitting
-from headrace.lake.land import _move_files
-from headrace.lake.landing import DAY, bronze, silver
-from headrace.lake.table import LakeTable, Position, UnfitForTheLake
-from headrace.lake.writer import Place, Rounds
-from headrace.local.broker import Broker
-from headrace.log.follow import Follower
-from headrace.log.produce import Producer
-from headrace.log.progress import TOPIC, ProgressBoard, ensure_progress_topic
+from headrace.lake.formats.format_detection import FORMATS, FormatName
+from headrace.lake.ingestion.ingest_step import _move_files
+from headrace.lake.ingestion.lake_writer import IngestContext, IngestWorker
+from headrace.lake.ingestion.table_mapping import DAY, bronze_mapping, silver_mapping
+from headrace.lake.lake import LakeConfig, prepare_tables, require_compatible_tables
+from headrace.lake.lake_table import IncompatibleTableError, LakeTable, TablePosition
+from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
+from tests.lake.formats.test_reading import add_file, three_days
 from tests.lake.gated import SCHEMA, new_stream
-from tests.lake.test_reading import add_file, three_days
 from tests.waiting import wait_until
 
 
 @contextmanager
-def followed(broker: str) -> Iterator[ProgressBoard]:
-    board = ProgressBoard()
+def followed(broker: str) -> Iterator[ProgressTable]:
+    board = ProgressTable()
     ensure_progress_topic(broker)
-    with Follower(broker, [TOPIC], board.apply):
+    with TailingConsumer(broker, [PROGRESS_TOPIC], board.apply):
         yield board
 
 
@@ -42,29 +42,31 @@ def narrower(stream: hr.Stream) -> hr.Stream:
 
 
 def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(
-    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream, other = new_stream(broker.address), new_stream(broker.address)
-    LakeTable(tmp_path, silver(narrower(stream))).prepare()
-    lake = Lake(tmp_path, broker.address, (silver(stream), bronze(other)), every_s=0.2)
+    LakeTable(tmp_path, silver_mapping(narrower(stream))).prepare()
+    lake = LakeConfig(tmp_path, broker.address, (silver_mapping(stream), bronze_mapping(other)), ingest_interval_s=0.2)
     session: Any = None  # nothing is there to land: no step comes as far as Spark
-    rounds = Rounds("lake-events", Place(session, lake, Producer(broker.address)), lake.tables)
-    failing, landing = silver(stream).table, bronze(other).table
+    rounds = IngestWorker("lake-events", IngestContext(session, lake, Producer(broker.address)), lake.tables)
+    failing, landing = silver_mapping(stream).table, bronze_mapping(other).table
     with followed(broker.address) as board:
         rounds.start()
-        wait_until(lambda: failing in board.landings and landing in board.landings, limit_s=60, what="both to report")
-        wait_until(lambda: not board.landings[landing].error, limit_s=60, what="the other to land")
-        said = board.landings[failing]
+        wait_until(
+            lambda: failing in board.ingestions and landing in board.ingestions, limit_s=60, what="both to report"
+        )
+        wait_until(lambda: not board.ingestions[landing].error, limit_s=60, what="the other to land")
+        said = board.ingestions[failing]
         assert "column 'n' was string, is bigint" in said.error
         assert "Could not land" in caplog.text
         assert "Traceback" not in caplog.text, "what a sentence says needs no trace"
         assert abs(time.time() - (said.down_since_us or 0) / 1e6) < 60
-        assert board.landings[landing].down_since_us is None
-        wait_until(lambda: board.landings[failing].at_us > said.at_us, limit_s=60, what="another attempt")
-        assert board.landings[failing].down_since_us == said.down_since_us
+        assert board.ingestions[landing].down_since_us is None
+        wait_until(lambda: board.ingestions[failing].at_us > said.at_us, limit_s=60, what="another attempt")
+        assert board.ingestions[failing].down_since_us == said.down_since_us
         shutil.rmtree(tmp_path / failing)
-        wait_until(lambda: board.landings[failing].down_since_us is None, limit_s=60, what="it to land again")
-        assert board.landings[failing].error == ""
+        wait_until(lambda: board.ingestions[failing].down_since_us is None, limit_s=60, what="it to land again")
+        assert board.ingestions[failing].error == ""
         rounds.stop()
         rounds.join(30)
 
@@ -86,38 +88,42 @@ def test_a_failing_table_is_tried_at_growing_intervals(monkeypatch: pytest.Monke
     assert (state.error, state.down_since_us, state.is_due) == ("", None, True)
 
 
-def test_a_table_that_cannot_be_read_keeps_no_other_from_being_prepared(broker: Broker, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_keeps_no_other_from_being_prepared(broker: EmbeddedBroker, tmp_path: Path) -> None:
     stream = new_stream(broker.address)
-    LakeTable(tmp_path, silver(stream)).prepare()
-    for commit in (tmp_path / silver(stream).table / "_delta_log").glob("*.json"):
+    LakeTable(tmp_path, silver_mapping(stream)).prepare()
+    for commit in (tmp_path / silver_mapping(stream).table / "_delta_log").glob("*.json"):
         commit.write_text("no commit")
-    lake = Lake(tmp_path, broker.address, (silver(stream), bronze(stream)))
-    (looked_at,), (prepared,) = require_fitting(lake), prepare(lake)
+    lake = LakeConfig(tmp_path, broker.address, (silver_mapping(stream), bronze_mapping(stream)))
+    (looked_at,), (prepared,) = require_compatible_tables(lake), prepare_tables(lake)
     for problem in (looked_at, prepared):
-        assert problem.startswith(f"The table {silver(stream).table} of the lake does not land: ")
+        assert problem.startswith(f"The table {silver_mapping(stream).table} of the lake does not land: ")
         assert "<unknown>" not in problem  # deltalake's errors have a stack in their text
-    assert LakeTable(tmp_path, bronze(stream)).log.columns() is not None
+    assert LakeTable(tmp_path, bronze_mapping(stream)).format.read_schema() is not None
 
 
-def test_a_declaration_that_can_never_land_is_refused_before_anything_starts(broker: Broker, tmp_path: Path) -> None:
+def test_a_declaration_that_can_never_land_is_refused_before_anything_starts(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
     stream = new_stream(broker.address)
-    LakeTable(tmp_path, silver(narrower(stream))).prepare()
-    lake = Lake(tmp_path, broker.address, (silver(stream), bronze(stream)))
-    with pytest.raises(UnfitForTheLake, match="column 'n' was string, is bigint"):
-        require_fitting(lake)
-    (problem,) = prepare(lake)
+    LakeTable(tmp_path, silver_mapping(narrower(stream))).prepare()
+    lake = LakeConfig(tmp_path, broker.address, (silver_mapping(stream), bronze_mapping(stream)))
+    with pytest.raises(IncompatibleTableError, match="column 'n' was string, is bigint"):
+        require_compatible_tables(lake)
+    (problem,) = prepare_tables(lake)
     assert "column 'n' was string, is bigint" in problem
 
 
 def test_maintenance_that_fails_is_reported_until_it_succeeds(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.lake.care.CARE_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.lake.maintenance.MAINTENANCE_SECONDS", 0.2)
     table = three_days(tmp_path, "delta")
     commit = sorted((table.folder / "_delta_log").glob("*.json"))[-1]
     kept = commit.read_bytes()
     commit.write_text("no commit")
-    caretaker = Caretaker([table.folder, tmp_path / "gold" / "missing"], Care(), Producer(broker.address))
+    caretaker = MaintenanceThread(
+        [table.folder, tmp_path / "gold" / "missing"], MaintenanceConfig(), Producer(broker.address)
+    )
     with followed(broker.address) as board:
         caretaker.start()
         wait_until(lambda: is_down(board, "gold/taps"), limit_s=60, what="the failure to be reported")
@@ -129,7 +135,7 @@ def test_maintenance_that_fails_is_reported_until_it_succeeds(
         caretaker.join(30)
 
 
-def is_down(board: ProgressBoard, table: str) -> bool:
+def is_down(board: ProgressTable, table: str) -> bool:
     return table in board.maintenance and board.maintenance[table].down_since_us is not None
 
 
@@ -141,7 +147,7 @@ def parquet_files(table: LakeTable) -> set[Path]:
 def test_files_of_a_commit_that_fails_are_removed(tmp_path: Path, kind: FormatName) -> None:
     table = three_days(tmp_path, kind)
     before = parquet_files(table)
-    second = LakeTable(tmp_path, table.landing)
+    second = LakeTable(tmp_path, table.mapping)
     second.positions([0])
     add_file(table, "2026-01-10", range(150, 160))
     committed = parquet_files(table)
@@ -155,18 +161,18 @@ def test_files_of_a_commit_that_was_made_are_kept_whatever_fails_after_it(
     tmp_path: Path, kind: FormatName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = three_days(tmp_path, kind)
-    add = table.log.add
+    add = table.format.commit_files
 
     def add_and_fail(*arguments: Any) -> None:
         add(*arguments)
         raise OSError("the connection was lost")
 
-    monkeypatch.setattr(table.log, "add", add_and_fail)
+    monkeypatch.setattr(table.format, "commit_files", add_and_fail)
     with pytest.raises(OSError, match="connection was lost"):
         add_file(table, "2026-01-10", range(150, 160))
-    after = LakeTable(tmp_path, table.landing)
-    assert after.positions([0]) == {0: Position(159, 159)}
-    assert {file.path for file in after.log.files()} == parquet_files(table)
+    after = LakeTable(tmp_path, table.mapping)
+    assert after.positions([0]) == {0: TablePosition(159, 159)}
+    assert {file.path for file in after.format.list_files()} == parquet_files(table)
 
 
 def test_files_are_moved_to_a_table_all_or_none(tmp_path: Path) -> None:

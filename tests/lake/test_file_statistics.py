@@ -14,29 +14,29 @@ from deltalake import DeltaTable
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, IsNaN, IsNull, NotNull
 from pyspark.sql import SparkSession
 
-from headrace.lake.care import Care, care_for
-from headrace.lake.files import LAST_TEXT, exact_bounds, nulls_of, statistics
-from headrace.lake.formats import FORMATS, FormatName, begin
-from headrace.lake.land import writing_session, written
-from headrace.lake.landing import DAY, LakeColumn, Landing, as_appended
-from headrace.lake.shapes import schema_of
-from headrace.lake.table import LakeTable, Position
-from headrace.lake.tables import table_rows
+from headrace.lake.event_reader import read_table_rows
+from headrace.lake.formats.arrow_schemas import arrow_schema
+from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
+from headrace.lake.formats.parquet_files import MAX_TEXT, delta_statistics, exact_bounds, null_counts
+from headrace.lake.ingestion.ingest_step import new_write_session, write_parquet_files
+from headrace.lake.ingestion.table_mapping import DAY, LakeColumn, TableMapping, record_position_columns
+from headrace.lake.lake_table import LakeTable, TablePosition
+from headrace.lake.maintenance import MaintenanceConfig, maintain_table
+from tests.lake.formats.test_reading import TODAY
 from tests.lake.read_back import iceberg_table, read_back
-from tests.lake.test_reading import TODAY
 
-LANDING = Landing(
+LANDING = TableMapping(
     "notes",
     "silver/notes",
     (
         *(LakeColumn(name, kind, "") for name, kind in [("id", "string"), ("card", "string"), ("at", "timestamp")]),
         *(LakeColumn(name, kind, "") for name, kind in [("text", "string"), ("blob", "binary"), ("amount", "double")]),
         LakeColumn("nothing", "string", ""),
-        *as_appended(),
+        *record_position_columns(),
     ),
     "notes",
 )
-SCHEMA, DDL = schema_of(LANDING), LANDING.ddl
+SCHEMA, DDL = arrow_schema(LANDING), LANDING.ddl
 LONG = {"text", "blob"}
 LENGTHS = [0, 1, 2047, 2048, 3_000, 100_000, 1_000_000]
 IN_ARROW = {
@@ -76,7 +76,7 @@ def note(number: int) -> tuple[Any, ...]:
 
 def commit_file(table: LakeTable, file: Path) -> None:
     offsets = pq.ParquetFile(file).read(["hr_offset"])["hr_offset"].to_pylist()
-    table.commit([file], {0: Position(max(offsets), max(offsets))})
+    table.commit([file], {0: TablePosition(max(offsets), max(offsets))})
 
 
 def write_notes(folder: Path, numbers: range, told: list[str] | bool) -> Iterator[Path]:
@@ -105,15 +105,15 @@ def test_rows_are_found_whatever_files_tell_of_their_columns(
         for file in write_notes(table.folder, numbers, told):
             commit_file(table, file)
     check(table, kind)
-    care_for(table.folder, Care(many_files=2), TODAY)
-    table.log.refresh()
-    assert len(table.log.files()) == 2
+    maintain_table(table.folder, MaintenanceConfig(min_files_to_compact=2), TODAY)
+    table.format.refresh()
+    assert len(table.format.list_files()) == 2
     check(table, kind)
-    assert table.positions([0]) == {0: Position(27, 27)}
+    assert table.positions([0]) == {0: TablePosition(27, 27)}
 
 
 def new_table(lake: Path, kind: FormatName) -> LakeTable:
-    begin(lake, kind)
+    create_lake(lake, kind)
     table = LakeTable(lake, LANDING)
     table.prepare()
     return table
@@ -123,7 +123,7 @@ def check(table: LakeTable, kind: FormatName) -> None:
     """Every row is there, and a reader that skips files by their statistics finds each."""
     wanted = [(n, *note(n)[:2], *note(n)[3:5], None) for n in range(28)]
     assert identities(read_back(table.folder)) == wanted
-    found = pa.Table.from_batches(table.rows(["hr_offset", "id"], pc.field("id") == note(6)[0]))
+    found = pa.Table.from_batches(table.scan_rows(["hr_offset", "id"], pc.field("id") == note(6)[0]))
     assert found["hr_offset"].to_pylist() == [6]
     for number in (0, 1, 4, 5, 6, 13, 27):
         assert offsets_where(table, kind, "id", EqualTo, note(number)[0]) == [number]
@@ -156,22 +156,22 @@ def test_bounds_and_nulls_that_one_row_group_does_not_tell_are_told_of_none(tmp_
         writer.write_table(pa.table({"n": [9, None], "text": ["z", None]}, schema))
     told, untold = (pq.read_metadata(tmp_path / f"{name}.parquet") for name in ("told", "untold"))
     told.append_row_groups(untold)
-    assert (exact_bounds(told), nulls_of(told)) == ({}, {})
-    assert statistics(told) == {
+    assert (exact_bounds(told), null_counts(told)) == ({}, {})
+    assert delta_statistics(told) == {
         "numRecords": 4,
         "minValues": {"text": ""},
-        "maxValues": {"text": LAST_TEXT},
+        "maxValues": {"text": MAX_TEXT},
         "nullCount": {},
     }
 
 
 def test_values_too_long_for_the_statistics_of_spark_land_in_every_format(spark: SparkSession, tmp_path: Path) -> None:
-    frame = writing_session(spark).createDataFrame([note(number) for number in range(28)], DDL).coalesce(1)
+    frame = new_write_session(spark).createDataFrame([note(number) for number in range(28)], DDL).coalesce(1)
     for kind in FORMATS:
         table = new_table(tmp_path / kind, kind)
-        files = written(frame, table.folder)
-        assert not any(LONG & nulls_of(pq.read_metadata(file)).keys() for file in files)
-        table.commit(files, {0: Position(27, 27)})
+        files = write_parquet_files(frame, table.folder)
+        assert not any(LONG & null_counts(pq.read_metadata(file)).keys() for file in files)
+        table.commit(files, {0: TablePosition(27, 27)})
         check(table, kind)
-        long_ones = table_rows(spark, tmp_path / kind, LANDING).where("length(text) > 90000").count()
+        long_ones = read_table_rows(spark, tmp_path / kind, LANDING).where("length(text) > 90000").count()
         assert long_ones == sum(len(value(number)) > 90_000 for number in range(28))

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 import headrace as hr
-from headrace.lake.lookback import features_at
-from tests.tiles.test_tables import payments, write
+from headrace.lake.past_features import compute_past_features
+from tests.tiles.events.test_lookup_tables import payments, write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def test_tables_and_lists_are_those_of_a_fed_view(tmp_path: Path) -> None:
             "r0": pa.array([merchant for _, _, merchant in spine]),
         }
     )
-    found = features_at(named, events, asked).to_pylist()
+    found = compute_past_features(named, events, asked).to_pylist()
     for (card, at, merchant), row in zip(spine, found, strict=True):
         known = hr.testing.feed(named, [one for one in sent if one["at"] <= at])
         expected = known.at(at, {} if merchant is None else {"merchant": merchant})[card]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from headrace.operators.operator import Arrived
+from headrace.operators.operator import InputEvent
 
 LEFT_COLUMNS = (("key", "key"), ("id", "left_id"), ("paid", "paid"))
 RIGHT_COLUMNS = (("id", "right_id"), ("paid", "right_paid"))
@@ -28,8 +28,8 @@ class Patience(NamedTuple):
     right: tuple[int, int]
     then: str
 
-    def counts(self, event: Arrived) -> bool:
-        return event.arrival_us - event.time_us <= (self.left, self.right)[event.source][1]
+    def counts(self, event: InputEvent) -> bool:
+        return event.arrival_us - event.time_us <= (self.left, self.right)[event.input_index][1]
 
 
 def text(values: dict[str, Any]) -> str:
@@ -40,30 +40,30 @@ def id_of(*parts: Any) -> str:
     return json.dumps(parts, separators=(",", ":"))
 
 
-def values_of(left: Arrived | None, right: Arrived | None) -> dict[str, Any]:
+def values_of(left: InputEvent | None, right: InputEvent | None) -> dict[str, Any]:
     values: dict[str, Any] = {"key": (left or right).values["key"]}  # type: ignore[union-attr]
     values |= {"left_id": left and left.id, "paid": left and left.values["paid"]}
     return values | {"right_id": right and right.id, "right_paid": right and right.values["paid"]}
 
 
-def late_rows(events: Iterable[Arrived], patience: Patience) -> set[Told]:
+def late_rows(events: Iterable[InputEvent], patience: Patience) -> set[Told]:
     """The events that are too late, each as a row of its own."""
     rows = set()
     for event in events:
         if not patience.counts(event) and patience.then != "drop":
-            left, right = (event, None) if event.source == 0 else (None, event)
-            values = values_of(left, right) | {"stream": ("orders", "payments")[event.source]}
+            left, right = (event, None) if event.input_index == 0 else (None, event)
+            values = values_of(left, right) | {"stream": ("orders", "payments")[event.input_index]}
             own_id = id_of(left and left.id, right and right.id)
             rows.add(Told("late", own_id, event.time_us, event.arrival_us, text(values)))
     return rows
 
 
-def joined(events: Sequence[Arrived], kind: str, within: tuple[int, int], patience: Patience) -> set[Told]:
+def joined(events: Sequence[InputEvent], kind: str, within: tuple[int, int], patience: Patience) -> set[Told]:
     """A join of two streams by key and time."""
     before, after = within
     counted = [event for event in events if patience.counts(event)]
-    lefts = [event for event in counted if event.source == 0]
-    rights = [event for event in counted if event.source == 1]
+    lefts = [event for event in counted if event.input_index == 0]
+    rights = [event for event in counted if event.input_index == 1]
     more: dict[str, Any] = {"kind": "result", "retracts": None} if patience.then == "update" and kind != "inner" else {}
     rows = late_rows(events, patience)
     pairs = [
@@ -87,9 +87,9 @@ def joined(events: Sequence[Arrived], kind: str, within: tuple[int, int], patien
     return rows
 
 
-def alone(event: Arrived, partners: list[Arrived], due_us: int, more: dict[str, Any]) -> set[Told]:
+def alone(event: InputEvent, partners: list[InputEvent], due_us: int, more: dict[str, Any]) -> set[Told]:
     """What is said of an event for which nobody had come when it was due; taken back if somebody did afterwards."""
-    left, right = (event, None) if event.source == 0 else (None, event)
+    left, right = (event, None) if event.input_index == 0 else (None, event)
     ids, values = (left and left.id, right and right.id), values_of(left, right)
     if event.values["key"] is None:
         return {Told("out", id_of(*ids), event.time_us, event.arrival_us, text(values | more))}
@@ -112,15 +112,15 @@ class Asof(NamedTuple):
     deletes: bool  # a right row without `paid` ends what was valid
 
 
-def valid_at(events: Sequence[Arrived], asof: Asof, patience: Patience) -> set[Told]:
+def valid_at(events: Sequence[InputEvent], asof: Asof, patience: Patience) -> set[Told]:
     """An as-of join: of each left event what was known when it was decided, and what came afterwards."""
     counted = [event for event in events if patience.counts(event)]
     rows = late_rows(events, patience)
-    for left in (event for event in counted if event.source == 0):
+    for left in (event for event in counted if event.input_index == 0):
         rights = [
             event
             for event in counted
-            if event.source == 1
+            if event.input_index == 1
             and event.values["key"] == left.values["key"] is not None
             and left.time_us - asof.tolerance_us <= event.time_us <= left.time_us
         ]
@@ -128,7 +128,7 @@ def valid_at(events: Sequence[Arrived], asof: Asof, patience: Patience) -> set[T
     return rows
 
 
-def _answers(left: Arrived, rights: list[Arrived], asof: Asof, patience: Patience) -> set[Told]:
+def _answers(left: InputEvent, rights: list[InputEvent], asof: Asof, patience: Patience) -> set[Told]:
     decided_us = _decided_us(left, asof, patience)
     known = [right for right in rights if right.arrival_us < decided_us]
     later = sorted((right for right in rights if right.arrival_us >= decided_us), key=_by_arrival)
@@ -147,22 +147,22 @@ def _answers(left: Arrived, rights: list[Arrived], asof: Asof, patience: Patienc
     return rows
 
 
-def _decided_us(left: Arrived, asof: Asof, patience: Patience) -> int:
+def _decided_us(left: InputEvent, asof: Asof, patience: Patience) -> int:
     if left.values["key"] is None:
         return left.arrival_us
     all_here_us = max(left.time_us + patience.right[0] + 1, left.arrival_us)
     return all_here_us if asof.wait_us is None else min(all_here_us, left.arrival_us + asof.wait_us)
 
 
-def _by_arrival(event: Arrived) -> tuple[Any, ...]:
+def _by_arrival(event: InputEvent) -> tuple[Any, ...]:
     return event.arrival_us, event.time_us, event.id
 
 
-def _by_time(event: Arrived) -> tuple[Any, ...]:
+def _by_time(event: InputEvent) -> tuple[Any, ...]:
     return event.time_us, event.arrival_us, event.id
 
 
-def _answer(left: Arrived, right: Arrived | None, known_us: int, asof: Asof, patience: Patience) -> set[Told]:
+def _answer(left: InputEvent, right: InputEvent | None, known_us: int, asof: Asof, patience: Patience) -> set[Told]:
     ends = right is not None and asof.deletes and right.values["paid"] is None
     if asof.kind == "inner" and (right is None or ends):
         return set()

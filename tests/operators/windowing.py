@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from headrace.declare.shapes import Aligned, Session
-from headrace.declare.stream import Late
-from headrace.operators.operator import Arrived, Made
+from headrace.declare.operations.window_shapes import AlignedShape, Session
+from headrace.declare.streams.stream import Late
+from headrace.operators.operator import InputEvent, OutputEvent
 
 S = 1_000_000
 Bounds = tuple[int, int]
@@ -22,27 +22,27 @@ class Row(NamedTuple):
     largest: float | None
 
 
-def event(number: int, at: int, late: int = 0, amount: float | None = 1.0, gap: float | None = None) -> Arrived:
+def event(number: int, at: int, late: int = 0, amount: float | None = 1.0, gap: float | None = None) -> InputEvent:
     """An event at a second, arriving so many seconds later."""
     values = {"click": f"c{number:03}", "user": "u", "page": f"p{number}", "amount": amount, "gap": gap, "at": at * S}
-    return Arrived(0, values["click"], at * S, (at + late) * S, 0, number, values)
+    return InputEvent(0, values["click"], at * S, (at + late) * S, 0, number, values)
 
 
-def admitted(late: Late, events: Iterable[Arrived]) -> list[Arrived]:
+def admitted(late: Late, events: Iterable[InputEvent]) -> list[InputEvent]:
     """Those that count: on time or, where they may still correct, not too late."""
     return [one for one in events if one.arrival_us - one.time_us <= late.until_us]
 
 
-def windows(shape: Any, events: Sequence[Arrived]) -> dict[Bounds, tuple[int, list[Arrived]]]:
+def windows(shape: Any, events: Sequence[InputEvent]) -> dict[Bounds, tuple[int, list[InputEvent]]]:
     """Each window's bounds, the clock before any allowance at which it is complete, and its events."""
-    if isinstance(shape, Aligned):
+    if isinstance(shape, AlignedShape):
         return _aligned(shape, events)
     assert isinstance(shape, Session)
     return _sessions(shape, events)
 
 
-def _aligned(shape: Aligned, events: Sequence[Arrived]) -> dict[Bounds, tuple[int, list[Arrived]]]:
-    found: dict[Bounds, tuple[int, list[Arrived]]] = {}
+def _aligned(shape: AlignedShape, events: Sequence[InputEvent]) -> dict[Bounds, tuple[int, list[InputEvent]]]:
+    found: dict[Bounds, tuple[int, list[InputEvent]]] = {}
     if not events:
         return found
     first = min(one.time_us for one in events) - shape.size_us
@@ -56,7 +56,7 @@ def _aligned(shape: Aligned, events: Sequence[Arrived]) -> dict[Bounds, tuple[in
     return found
 
 
-def _reach_us(shape: Session, one: Arrived) -> int:
+def _reach_us(shape: Session, one: InputEvent) -> int:
     if shape.gap_us is not None:
         return shape.gap_us
     seconds = one.values["gap"]
@@ -64,9 +64,9 @@ def _reach_us(shape: Session, one: Arrived) -> int:
     return int(min(max(1, round(wanted)), shape.longest_us or 0))
 
 
-def _sessions(shape: Session, events: Sequence[Arrived]) -> dict[Bounds, tuple[int, list[Arrived]]]:
-    found: dict[Bounds, tuple[int, list[Arrived]]] = {}
-    together: list[list[Arrived]] = []
+def _sessions(shape: Session, events: Sequence[InputEvent]) -> dict[Bounds, tuple[int, list[InputEvent]]]:
+    found: dict[Bounds, tuple[int, list[InputEvent]]] = {}
+    together: list[list[InputEvent]] = []
     end = -math.inf
     for one in sorted(events, key=lambda one: one.time_us):
         if one.time_us > end:
@@ -87,14 +87,14 @@ def _sessions(shape: Session, events: Sequence[Arrived]) -> dict[Bounds, tuple[i
     return found
 
 
-def row(events: Sequence[Arrived]) -> Row:
+def row(events: Sequence[InputEvent]) -> Row:
     amounts = [one.values["amount"] for one in events if one.values["amount"] is not None]
     in_order = sorted(events, key=lambda one: (one.time_us, one.id))
     total = float(sum(map(Fraction, amounts))) if amounts else None
     return Row(len(events), total, in_order[0].values["page"], max(amounts, default=None))
 
 
-def closed(shape: Any, late: Late, events: Iterable[Arrived], clock_us: int) -> dict[Bounds, Row]:
+def closed(shape: Any, late: Late, events: Iterable[InputEvent], clock_us: int) -> dict[Bounds, Row]:
     """The rows that must stand at a clock, of the events that arrived before it."""
     here = admitted(late, [one for one in events if one.arrival_us < clock_us])
     return {
@@ -108,7 +108,7 @@ def said(values: Mapping[str, Any]) -> Row:
     return Row(values["events"], values["spend"], values["first"], values["largest"])
 
 
-def standing(made: Iterable[Made]) -> dict[Bounds, Row]:
+def standing(made: Iterable[OutputEvent]) -> dict[Bounds, Row]:
     """The final rows that stand: results and corrections, less retractions, each of which must take back a row."""
     rows: dict[Bounds, tuple[int, Row]] = {}
     for one in made:

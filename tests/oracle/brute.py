@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headrace.declare.stream import Stream
-from headrace.declare.views import Feature, View
+from headrace.declare.features.view import Feature, View
+from headrace.declare.streams.stream import Stream
 from tests.oracle.rowwise import ranked, value_of
 from tests.oracle.streams import Sent
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import headrace as hr
-from headrace.declare.views import View
+from headrace.declare.features.view import View
 from tests.oracle.streams import CHECK, SCHEMA
 
 WINDOWS = ["1m", "10m", "1h", "7d", "forever"]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.declare.expressions import Expression, Field, Literal, kind_of
-from headrace.declare.schema import Kind, Schema
+from headrace.declare.expressions import Expression, Field, Literal, infer_kind
+from headrace.declare.streams.schema import Kind, Schema
 
 Value = Any
 
@@ -19,10 +19,10 @@ def value_of(tree: Expression, row: Mapping[str, Value], schema: Schema) -> Valu
     args = [value_of(arg, row, schema) for arg in tree.args]
     if tree.op == "coalesce":
         found = next((arg for arg in args if arg is not None), None)
-        return float(found) if found is not None and kind_of(tree, schema, "row") is Kind.DOUBLE else found
+        return float(found) if found is not None and infer_kind(tree, schema, "row") is Kind.DOUBLE else found
     if tree.op in {"if", "least", "greatest"}:
         found = _chosen(tree.op, args)
-        return float(found) if found is not None and kind_of(tree, schema, "row") is Kind.DOUBLE else found
+        return float(found) if found is not None and infer_kind(tree, schema, "row") is Kind.DOUBLE else found
     if tree.op in {"and", "or", "is null"}:
         return _on_nulls(tree.op, args)
     return None if None in args else _on_values(tree.op, args)

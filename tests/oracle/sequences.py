@@ -29,7 +29,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A step: see headrace.declare.sequence.Step."""
+    """A step: see headrace.declare.operations.pattern_sequence.Step."""
 
     condition: Condition
     near: str = "then"

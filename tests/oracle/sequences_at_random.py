@@ -5,12 +5,19 @@ from math import inf
 from random import Random
 from typing import Any, get_args
 
-from headrace.declare.expressions import Expression, parse
-from headrace.declare.schema import parse_schema
-from headrace.declare.sequence import After, Near, Never, Sequence, Step, readable
+from headrace.declare.expressions import Expression, parse_condition
+from headrace.declare.operations.pattern_sequence import (
+    Contiguity,
+    Never,
+    Sequence,
+    SkipStrategy,
+    Step,
+    readable_schema,
+)
+from headrace.declare.streams.schema import parse_schema
 from tests.oracle.sequences import Condition, Event, Question, Unwanted, Wanted
 
-LETTERS, NEARS, STRATEGIES = "abcd", get_args(Near), get_args(After)
+LETTERS, NEARS, STRATEGIES = "abcd", get_args(Contiguity), get_args(SkipStrategy)
 SCHEMA = parse_schema("e string, k string, x string, n bigint, at timestamp", "test")
 
 
@@ -55,7 +62,7 @@ def expression(condition: Condition, steps: int) -> Expression:
     text = f"x in ({', '.join(map(repr, condition.letters))})"
     if condition.which is not None:
         text += f" and n > {condition.which}(s{condition.step}.n)"
-    return parse(text, readable(SCHEMA, [f"s{number}" for number in range(steps)]), "test")
+    return parse_condition(text, readable_schema(SCHEMA, [f"s{number}" for number in range(steps)]), "test")
 
 
 def sequence(asked: Question, after: Any, patience_us: int = 0, partials: int = 10_000) -> Sequence:

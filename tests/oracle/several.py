@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.declare.views import View
+from headrace.declare.features.view import View
 from tests.oracle import brute
 from tests.oracle.everything import WINDOWS, hostile_stream
 from tests.oracle.streams import Sent, hostile

@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 import headrace as hr
-from headrace.declare.schema import Kind
-from headrace.declare.views import Feature, View
-from headrace.tiles.admission import Record, admit
-from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import layouts_of
-from headrace.tiles.read import Reader
-from headrace.tiles.rows import TileRows
-from headrace.tiles.tile import TileKey, decode_key, decode_tile, encode_key, encode_tile
+from headrace.declare.features.view import Feature, View
+from headrace.declare.streams.schema import Kind
+from headrace.tiles.events.record_classification import RawRecord, classify_records
+from headrace.tiles.fold import fold_into_tiles, to_event_columns
+from headrace.tiles.layout import hop_layouts
+from headrace.tiles.online.feature_reader import FeatureReader
+from headrace.tiles.online.tile_rows import TileRows
+from headrace.tiles.tile import FeatureTileKey, decode_key, decode_tile, encode_key, encode_tile
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
 from tests.oracle.streams import SECOND_US, Sent, hostile
@@ -36,7 +36,7 @@ VIEWS = [every_aggregate("Everything", hostile_stream("payments", late), by) for
 
 def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple[bytes, bytes]]:
     """The tiles of a stream and, as after a crash, of its beginnings: JSON, in any order."""
-    verdicts = admit(view.streams[0], [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = classify_records(view.streams[0], [RawRecord(orjson.dumps(one.event), one.arrival_us) for one in sent])
     first: dict[Any, tuple[Any, int]] = {}
     for verdict, one in zip(verdicts, sent, strict=True):
         if verdict.fate == "clean" and verdict.event:
@@ -48,18 +48,20 @@ def changelog(view: View, sent: list[Sent], chance: random.Random) -> list[tuple
 
 
 def encoded(view: View, kept: list[tuple[Any, int]]) -> Iterator[tuple[bytes, bytes]]:
-    layouts = {layout.hop_us: layout for layout in layouts_of(view)}
-    events = events_of(view, view.streams[0], [event for event, _ in kept], [arrival_us for _, arrival_us in kept])
-    for key, tile in fold(view, events):
+    layouts = {layout.hop_us: layout for layout in hop_layouts(view)}
+    events = to_event_columns(
+        view, view.streams[0], [event for event, _ in kept], [arrival_us for _, arrival_us in kept]
+    )
+    for key, tile in fold_into_tiles(view, events):
         yield encode_key(key), encode_tile(layouts[key.hop_us], tile)
 
 
 def store(view: View, records: list[tuple[bytes, bytes]]) -> dict[tuple[Any, ...], list[TileRows]]:
-    layouts = layouts_of(view)
+    layouts = hop_layouts(view)
     hops = [layout.hop_us for layout in layouts]
     rows: dict[tuple[Any, ...], list[TileRows]] = {}
     for key_bytes, value in records:
-        key: TileKey = decode_key(key_bytes)
+        key: FeatureTileKey = decode_key(key_bytes)
         hop = hops.index(key.hop_us)
         of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
         of_entity[hop].apply(decode_tile(layouts[hop], key.start_us, value))
@@ -108,14 +110,14 @@ def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: i
     view = VIEWS[seed % len(VIEWS)]
     sent = hostile(seed)
     rows = store(view, changelog(view, sent, chance))
-    reader, counted = Reader(view), brute.counted(view.streams[0], sent)
+    reader, counted = FeatureReader(view), brute.counted(view.streams[0], sent)
     entities = {tuple(one.values[name] for name in view.by) for one in sent}
     whole = [entity for entity in entities if None not in entity]
     assert set(rows) <= set(whole)
     for at_us in times(sent, chance):
         for entity in sorted(whole, key=str)[:5]:
             expected = brute.features(view, counted, entity, at_us)
-            found = reader.values(rows[entity], at_us) if entity in rows else reader.default_row
+            found = reader.read_values(rows[entity], at_us) if entity in rows else reader.default_row
             for feature, value in zip(view.features, found, strict=True):
                 assert agrees(feature, value, *expected[feature.name]), (feature.name, entity, at_us)
                 assert in_order(value, expected[feature.name].value), (feature.name, entity, at_us)
@@ -124,6 +126,6 @@ def test_features_of_a_hostile_stream_are_what_loops_over_its_events_say(seed: i
 @pytest.mark.parametrize("seed", range(50))
 def test_each_record_has_the_fate_its_maker_gave_it(seed: int) -> None:
     view, sent = VIEWS[seed % len(VIEWS)], hostile(seed)
-    verdicts = admit(view.streams[0], [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = classify_records(view.streams[0], [RawRecord(orjson.dumps(one.event), one.arrival_us) for one in sent])
     found = [verdict.reason.split(":")[0] if verdict.reason else verdict.fate for verdict in verdicts]
     assert found == [brute.fate(view.streams[0], one) for one in sent]

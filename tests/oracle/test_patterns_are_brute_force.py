@@ -5,32 +5,32 @@ from random import Random
 
 import pytest
 
-from headrace.operators.matching import Ended, Matching
-from headrace.operators.operator import Arrived
-from headrace.operators.taking import Run, events_of
+from headrace.operators.operator import InputEvent
+from headrace.operators.patterns.match_state import PartialMatch, matched_events
+from headrace.operators.patterns.matcher import EndedMatch, PatternMatcher
 from tests.oracle.sequences import Chain, Definition, Event
 from tests.oracle.sequences_at_random import STRATEGIES, events, question, sequence, values
 
 
-def found(matching: Matching, happened: list[Event]) -> tuple[list[Chain], list[Chain]]:
+def found(matching: PatternMatcher, happened: list[Event]) -> tuple[list[Chain], list[Chain]]:
     """What the automaton tells: matches, and time-outs."""
-    runs: list[Run] = []
-    told: list[Ended] = []
+    runs: list[PartialMatch] = []
+    told: list[EndedMatch] = []
     for number, event in enumerate(happened):
         told += passed(matching, runs, event.time - 1)
-        arrived = Arrived(0, number, event.time, event.time, 0, number, values(event, number))
-        told += matching.feed(runs, matching.taker.seen(arrived))
+        arrived = InputEvent(0, number, event.time, event.time, 0, number, values(event, number))
+        told += matching.process_event(runs, matching.evaluator.to_pattern_event(arrived))
     told += passed(matching, runs, 1_000)
     return chains(told, "match"), chains(told, "within")
 
 
-def passed(matching: Matching, runs: list[Run], until_us: int) -> Iterator[Ended]:
+def passed(matching: PatternMatcher, runs: list[PartialMatch], until_us: int) -> Iterator[EndedMatch]:
     while runs and (deadline_us := matching.deadline_us(runs[0].start)) <= until_us:
-        yield from matching.expire(runs, deadline_us)
+        yield from matching.expire_matches(runs, deadline_us)
 
 
-def chains(told: list[Ended], why: str) -> list[Chain]:
-    taken = [events_of(one.run.taken) for one in told if one.why == why]
+def chains(told: list[EndedMatch], why: str) -> list[Chain]:
+    taken = [matched_events(one.partial_match.last_event) for one in told if one.reason == why]
     return [tuple((one.event.offset, one.step) for one in whole) for whole in taken]
 
 
@@ -39,7 +39,7 @@ def compared(seed: int, patterns: int, sequences: int) -> dict[str, int]:
     random, counted = Random(seed), dict.fromkeys(STRATEGIES, 0) | {"timeouts": 0, "different": 0}
     for _ in range(patterns):
         asked = question(random)
-        matchings = {after: Matching(sequence(asked, after)) for after in STRATEGIES}
+        matchings = {after: PatternMatcher(sequence(asked, after)) for after in STRATEGIES}
         for _ in range(sequences):
             happened = events(random)
             definition = Definition(asked, happened)

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.declare.views import View
-from headrace.lake import plain
-from headrace.lake.lookback import features_at
-from headrace.log.records import Record as LogRecord
-from headrace.store.memory import MemoryStore
-from headrace.store.packing import Unpacker, field_of, pack
-from headrace.store.reads import ViewReader
-from headrace.tiles.admission import Record, admit
-from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import HopLayout, fed_by, layouts_of, lives_of, parts_of
-from headrace.tiles.tile import Tile, TileKey, encode_key, encode_tile
-from tests.lake.test_lookback import first_of_each_id, spine_table, whole
+from headrace.declare.features.view import View
+from headrace.kafka.record import ConsumerRecord as LogRecord
+from headrace.lake import plain_events
+from headrace.lake.past_features import compute_past_features
+from headrace.online_store.feature_lookup import TileRowsReader
+from headrace.online_store.memory.memory_store import MemoryStore
+from headrace.online_store.tile_packing import TileUnpacker, pack_tile, tile_field
+from headrace.tiles.events.record_classification import RawRecord, classify_records
+from headrace.tiles.fold import fold_into_tiles, to_event_columns
+from headrace.tiles.layout import HopLayout, all_layouts, hop_layouts, live_layouts, stream_layouts
+from headrace.tiles.tile import FeatureTile, FeatureTileKey, encode_key, encode_tile
+from tests.lake.test_past_features import first_of_each_id, spine_table, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate
 from tests.oracle.several import counted, hostile_to, of_streams, payments, refunds, visits
@@ -39,22 +39,24 @@ VIEWS = [
     for made in (every_aggregate, of_streams)
     for by in ENTITIES
 ]
-Folded = list[tuple[HopLayout, TileKey, Tile]]
+Folded = list[tuple[HopLayout, FeatureTileKey, FeatureTile]]
 
 
 def tiles(view: View, stream: hr.Stream, sent: list[Sent], cut: int) -> Folded:
     """The tiles of what one stream was sent: history before the cut, which may be none, and the stream after it."""
-    verdicts = admit(stream, [Record(orjson.dumps(one.event), one.arrival_us) for one in sent])
+    verdicts = classify_records(stream, [RawRecord(orjson.dumps(one.event), one.arrival_us) for one in sent])
     first: dict[Any, tuple[int, Any, int]] = {}
     for place, (verdict, one) in enumerate(zip(verdicts, sent, strict=True)):
         if verdict.fate == "clean" and verdict.event:
             first.setdefault(verdict.event[stream.id], (place, verdict.event, one.arrival_us))
     found: Folded = []
     for is_base in (True, False):
-        layouts = {layout.version: layout for layout in fed_by(stream, view, is_base=is_base)}
+        layouts = {layout.version: layout for layout in stream_layouts(stream, view, is_base=is_base)}
         own = [kept for kept in first.values() if (kept[0] < cut) is is_base]
-        events = events_of(view, stream, [event for _, event, _ in own], [arrival_us for *_, arrival_us in own])
-        found += [(layouts[key.version], key, tile) for key, tile in fold(view, events, tuple(layouts.values()))]
+        events = to_event_columns(view, stream, [event for _, event, _ in own], [arrival_us for *_, arrival_us in own])
+        found += [
+            (layouts[key.version], key, tile) for key, tile in fold_into_tiles(view, events, tuple(layouts.values()))
+        ]
     return found
 
 
@@ -67,7 +69,7 @@ def records(view: View, folded: Folded) -> list[LogRecord]:
 def in_redis(folded: Folded) -> dict[Any, dict[bytes, bytes]]:
     hashes: dict[Any, dict[bytes, bytes]] = {}
     for layout, key, tile in folded:
-        hashes.setdefault(key.entity, {})[field_of(layout, key.start_us)] = pack(layout, tile)
+        hashes.setdefault(key.entity, {})[tile_field(layout, key.start_us)] = pack_tile(layout, tile)
     return hashes
 
 
@@ -88,12 +90,12 @@ def test_features_of_several_streams_are_what_loops_over_all_events_say(seed: in
     ]
     changes = records(view, [*folded, *folded[: len(folded) // 2]])
     chance.shuffle(changes)
-    store = MemoryStore([view], known_at_most=0)
+    store = MemoryStore([view], max_cached_reads=0)
     store.apply(changes)
-    unpacker, reader, hashes = Unpacker(parts_of(view)), ViewReader(view), in_redis(folded)
-    events, end_us = counted(view, sent), store.tables[view.name].now_us + 3_600_000_000
+    unpacker, reader, hashes = TileUnpacker(all_layouts(view)), TileRowsReader(view), in_redis(folded)
+    events, end_us = counted(view, sent), store.tables[view.name].newest_time_us + 3_600_000_000
     for entity in entities_of(view, events)[:5]:
-        rows = unpacker.rows_by_hop(hashes.get(entity, {}))
+        rows = unpacker.unpack_rows(hashes.get(entity, {}))
         for at_us in [*times(sent["payments"], chance), end_us]:
             require_right(view, reader.read(rows, at_us).values, brute.features(view, events, entity, at_us))
         in_memory, unpacked = store.read(view.name, [entity], end_us)[0], reader.read(rows, end_us)
@@ -119,7 +121,9 @@ def test_looking_back_at_several_streams_is_what_loops_over_the_events_known_the
     entities = [*entities_of(view, events), tuple("never" if name == "card" else None for name in view.by)]
     asked = [one.arrival_us for own in sent.values() for one in own]
     rows = [(chance.choice(entities), chance.choice(asked) + chance.choice((-1, 0, 0, 1))) for _ in range(40)]
-    found = features_at(view, pa.concat_tables(tables), spine_table(view, rows)).to_pylist(maps_as_pydicts="strict")
+    found = compute_past_features(view, pa.concat_tables(tables), spine_table(view, rows)).to_pylist(
+        maps_as_pydicts="strict"
+    )
     for (entity, at_us), row in zip(rows, found, strict=True):
         known = brute.united(
             view,
@@ -138,7 +142,7 @@ def known_us(one: Sent, stream: hr.Stream, as_of: str) -> int:
 
 def table_of(view: View, stream: hr.Stream, clean: list[Sent], as_of: str) -> pa.Table:
     known = [known_us(one, stream, as_of) for one in clean]
-    return plain.events_table(view, stream, [one.values for one in clean], known)
+    return plain_events.to_events_table(view, stream, [one.values for one in clean], known)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -191,11 +195,13 @@ def test_equal_ids_of_different_streams_are_different_events_and_of_equal_times_
 
 def test_versions_of_tiles_tell_streams_apart_and_do_not_depend_on_how_these_are_listed() -> None:
     one, other = every_aggregate("Several", TWO, "card"), every_aggregate("Several", TWO[::-1], "card")
-    assert [layout.version for layout in parts_of(one)] == [layout.version for layout in parts_of(other)]
-    assert len({layout.version for layout in parts_of(one)}) == 2 * len(lives_of(one)) == 4 * len(layouts_of(one))
+    assert [layout.version for layout in all_layouts(one)] == [layout.version for layout in all_layouts(other)]
+    assert (
+        len({layout.version for layout in all_layouts(one)}) == 2 * len(live_layouts(one)) == 4 * len(hop_layouts(one))
+    )
     alone, listed = every_aggregate("Several", TWO[1], "card"), every_aggregate("Several", [TWO[1]], "card")
     assert listed == alone
-    assert not {layout.version for layout in parts_of(alone)} & {layout.version for layout in parts_of(one)}
+    assert not {layout.version for layout in all_layouts(alone)} & {layout.version for layout in all_layouts(one)}
 
 
 def test_what_an_answer_was_made_of_is_told_for_each_stream() -> None:
@@ -204,15 +210,15 @@ def test_what_an_answer_was_made_of_is_told_for_each_stream() -> None:
     folded = [one for stream in view.streams for one in tiles(view, stream, sent[stream.name], 50)]
     store = MemoryStore([view])
     store.apply(records(view, folded))
-    at_us = store.tables[view.name].now_us + 1
+    at_us = store.tables[view.name].newest_time_us + 1
     (read,) = store.read(view.name, [("hot",)], at_us)
-    lives = lives_of(view)
+    lives = live_layouts(view)
     for stream in view.streams:
         own = [event for event in brute.counted(stream, sent[stream.name]) if event["card"] == "hot"]
         forever = max(
             range(len(lives)), key=lambda place: (lives[place].part.stream == stream.name, lives[place].hop_us)
         )
-        assert read.known[forever].events == len(own)
+        assert read.provenance[forever].event_count == len(own)
         clean = [one for one in first_of_each_id(stream, sent[stream.name]) if one.values["card"] == "hot"]
-        assert read.known[forever].arrival_us == max(one.arrival_us for one in clean)
-        assert store.tables[view.name].events_of(stream) == len(brute.counted(stream, sent[stream.name]))
+        assert read.provenance[forever].arrival_us == max(one.arrival_us for one in clean)
+        assert store.tables[view.name].stream_event_count(stream) == len(brute.counted(stream, sent[stream.name]))

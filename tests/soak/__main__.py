@@ -5,6 +5,7 @@ the predictions every payment; what the processes take of the machine must not g
 """
 
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -18,9 +19,9 @@ import click
 from deltalake import DeltaTable
 
 from headrace.declare.app import App, load_app
-from headrace.log.produce import Producer
-from headrace.score.prediction import decode
-from tests.soak.faults import Fault, faults, schedule
+from headrace.kafka.producer.producer import Producer
+from headrace.models.inference.prediction import decode_prediction
+from tests.soak.faults import DELIVERY_SECONDS, Fault, faults, schedule
 from tests.soak.oracle import Expected, expect, found_fates, records_of
 from tests.soak.samples import Sampler, slopes
 from tests.soak.system import APP, EXAMPLE, System, started
@@ -42,14 +43,27 @@ def main(minutes: float, seed: int, gap: float, only: str | None, out: Path | No
     temporary = tempfile.TemporaryDirectory(prefix="headrace-soak-", ignore_cleanup_errors=True)
     with temporary as folder, started(Path(folder), seed) as system:
         soak = Soak(system, seed)
-        struck = soak.endure(minutes * 60, gap, only)
-        problems = soak.settle()
+        try:
+            struck = soak.endure(minutes * 60, gap, only)
+            problems = soak.settle()
+        except BaseException:
+            if out is not None:
+                keep_evidence(soak, system, out)
+            raise
         result = {"problems": problems, "faults": struck, "slopes": slopes(soak.samples)}
         say(json.dumps(result, indent=1))
         if out is not None:
             out.write_text(json.dumps(result | {"samples": [asdict(one) for one in soak.samples]}))
     say("soak: every count is exact" if not problems else f"soak: {len(problems)} counts are wrong")
     sys.exit(1 if problems else 0)
+
+
+def keep_evidence(soak: "Soak", system: System, out: Path) -> None:
+    """What was seen until the soak broke off: the samples, and the logs of all parts beside them."""
+    out.write_text(json.dumps({"samples": [asdict(one) for one in soak.samples]}))
+    logs = out.with_suffix(".logs")
+    shutil.copytree(system.running.state / "logs", logs, dirs_exist_ok=True)
+    shutil.copy(system.running.output, logs)
 
 
 def say(line: str) -> None:
@@ -65,7 +79,7 @@ class Soak:
         from traffic import Load
 
         self._system, self._app = system, load_app(str(APP))
-        self._producer = Producer(system.running.broker, delivery_seconds=600)
+        self._producer = Producer(system.running.broker, delivery_seconds=DELIVERY_SECONDS)
         self._load = Load(self._producer, Timeline(seed, time.time_ns() // 1000, RATE))
         self._seed, self._poison = seed, set[bytes]()
         self._sampler = Sampler(system)
@@ -124,7 +138,7 @@ class Soak:
 
     def _predicted(self) -> set[str]:
         records = records_of(self._system.running.broker, _model(self._app).predictions)
-        return {decode(record.value or b"").event_id for record in records}
+        return {decode_prediction(record.value or b"").event_id for record in records}
 
     def _archived(self) -> set[str]:
         return {row[0] for row in self._system.postgres.ask("select payment_id from payments")}

@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.log.produce import Producer
+from headrace.kafka.producer.producer import Producer
 from tests.soak.system import System
 
 PARTS = ("serve", "stream", "operate", "lake", "score", "apply", "sink", "check", "watch")
 DEEP = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
 POISON = (b"", b"\x00" * 64, b"\xff\xfe\xfd", DEEP, b"[]", b"null", b'{"payment_id": 1e400}', b"{" + b" " * 900_000)
 LASTS_S = 20.0
+DELIVERY_SECONDS = 600  # a broker may have been killed just before
 CLOCK_JUMPS_S = (90, -40)
 
 
@@ -124,7 +125,7 @@ def _jump_clock(system: System) -> None:
 
 
 def _poison(system: System, poisoned: Callable[[bytes], None]) -> None:
-    with Producer(system.running.broker) as producer:
+    with Producer(system.running.broker, delivery_seconds=DELIVERY_SECONDS) as producer:
         for value in POISON:
             poisoned(value)
             producer.send("payments", value, key=b"poison")

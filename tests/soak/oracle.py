@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headrace.declare.stream import Stream
-from headrace.log.between import records_between
-from headrace.log.ledger import OFFSET
-from headrace.log.offsets import Offsets
-from headrace.log.records import Record
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
 
 Position = tuple[int, int]  # partition and offset in the raw log
 BROKEN = {"not-json", "wrong-type", "missing-id", "failed-check", "poison"}
@@ -34,10 +34,10 @@ class Expected:
         return {card: (count, sums[card]) for card, count in counts.items()}
 
 
-def records_of(broker: str, topic: str) -> Iterator[Record]:
+def records_of(broker: str, topic: str) -> Iterator[ConsumerRecord]:
     """Every record of a topic."""
-    offsets = Offsets(broker)
-    return records_between(broker, offsets.begin([topic]), offsets.end([topic]))
+    offsets = OffsetClient(broker)
+    return read_offset_range(broker, offsets.topic_start_offsets([topic]), offsets.topic_end_offsets([topic]))
 
 
 def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expected:
@@ -52,7 +52,7 @@ def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expecte
     return expected
 
 
-def expected_fate(stream: Stream, record: Record, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
+def expected_fate(stream: Stream, record: ConsumerRecord, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
     """Dead for what is wrong in it, or late or too early by the time at which the log took it."""
     if reason in BROKEN:
         return "dead", {}
@@ -68,6 +68,6 @@ def found_fates(broker: str, stream: Stream) -> dict[str, set[Position]]:
     """What the gate made of each raw record."""
     topics = {"clean": stream.clean, "late": stream.late_topic, "dead": stream.dead}
     return {
-        fate: {(record.partition, int(record.header(OFFSET) or -1)) for record in records_of(broker, topic)}
+        fate: {(record.partition, int(record.header(OFFSET_HEADER) or -1)) for record in records_of(broker, topic)}
         for fate, topic in topics.items()
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.postgres import OwnPostgres
-from headrace.local.java import find_java
+from headrace.embedded_servers.java import find_java
 from tests.running import Running, descendants
 from tests.servers import OwnRedis
 

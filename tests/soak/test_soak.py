@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headrace.declare.app import load_app
-from headrace.log.records import Record
+from headrace.kafka.record import ConsumerRecord
 from tests.soak.faults import POISON, faults, schedule
 from tests.soak.oracle import expected_fate
 from tests.soak.samples import Sample, size_mib, slopes
@@ -53,12 +53,12 @@ def test_a_record_is_late_or_early_by_the_time_the_log_took_it() -> None:
     at_us = 1_767_225_600_000_000
     fates = {
         delay_s: expected_fate(
-            payments, Record("payments", 0, 0, at_us + delay_s * 1_000_000, None, value, None), value, ""
+            payments, ConsumerRecord("payments", 0, 0, at_us + delay_s * 1_000_000, None, value, None), value, ""
         )[0]
         for delay_s in (0, 120, 121, -60, -61)
     }
     assert fates == {0: "clean", 120: "clean", 121: "late", -60: "clean", -61: "dead"}
     assert all(
-        expected_fate(payments, Record("payments", 0, 0, 0, None, one, None), one, "poison")[0] == "dead"
+        expected_fate(payments, ConsumerRecord("payments", 0, 0, 0, None, one, None), one, "poison")[0] == "dead"
         for one in POISON
     )

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headrace as hr
-from headrace.lake.landing import DAY, silver
-from headrace.lake.shapes import schema_of
-from headrace.lake.table import LakeTable, Position
+from headrace.lake.formats.arrow_schemas import arrow_schema
+from headrace.lake.ingestion.table_mapping import DAY, silver_mapping
+from headrace.lake.lake_table import LakeTable, TablePosition
 
 _files = count()
 
@@ -39,9 +39,9 @@ def payment(number: int, **more: Any) -> dict[str, Any]:
 
 def land(lake: Path, stream: hr.Stream, events: Iterable[Mapping[str, Any]], *, without: tuple[str, ...] = ()) -> None:
     """Add events to silver, a file a day; what a stream did not have then is not in its files."""
-    table = LakeTable(lake, silver(stream))
+    table = LakeTable(lake, silver_mapping(stream))
     table.prepare()
-    written = pa.schema([field for field in schema_of(table.landing) if field.name not in {DAY, *without}])
+    written = pa.schema([field for field in arrow_schema(table.mapping) if field.name not in {DAY, *without}])
     ordered = sorted(events, key=lambda event: event[stream.time])
     for day, of_day in groupby(ordered, key=lambda event: event[stream.time].date()):
         rows = [
@@ -51,4 +51,4 @@ def land(lake: Path, stream: hr.Stream, events: Iterable[Mapping[str, Any]], *, 
         file = table.folder / f"{DAY}={day}" / f"{next(_files)}.parquet"
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, written), file)
-        table.commit([file], {0: Position(len(rows), len(rows))})
+        table.commit([file], {0: TablePosition(len(rows), len(rows))})

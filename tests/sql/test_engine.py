@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import headrace as hr
-from headrace.lake.arrow import output_type
+from headrace.lake.training.arrow_features import output_type
 from headrace.sql import engine as engine_module
-from headrace.sql.columns import live_columns
-from headrace.sql.engine import Engine
-from headrace.sql.errors import NotReadOnly, SqlRefused, TookTooLong, TookTooMuch
-from headrace.sql.messages import Asked
+from headrace.sql.engine import SqlEngine
+from headrace.sql.errors import NotReadOnlyError, QueryMemoryError, QueryTimeoutError, SqlRefused
+from headrace.sql.live_columns import live_columns
+from headrace.sql.worker_messages import SqlRequest
 from tests.sql.lakes import land, payment, payments
 
 EVENTS = [payment(number) for number in range(200)]
@@ -36,15 +36,15 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(lake: Path) -> Engine:
-    return Engine(lake, LIVE)
+def engine(lake: Path) -> SqlEngine:
+    return SqlEngine(lake, LIVE)
 
 
-def ask(engine: Engine, sql: str, most_rows: int = 1000, most_bytes: int = 1 << 20, seconds: float = 10.0) -> Any:
-    return json.loads(engine.answer(Asked(sql, most_rows, most_bytes, seconds), {}))
+def ask(engine: SqlEngine, sql: str, most_rows: int = 1000, most_bytes: int = 1 << 20, seconds: float = 10.0) -> Any:
+    return json.loads(engine.run_query(SqlRequest(sql, most_rows, most_bytes, seconds), {}))
 
 
-def rows(engine: Engine, sql: str, **limits: Any) -> list[list[Any]]:
+def rows(engine: SqlEngine, sql: str, **limits: Any) -> list[list[Any]]:
     return list(ask(engine, sql, **limits)["rows"])
 
 
@@ -58,12 +58,12 @@ def by_hand(column: str, events: list[dict[str, Any]]) -> dict[Any, tuple[int, f
 
 
 @pytest.mark.parametrize("column", ["card", "country", "id"])
-def test_counts_and_sums_are_those_of_the_events(engine: Engine, column: str) -> None:
+def test_counts_and_sums_are_those_of_the_events(engine: SqlEngine, column: str) -> None:
     found = rows(engine, f"select {column}, count(*), sum(amount) from silver.payments group by 1")
     assert {value: (number, total) for value, number, total in found} == by_hand(column, EVENTS)
 
 
-def test_the_day_of_a_partition_is_a_column_and_chooses_files(engine: Engine) -> None:
+def test_the_day_of_a_partition_is_a_column_and_chooses_files(engine: SqlEngine) -> None:
     found = rows(engine, "select hr_day, count(*) from payments where hr_day >= '2026-01-03' group by 1 order by 1")
     days = Counter(str(event["at"].date()) for event in EVENTS)
     assert found == [[day, days[day]] for day in ("2026-01-03", "2026-01-04")]
@@ -71,7 +71,7 @@ def test_the_day_of_a_partition_is_a_column_and_chooses_files(engine: Engine) ->
     assert "2/8" in plan.replace(" ", "").replace("│", "")  # of eight files the two of that day
 
 
-def test_rows_are_whole_and_typed(engine: Engine) -> None:
+def test_rows_are_whole_and_typed(engine: SqlEngine) -> None:
     found = ask(engine, "select id, card, country, amount, \"at\" from payments where id = 'p77'")
     assert found["rows"] == [["p77", "c4", None, None, "2026-01-02T00:00:17Z"]]
     types = {column["name"]: column["type"] for column in found["columns"]}
@@ -85,7 +85,7 @@ def test_rows_are_whole_and_typed(engine: Engine) -> None:
 
 
 def test_what_lands_is_there_at_the_next_question(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, {})
+    engine = SqlEngine(tmp_path, {})
     assert rows(engine, "show tables") == []
     for landed in (10, 20, 30):
         land(tmp_path, payments, [payment(number) for number in range(landed - 10, landed)])
@@ -104,7 +104,7 @@ def test_what_lands_is_there_at_the_next_question(tmp_path: Path) -> None:
 def test_an_unchanged_log_is_not_read_again(tmp_path: Path) -> None:
     land(tmp_path, payments, EVENTS[:10])
     log = tmp_path / "silver" / "payments" / "_delta_log"
-    engine, long_ago = Engine(tmp_path, {}), time.time() - 60
+    engine, long_ago = SqlEngine(tmp_path, {}), time.time() - 60
     os.utime(log, (long_ago, long_ago))
     assert rows(engine, "select count(*) from payments") == [[10]]
     land(tmp_path, payments, EVENTS[10:20])
@@ -115,7 +115,7 @@ def test_an_unchanged_log_is_not_read_again(tmp_path: Path) -> None:
 
 
 def test_a_second_commit_of_the_same_tick_is_not_missed(tmp_path: Path) -> None:
-    engine, log, soon = Engine(tmp_path, {}), tmp_path / "silver" / "payments" / "_delta_log", time.time() + 5
+    engine, log, soon = SqlEngine(tmp_path, {}), tmp_path / "silver" / "payments" / "_delta_log", time.time() + 5
     for landed in (10, 20):
         land(tmp_path, payments, EVENTS[landed - 10 : landed])
         os.utime(log, (soon, soon))
@@ -124,7 +124,7 @@ def test_a_second_commit_of_the_same_tick_is_not_missed(tmp_path: Path) -> None:
 
 def test_a_column_that_older_files_lack_is_null_there(tmp_path: Path) -> None:
     land(tmp_path, payments, EVENTS[:10], without=("country",))
-    engine = Engine(tmp_path, {})
+    engine = SqlEngine(tmp_path, {})
     assert rows(engine, "select count(*), count(country) from payments") == [[10, 0]]
     land(tmp_path, payments, EVENTS[10:40])
     named = sum(event["country"] is not None for event in EVENTS[10:40])
@@ -133,7 +133,7 @@ def test_a_column_that_older_files_lack_is_null_there(tmp_path: Path) -> None:
 
 def test_a_table_without_files_has_columns_and_no_rows(tmp_path: Path) -> None:
     land(tmp_path, payments, [])
-    engine = Engine(tmp_path, {})
+    engine = SqlEngine(tmp_path, {})
     assert rows(engine, "select count(*), sum(amount) from payments") == [[0, None]]
     assert ["at", "TIMESTAMP WITH TIME ZONE"] in [row[:2] for row in rows(engine, "describe payments")]
 
@@ -146,7 +146,7 @@ def test_a_table_that_cannot_be_read_says_why_and_leaves_the_others_alone(tmp_pa
     newer = tmp_path / "gold" / "newer"
     configuration = {"delta.enableDeletionVectors": "true"}
     write_deltalake(newer, DeltaTable(tmp_path / "silver" / "payments").to_pyarrow_table(), configuration=configuration)
-    engine = Engine(tmp_path, {})
+    engine = SqlEngine(tmp_path, {})
     assert rows(engine, "select count(*) from silver.payments") == [[10]]
     twin = tmp_path / "silver" / "Payments"
     write_deltalake(twin, DeltaTable(tmp_path / "silver" / "payments").to_pyarrow_table())
@@ -161,14 +161,14 @@ def test_a_table_that_cannot_be_read_says_why_and_leaves_the_others_alone(tmp_pa
         rows(engine, "select count(*) from gold.newer")
 
 
-def test_tables_are_listed_with_their_layer_and_columns(engine: Engine) -> None:
+def test_tables_are_listed_with_their_layer_and_columns(engine: SqlEngine) -> None:
     listed = {(layer, name): columns for layer, name, columns in rows(engine, " SHOW  tables ;")}
     assert listed.keys() == {("live", "CardSpend"), ("silver", "payments")}
     assert listed["live", "CardSpend"] == ["card", "spend", "hr_event_time"]
     assert [row[0] for row in rows(engine, "describe silver.payments")] == listed["silver", "payments"]
 
 
-def test_values_that_json_lacks_are_said_clearly(engine: Engine) -> None:
+def test_values_that_json_lacks_are_said_clearly(engine: SqlEngine) -> None:
     said = {
         "'nan'::double": "NaN",
         "-'inf'::double": "-Infinity",
@@ -194,13 +194,13 @@ def test_values_that_json_lacks_are_said_clearly(engine: Engine) -> None:
     assert found == list(said.values())
 
 
-def test_columns_of_one_name_are_both_there(engine: Engine) -> None:
+def test_columns_of_one_name_are_both_there(engine: SqlEngine) -> None:
     found = ask(engine, "select 1 as a, 'x' as a")
     assert [column["name"] for column in found["columns"]] == ["a", "a"]
     assert found["rows"] == [[1, "x"]]
 
 
-def test_an_answer_that_is_cut_says_so(engine: Engine) -> None:
+def test_an_answer_that_is_cut_says_so(engine: SqlEngine) -> None:
     few = ask(engine, "select * from range(11)", most_rows=10)
     assert (len(few["rows"]), few["cut"]) == (10, True)
     whole = ask(engine, "select * from range(10)", most_rows=10)
@@ -211,25 +211,25 @@ def test_an_answer_that_is_cut_says_so(engine: Engine) -> None:
     assert (endless["rows"], endless["cut"]) == ([[0], [1], [2], [3], [4]], True)
 
 
-def test_a_query_that_never_ends_is_ended_and_the_next_is_answered(engine: Engine) -> None:
+def test_a_query_that_never_ends_is_ended_and_the_next_is_answered(engine: SqlEngine) -> None:
     for sql in (
         "select count(*) from payments a, payments b, payments c, payments d, payments e",
         "with recursive r as (select 1 as x union all select x + 1 from r) select max(x) from r",
         "select sleep_ms(60000)",
     ):
         began = time.monotonic()
-        with pytest.raises(TookTooLong, match=r"ended after 0\.2 s"):
+        with pytest.raises(QueryTimeoutError, match=r"ended after 0\.2 s"):
             rows(engine, sql, seconds=0.2)
         assert time.monotonic() - began < 50  # not the minute that one of them sleeps
     assert rows(engine, "select count(*) from payments") == [[200]]
 
 
-def test_a_query_that_waits_for_a_core_is_not_ended_for_it(engine: Engine) -> None:
+def test_a_query_that_waits_for_a_core_is_not_ended_for_it(engine: SqlEngine) -> None:
     assert rows(engine, "select sleep_ms(1500)", seconds=1.0) == [[None]]
 
 
-def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_is_answered(engine: Engine) -> None:
-    with pytest.raises(TookTooMuch):
+def test_a_query_that_needs_too_much_memory_is_refused_and_the_next_is_answered(engine: SqlEngine) -> None:
+    with pytest.raises(QueryMemoryError):
         rows(engine, "select list(range) from range(1000000000)", seconds=60)
     assert rows(engine, "select count(*) from payments") == [[200]]
 
@@ -317,16 +317,16 @@ def snapshot(folder: Path) -> Mapping[str, int]:
 
 
 @pytest.mark.parametrize("sql", NO_QUERY)
-def test_what_is_no_query_is_refused_and_changes_nothing(engine: Engine, lake: Path, sql: str) -> None:
+def test_what_is_no_query_is_refused_and_changes_nothing(engine: SqlEngine, lake: Path, sql: str) -> None:
     before = snapshot(lake.parent)
-    with pytest.raises((NotReadOnly, SqlRefused)):
+    with pytest.raises((NotReadOnlyError, SqlRefused)):
         rows(engine, sql.format(folder=str(lake.parent).replace("'", "''"), lake=str(lake).replace("'", "''")))
     assert snapshot(lake.parent) == before
     assert rows(engine, "select count(*) from payments") == [[200]]
 
 
 @pytest.mark.parametrize("sql", FORBIDDEN)
-def test_nothing_but_the_tables_is_reached(engine: Engine, lake: Path, sql: str) -> None:
+def test_nothing_but_the_tables_is_reached(engine: SqlEngine, lake: Path, sql: str) -> None:
     secret, link = lake.parent / "secret.csv", lake / "link"
     secret.write_text("a\nhidden\n")
     if not link.is_symlink():
@@ -339,13 +339,13 @@ def test_nothing_but_the_tables_is_reached(engine: Engine, lake: Path, sql: str)
     assert rows(engine, "select count(*) from payments") == [[200]]
 
 
-def test_no_variable_of_ours_is_a_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_variable_of_ours_is_a_table(engine: SqlEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "hidden", pa.table({"a": [1]}), raising=False)
     with pytest.raises(SqlRefused, match="hidden does not exist"):
         rows(engine, "select * from hidden")
 
 
-def test_a_word_that_is_sqls_own_is_named(engine: Engine) -> None:
+def test_a_word_that_is_sqls_own_is_named(engine: SqlEngine) -> None:
     with pytest.raises(SqlRefused, match='write the column as "at"'):
         rows(engine, "select max(at) from payments")
 
@@ -360,22 +360,25 @@ def test_a_word_that_is_sqls_own_is_named(engine: Engine) -> None:
         "select card from payments where card in (select card from live.CardSpend)",
     ],
 )
-def test_a_live_table_whose_rows_did_not_come_is_refused_and_never_empty(engine: Engine, sql: str) -> None:
+def test_a_live_table_whose_rows_did_not_come_is_refused_and_never_empty(engine: SqlEngine, sql: str) -> None:
     with pytest.raises(SqlRefused, match="come with the query that names it"):
         rows(engine, sql)
 
 
-def test_rows_of_a_live_table_are_there_for_their_query_alone(engine: Engine) -> None:
+def test_rows_of_a_live_table_are_there_for_their_query_alone(engine: SqlEngine) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     live: dict[str, list[list[Any]]] = {"CardSpend": [["c1", float("nan"), at], ["c2", None, None]]}
-    asked = Asked("select * from live.CardSpend order by card", 10, 1 << 20, 10)
-    assert json.loads(engine.answer(asked, live))["rows"] == [["c1", "NaN", "2026-01-01T00:00:00Z"], ["c2", None, None]]
-    assert json.loads(engine.answer(asked, {"CardSpend": []}))["rows"] == []
+    asked = SqlRequest("select * from live.CardSpend order by card", 10, 1 << 20, 10)
+    assert json.loads(engine.run_query(asked, live))["rows"] == [
+        ["c1", "NaN", "2026-01-01T00:00:00Z"],
+        ["c2", None, None],
+    ]
+    assert json.loads(engine.run_query(asked, {"CardSpend": []}))["rows"] == []
     added = "with new as (insert into live.CardSpend values ('x', 1, null) returning *) select * from new"
     with pytest.raises(SqlRefused, match="read-only"):
-        engine.answer(Asked(added, 10, 1 << 20, 10), live)
+        engine.run_query(SqlRequest(added, 10, 1 << 20, 10), live)
     with pytest.raises(SqlRefused, match="come with the query"):
-        engine.answer(asked, {})
+        engine.run_query(asked, {})
 
 
 def test_a_live_column_has_the_type_that_training_sets_give_it() -> None:
@@ -397,7 +400,7 @@ def test_a_live_column_has_the_type_that_training_sets_give_it() -> None:
         "latest": hr.max("t", windows="1h"),
     }
     view = hr.features(numbers, by="k")(type("Numbers", (), body))
-    engine = Engine(None, {"Numbers": live_columns(view)})
+    engine = SqlEngine(None, {"Numbers": live_columns(view)})
     arrow = engine._connection.sql("select * from live.Numbers limit 0").to_arrow_table().schema
     for feature in view.features:
         assert arrow.field(feature.name).type == output_type(feature, view), feature.name

@@ -15,18 +15,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.client.protocol import UnfitValue, build_features_request
 from headrace.errors import HeadraceError
-from headrace.log.produced import UnfitRow, readied
-from headrace.questions import UnfitValue, features_of
-from headrace.serve.answers import BadRequest
-from headrace.serve.events import EventReader
-from headrace.store.memory import MemoryStore
-from headrace.stream.gate import gate
+from headrace.kafka.producer.produce_rows import InvalidRowError, encode_rows
+from headrace.online_store.memory.memory_store import MemoryStore
+from headrace.server.features.event_reader import EventReader
+from headrace.server.http.responses import BadRequest
+from headrace.spark.gate.gate import apply_gate
 from headrace.testing import Fed, UndeclaredField, UnfitQuestion, UnfitScript
-from headrace.testing.arrivals import arrival_of
-from headrace.testing.event_records import records_of
-from tests.score.networks import DOUBLE, summing
-from tests.serve.serving import Asking, serving_store, tiles_of
+from headrace.testing.arrivals import to_arrival
+from headrace.testing.event_records import to_raw_records
+from tests.models.networks import DOUBLE, summing
+from tests.server.serving import Asking, serving_store, tiles_of
 from tests.testing.hostile import (
     AT,
     EVENTS,
@@ -54,7 +54,7 @@ def fate(event: Any) -> tuple[str, str]:
 
 
 def test_each_event_has_the_fate_and_the_reason_that_the_gate_gives_it(spark: SparkSession) -> None:
-    records = [record for _, record in records_of(TAPS, [arrival_of(event) for event in EVENTS.values()])]
+    records = [record for _, record in to_raw_records(TAPS, [to_arrival(event) for event in EVENTS.values()])]
     rows = [(bytearray(record.value or b""), record.arrival_us, n) for n, record in enumerate(records)]
     raw = spark.createDataFrame(rows, "value binary, arrival bigint, offset bigint").select(
         F.lit(b"k").alias("key"), "value", F.lit("taps").alias("topic"), F.lit(0).alias("partition"), "offset",
@@ -62,7 +62,7 @@ def test_each_event_has_the_fate_and_the_reason_that_the_gate_gives_it(spark: Sp
         F.expr("cast(null as array<struct<key: string, value: binary>>)").alias("headers"),
     )  # fmt: skip
     found = {}
-    for row in gate(raw, TAPS).collect():
+    for row in apply_gate(raw, TAPS).collect():
         headers = {entry.key: bytes(entry.value).decode() for entry in row.headers}
         found[int(headers["headrace.offset"])] = (row.topic, headers.get("headrace.reason", ""))
     expected = {name: fate(event) for name, event in EVENTS.items()}
@@ -91,10 +91,10 @@ def test_an_event_that_is_dead_for_its_values_is_refused_over_http_with_the_same
 
 def refusal(reader: EventReader, event: Any) -> str:
     """Why the server does not score an event; nothing where it would. It wants to be told of what is null."""
-    ((_, record),) = records_of(TAPS, [arrival_of(event)])
+    ((_, record),) = to_raw_records(TAPS, [to_arrival(event)])
     written = dict.fromkeys(TAPS.schema.names) | json.loads(record.value or b"")
     try:
-        reader.read(json.dumps(written).encode(), include=False)
+        reader.parse_body(json.dumps(written).encode(), include=False)
     except BadRequest as problem:
         return str(problem)
     return ""
@@ -116,7 +116,7 @@ def fed(view: Any = CardTaps) -> Fed:
 def over_http(ask: Asking, view: Any, key: Any, at: Any = AT, request: Any = None) -> Any:
     """The values that the server answers to what the client sends, or its sentence."""
     try:
-        body = features_of(view, [key], at, request).body
+        body = build_features_request(view, [key], at, request).body
     except UnfitValue as problem:
         return str(problem)
     said = ask("POST", f"/features/{view.name}", body)
@@ -164,15 +164,15 @@ def test_a_time_is_read_as_the_server_reads_it(ask: Asking, at: Any) -> None:
 @pytest.mark.parametrize("value", NOT_JSON.values(), ids=NOT_JSON)
 def test_what_json_cannot_carry_is_refused_in_the_clients_words(value: Any) -> None:
     with pytest.raises(UnfitValue) as refused:
-        features_of(CardTaps, [value], AT, None)
+        build_features_request(CardTaps, [value], AT, None)
     assert in_kit(CardTaps, value) == str(refused.value)
     assert in_kit(CardTaps, "c1", request={"amount": value}) == str(refused.value)
 
 
 @pytest.mark.parametrize("event", NO_ROWS.values(), ids=NO_ROWS)
 def test_what_is_no_row_of_its_stream_is_refused_in_the_words_of_hr_produce(event: Any) -> None:
-    with pytest.raises(UnfitRow) as refused:
-        list(readied(TAPS, [tap(), event]))
+    with pytest.raises(InvalidRowError) as refused:
+        list(encode_rows(TAPS, [tap(), event]))
     with pytest.raises(UnfitQuestion) as unfit:
         hr.testing.feed(CardTaps, [tap(), event])
     assert str(refused.value).startswith(f"{unfit.value} Nothing was sent.")
@@ -186,8 +186,8 @@ def test_an_event_that_hr_produce_refuses_is_a_dead_letter_with_the_same_reason(
 
 def dead_by_producer(event: Any) -> str:
     try:
-        list(readied(TAPS, [event]))
-    except UnfitRow as refused:
+        list(encode_rows(TAPS, [event]))
+    except InvalidRowError as refused:
         return str(refused.__cause__)
     return ""
 

@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
-from headrace.log.recordings import UnfitRecording, open_recording
+from headrace.kafka.producer.recordings import InvalidRecordingError, open_recording
 from headrace.testing import UndeclaredField
-from headrace.testing.arrivals import arrival_of
-from headrace.testing.data_frames import UnfitDataFrame, rows_of
-from headrace.testing.event_records import records_of
+from headrace.testing.arrivals import to_arrival
+from headrace.testing.data_frames import UnfitDataFrame, to_table_rows
+from headrace.testing.event_records import to_raw_records
 from tests.testing.hostile import AT, TAPS, CardTaps, tap
 
 AT_0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ def test_rows_of_a_data_frame_can_be_late_twice_and_out_of_order() -> None:
     frame = pd.DataFrame(COLUMNS)
     assert len(hr.testing.feed(CardTaps, hr.testing.duplicated(frame)).duplicates) == 3
     assert len(hr.testing.feed(CardTaps, hr.testing.shuffled(frame)).clean) == 3
-    mixed = [tap(id="t9"), hr.testing.late(rows_of(frame)[0], by="1h"), *rows_of(pl.DataFrame(COLUMNS))]
+    mixed = [tap(id="t9"), hr.testing.late(to_table_rows(frame)[0], by="1h"), *to_table_rows(pl.DataFrame(COLUMNS))]
     fed = hr.testing.feed(CardTaps, mixed)
     assert [event["id"] for event in fed.late] == ["t1"]
     assert [event["id"] for event in fed.clean] == ["t9", "t1", "t2", "t3"]
@@ -73,14 +73,16 @@ def test_a_row_is_the_event_that_replay_sends_of_it(times: Any, tmp_path: Path) 
     file = tmp_path / "taps.parquet"
     pyarrow.parquet.write_table(pa.Table.from_pandas(frame), file)
     sent = [event.value for event in open_recording(TAPS, file).events()]
-    fed = [record.value for _, record in records_of(TAPS, [arrival_of(row) for row in rows_of(frame)])]
+    fed = [record.value for _, record in to_raw_records(TAPS, [to_arrival(row) for row in to_table_rows(frame)])]
     assert sorted(fed) == sorted(sent)
 
 
 def test_a_data_frame_that_replay_would_refuse_is_refused_in_its_words() -> None:
-    with pytest.raises(UnfitRecording, match=r"The DataFrame has no column 'id'. Rename one of card, amount"):
+    with pytest.raises(InvalidRecordingError, match=r"The DataFrame has no column 'id'. Rename one of card, amount"):
         hr.testing.feed(CardTaps, pd.DataFrame(COLUMNS).drop(columns="id"))
-    with pytest.raises(UnfitRecording, match="The DataFrame: column 'amount' is string and cannot be read as double"):
+    with pytest.raises(
+        InvalidRecordingError, match="The DataFrame: column 'amount' is string and cannot be read as double"
+    ):
         hr.testing.feed(CardTaps, pa.table(COLUMNS | {"amount": ["five"] * 4}))
     with pytest.raises(UnfitDataFrame, match="Give each column values of one type"):
         hr.testing.feed(CardTaps, pd.DataFrame(COLUMNS | {"amount": [1, "five", b"6", None]}))

@@ -1,19 +1,19 @@
 from typing import Any
 
-from headrace.declare.views import View
-from headrace.tiles.fold import Events, events_of, fold
-from headrace.tiles.layout import ARRIVAL, START, TIME, N, layouts_of
-from headrace.tiles.tile import Tile, TileKey
+from headrace.declare.features.view import View
+from headrace.tiles.fold import EventColumns, fold_into_tiles, to_event_columns
+from headrace.tiles.layout import ARRIVAL, EVENT_COUNT, START, TIME, hop_layouts
+from headrace.tiles.tile import FeatureTile, FeatureTileKey
 from tests.tiles.views import MINUTE_US, Numbers, Objects, payments
 
 
-def events(*written: dict[str, Any]) -> Events:
+def events(*written: dict[str, Any]) -> EventColumns:
     whole = [dict.fromkeys(payments.schema.names) | {"id": f"p{i}", "card": "c1"} | e for i, e in enumerate(written)]
-    return events_of(Numbers, payments, whole, [event["at"] + 5 for event in whole])
+    return to_event_columns(Numbers, payments, whole, [event["at"] + 5 for event in whole])
 
 
-def folded(view: View, *written: dict[str, Any]) -> dict[TileKey, Tile]:
-    return dict(fold(view, events(*written)))
+def folded(view: View, *written: dict[str, Any]) -> dict[FeatureTileKey, FeatureTile]:
+    return dict(fold_into_tiles(view, events(*written)))
 
 
 def test_no_events_fold_into_no_tiles() -> None:
@@ -22,11 +22,11 @@ def test_no_events_fold_into_no_tiles() -> None:
 
 def test_each_entity_and_start_has_one_tile_with_its_head() -> None:
     tiles = folded(Numbers, {"at": 61_000_000}, {"at": 60_000_000}, {"at": 61_000_000, "card": "c2"}, {"at": 0})
-    layout = layouts_of(Numbers)[0]
-    heads = {(key.entity[0], key.start_us): layout.row.unpack(tile.row) for key, tile in tiles.items()}
+    layout = hop_layouts(Numbers)[0]
+    heads = {(key.entity[0], key.start_us): layout.row_struct.unpack(tile.row) for key, tile in tiles.items()}
     assert sorted(heads) == [("c1", 0), ("c1", MINUTE_US), ("c2", MINUTE_US)]
     head = heads["c1", MINUTE_US]
-    assert (head[START], head[N], head[TIME], head[ARRIVAL]) == (MINUTE_US, 2, 61_000_000, 61_000_005)
+    assert (head[START], head[EVENT_COUNT], head[TIME], head[ARRIVAL]) == (MINUTE_US, 2, 61_000_000, 61_000_005)
     assert {key.version for key in tiles} == {layout.version}
 
 
@@ -47,7 +47,7 @@ def test_of_events_at_one_time_the_smaller_id_is_first_and_the_greater_last() ->
         {"id": "z", "amount": None, "seen": None, "at": 1},
     )
     (tile,) = tiles.values()
-    layout = layouts_of(Objects)[0]
+    layout = hop_layouts(Objects)[0]
     stored = {slot.partial.value: found for (_, slot), found in zip(layout.object_slots, tile.objects, strict=True)}
     assert stored["first"] == (7, "a", 1.0)
     assert stored["last"] == (7, "é", 3)

@@ -1,7 +1,7 @@
 """The small views the tests of this room share."""
 
 import headrace as hr
-from headrace.declare.views import View
+from headrace.declare.features.view import View
 
 MINUTE_US = 60_000_000
 SCHEMA = "id string, card string, amount double, units bigint, shop string, seen timestamp, at timestamp"

@@ -10,9 +10,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from headrace.log.between import records_between
-from headrace.log.offsets import Offsets
-from headrace.log.produce import Producer
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import wait_until
 
@@ -85,8 +85,8 @@ def served(running: Running, view: str) -> dict[str, dict[str, Any]]:
 
 def newest(broker: str, topic: str, of: str, column: str) -> dict[str, Any]:
     """The greatest value of a column for each entity in the clean log of a derived stream."""
-    offsets, found = Offsets(broker), dict[str, Any]()
-    for record in records_between(broker, offsets.begin([topic]), offsets.end([topic])):
+    offsets, found = OffsetClient(broker), dict[str, Any]()
+    for record in read_offset_range(broker, offsets.topic_start_offsets([topic]), offsets.topic_end_offsets([topic])):
         row = json.loads(record.value)
         found[row[of]] = max(row[column], found.get(row[of], row[column]))
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.score.versions import Versions
+from headrace.models.versions.version_store import VersionStore
 from tests.running import Running
 from tests.upgrade.greenhouse import APP, Event, readings, send, wait_until_right
 
@@ -28,7 +28,7 @@ def test_a_kept_state_folder_goes_on_with_no_wrong_value(archive: Path, tmp_path
         events = readings(NEXT_BATCH, A_BATCH)
         send(running.broker, events)
         wait_until_right(running, [*sent, *events])
-        champion = Versions(state, "broken").champion().champion
+        champion = VersionStore(state, "broken").load_roles().champion
         answer = running.predict("broken", {**_record(events[0]), "reading_id": "asked"})
         assert (champion, answer["version"]) == ("1", "1")
         assert "first run" not in running.output.read_text()

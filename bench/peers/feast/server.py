@@ -13,7 +13,7 @@ from bench.errors import BenchFailed
 from bench.parts import running
 from bench.waiting import wait_for
 from bench.wrk import CARD, Question
-from headrace.local.ports import HOST, answers, free_port
+from headrace.embedded_servers.ports import HOST, free_port, is_listening
 
 WORKERS = 2
 READY_LIMIT_S = 60.0
@@ -64,9 +64,9 @@ def feast_server(programs: Path, folder: Path, redis_url: str, vectors: Mapping[
     with running(command, output) as child:
 
         def ready() -> bool:
-            if not child.alive():
+            if not child.is_alive():
                 raise BenchFailed(f"feast serve ended by itself:\n{output.read_text()[-3000:]}")
-            return answers(HOST, port) and _healthy(port)
+            return is_listening(HOST, port) and _healthy(port)
 
         wait_for(ready, READY_LIMIT_S, "feast serve to be ready", 0.25)
         yield Feast(port, list(next(iter(vectors.values()))))

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from bench.errors import Skipped
-from headrace.local.download import Download, DownloadFailed, fetch, sha256_of
-from headrace.local.jars import Jar, cache_dir
-from headrace.local.maven import maven_root
+from headrace.embedded_servers.download import Download, DownloadFailed, fetch_file, sha256_of
+from headrace.embedded_servers.jars import Jar, cache_dir
+from headrace.embedded_servers.maven import maven_repository
 
 CONNECTOR = Jar(
     group="org.apache.flink",
@@ -23,8 +23,8 @@ def connector() -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        address = maven_root() + CONNECTOR.repository_path
-        fetch(Download(address, path, CONNECTOR.sha256, CONNECTOR.size), lambda _bytes: None)
+        address = maven_repository() + CONNECTOR.repository_path
+        fetch_file(Download(address, path, CONNECTOR.sha256, CONNECTOR.size), lambda _bytes: None)
     except DownloadFailed as failure:
         raise Skipped(f"Flink's Kafka connector {CONNECTOR} cannot be had: {failure}") from failure
     return path

@@ -1,1 +1,1 @@
-"""The user's words: pure Python, no Spark, no sockets."""
+"""What users write: streams, features, operations, models, sinks and alerts; no Spark, no sockets."""

@@ -9,22 +9,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from headrace.declare.alert import Alert
-from headrace.declare.changes import Latest
-from headrace.declare.derivation import Derivation, Derived
-from headrace.declare.model import Model
+from headrace.declare.alerts.alert import Alert
+from headrace.declare.alerts.alert_values import Objective, Series, Share
+from headrace.declare.features.retractable_views import retractable_view_operation
+from headrace.declare.features.view import View
+from headrace.declare.models.model import Model
 from headrace.declare.name_collisions import require_distinct_names
-from headrace.declare.outbox import Outbox
-from headrace.declare.query import Query
-from headrace.declare.recounted import recount_of
-from headrace.declare.series import Objective, Series, Share
-from headrace.declare.shown import shown
-from headrace.declare.sink import Sink
-from headrace.declare.stream import Stream
-from headrace.declare.views import View
+from headrace.declare.notebook_repr import render_html
+from headrace.declare.operations.operation import Derivation, DerivedStream
+from headrace.declare.saved_query import Query
+from headrace.declare.sinks.outbox import Outbox
+from headrace.declare.sinks.sink import Sink
+from headrace.declare.streams.change_capture import LatestRows
+from headrace.declare.streams.stream import Stream
 from headrace.errors import DeclarationError
 
-Wanted = TypeVar("Wanted")
+DeclarationT = TypeVar("DeclarationT")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class App:
     outboxes: tuple[Outbox, ...] = ()
 
     def _repr_html_(self) -> str:
-        kinds: dict[str, Sequence[Any]] = {
+        declarations_by_kind: dict[str, Sequence[Any]] = {
             "stream": self.streams,
             "view": self.views,
             "model": self.models,
@@ -50,8 +50,12 @@ class App:
             "sink": self.sinks,
             "outbox": self.outboxes,
         }
-        rows = [(kind, one.name) for kind, several in kinds.items() for one in several]
-        return shown(self.name, "an app", ("declares", "named"), rows)
+        rows = [
+            (kind, declaration.name)
+            for kind, declarations in declarations_by_kind.items()
+            for declaration in declarations
+        ]
+        return render_html(self.name, "an app", ("declares", "named"), rows)
 
     def view(self, name: str) -> View:
         for view in self.views:
@@ -85,45 +89,51 @@ class App:
 
     def views_of(self, stream: Stream) -> tuple[View, ...]:
         """The views of a stream's events; those of a captured table's rows are kept by operations."""
-        return tuple(view for view in self.views if stream in view.streams and not view.captured)
+        return tuple(view for view in self.views if stream in view.streams and not view.captured_table)
 
     @property
     def derivations(self) -> tuple[Derivation, ...]:
         """How its derived streams are made, each after those it reads, and its views of captured tables."""
-        made_by = dict.fromkeys(stream.made_by for stream in self.streams if isinstance(stream, Derived))
-        return (*made_by, *(recount_of(view) for view in self.views if view.captured))
+        stream_derivations = dict.fromkeys(
+            stream.made_by for stream in self.streams if isinstance(stream, DerivedStream)
+        )
+        return (*stream_derivations, *(retractable_view_operation(view) for view in self.views if view.captured_table))
 
-    def made_by(self, derivation: Derivation) -> tuple[Derived, ...]:
+    def derived_streams_of(self, derivation: Derivation) -> tuple[DerivedStream, ...]:
         """The streams that a derivation writes."""
-        return tuple(stream for stream in self.streams if isinstance(stream, Derived) and stream.made_by == derivation)
+        return tuple(
+            stream for stream in self.streams if isinstance(stream, DerivedStream) and stream.made_by == derivation
+        )
 
 
-def load_app(where: str) -> App:
+def load_app(path_or_module: str) -> App:
     """The app of a file (`examples/fraud/app.py`) or a module (`shop.features`)."""
-    return app_of(_import_file(Path(where)) if where.endswith(".py") else _import_module(where))
+    return build_app(
+        _import_file(Path(path_or_module)) if path_or_module.endswith(".py") else _import_module(path_or_module)
+    )
 
 
-def app_of(module: ModuleType) -> App:
+def build_app(module: ModuleType) -> App:
     """What is declared among a module's names; all but views and models also in lists."""
     values = list(vars(module).values())
-    sinks = tuple(dict.fromkeys(_among(values, Sink)))
+    sinks = tuple(dict.fromkeys(_instances_of(values, Sink)))
     declared_models = [value for value in values if isinstance(value, Model)]
     models = tuple(dict.fromkeys([*declared_models, *(sink.of for sink in sinks if isinstance(sink.of, Model))]))
     declared_views = [value for value in values if isinstance(value, View)]
-    published = [sink.of for sink in sinks if isinstance(sink.of, View)]
-    read_by_models = [view for model in models for view in model.views]
-    views = tuple(dict.fromkeys([*declared_views, *read_by_models, *published]))
-    declared_streams = _among(values, Stream)
-    read = (stream for model in models for stream in _streams_of(model))
-    kept = (stream for view in views for stream in (*view.streams, *_captured_of(view)))
-    sunk = (sink.of for sink in sinks if isinstance(sink.of, Stream))
-    used = [*declared_streams, *kept, *read, *sunk]
-    streams = tuple(dict.fromkeys(stream for one in used for stream in _with_inputs(one)))
+    sink_views = [sink.of for sink in sinks if isinstance(sink.of, View)]
+    model_views = [view for model in models for view in model.views]
+    views = tuple(dict.fromkeys([*declared_views, *model_views, *sink_views]))
+    declared_streams = _instances_of(values, Stream)
+    model_streams = (stream for model in models for stream in _model_streams(model))
+    view_streams = (stream for view in views for stream in (*view.streams, *_looked_up_changes(view)))
+    sink_streams = (sink.of for sink in sinks if isinstance(sink.of, Stream))
+    used_streams = [*declared_streams, *view_streams, *model_streams, *sink_streams]
+    streams = tuple(dict.fromkeys(stream for used_stream in used_streams for stream in _inputs_and_stream(used_stream)))
     if not streams:
         raise DeclarationError(f'{module.__name__}: no streams. Declare one: payments = hr.Stream("payments", …).')
-    alerts = tuple(dict.fromkeys(_among(values, Alert)))
-    queries = tuple(dict.fromkeys(_among(values, Query)))
-    outboxes = tuple(dict.fromkeys(_among(values, Outbox)))
+    alerts = tuple(dict.fromkeys(_instances_of(values, Alert)))
+    queries = tuple(dict.fromkeys(_instances_of(values, Query)))
+    outboxes = tuple(dict.fromkeys(_instances_of(values, Outbox)))
     app = App(module.__name__, streams, views, models, alerts, queries, sinks, outboxes)
     require_distinct_names(app)
     for alert in alerts:
@@ -131,19 +141,19 @@ def app_of(module: ModuleType) -> App:
     return app
 
 
-def _among(values: Iterable[object], kind: type[Wanted]) -> Iterator[Wanted]:
+def _instances_of(values: Iterable[object], expected_type: type[DeclarationT]) -> Iterator[DeclarationT]:
     """Those of a kind, in lists as well."""
     for value in values:
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(one, kind):
-                yield one
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, expected_type):
+                yield item
 
 
-def _with_inputs(stream: Stream) -> Iterator[Stream]:
+def _inputs_and_stream(stream: Stream) -> Iterator[Stream]:
     """A stream, and before it every one it is made of."""
-    if isinstance(stream, Derived):
-        for one in stream.made_by.inputs:
-            yield from _with_inputs(one)
+    if isinstance(stream, DerivedStream):
+        for input_stream in stream.made_by.inputs:
+            yield from _inputs_and_stream(input_stream)
     yield stream
 
 
@@ -151,27 +161,27 @@ def _require_watchable(alert: Alert, app: App) -> None:
     """What an alert watches must be of the app: a name with a slip of the pen would have no values, ever."""
     if not isinstance(alert.on, Series | Share | Objective):
         return
-    declared = {
+    names_by_label = {
         "stream": [stream.name for stream in app.streams],
         "view": [view.name for view in app.views],
         "model": [model.name for model in app.models],
         "sink": [sink.name for sink in app.sinks],
     }
-    for label, value in (told for series in alert.on.series for told in series.labels):
-        known = declared.get(label, [value])
-        if value not in known:
+    for label, value in (label_pair for series in alert.on.series for label_pair in series.labels):
+        known_names = names_by_label.get(label, [value])
+        if value not in known_names:
             raise DeclarationError(
                 f"Alert {alert.name!r}: there is no {label} {value!r}. "
-                f"{app.name} declares {', '.join(known) or 'none'}."
+                f"{app.name} declares {', '.join(known_names) or 'none'}."
             )
 
 
-def _captured_of(view: View) -> list[Stream]:
+def _looked_up_changes(view: View) -> list[Stream]:
     """The captured tables that a view looks up."""
-    return [one.table.changes for one in view.joined if isinstance(one.table, Latest)]
+    return [lookup.table.changes for lookup in view.lookups if isinstance(lookup.table, LatestRows)]
 
 
-def _streams_of(model: Model) -> list[Stream]:
+def _model_streams(model: Model) -> list[Stream]:
     return [model.stream] if model.labels is None else [model.stream, model.labels.stream]
 
 

@@ -12,53 +12,55 @@ from collections.abc import Sequence
 from headrace.errors import DeclarationError
 
 BRONZE, SILVER, GOLD = "bronze/", "silver/", "gold/"
-INTERNAL = "headrace"  # topics and consumer groups that begin so belong to no declaration
-OF_STREAMS = ("clean", "late", "dead", "dropped")
-OF_VIEWS = ("tiles", "served")
-OF_MODELS = ("predictions", "quality", "clock", "lessons")
-OF_SINKS = ("parked", "again")
-SUFFIXES = tuple(f".{word}" for word in (*OF_STREAMS, *OF_VIEWS, *OF_MODELS, *OF_SINKS))
-OF_SINK_RECORDS = ("hr_partition", "hr_offset", "hr_version")
+INTERNAL_PREFIX = "headrace"  # topics and consumer groups that begin so belong to no declaration
+STREAM_TOPIC_SUFFIXES = ("clean", "late", "dead", "dropped")
+VIEW_TOPIC_SUFFIXES = ("tiles", "served")
+MODEL_TOPIC_SUFFIXES = ("predictions", "quality", "clock", "lessons")
+SINK_TOPIC_SUFFIXES = ("parked", "again")
+RESERVED_TOPIC_SUFFIXES = tuple(
+    f".{word}" for word in (*STREAM_TOPIC_SUFFIXES, *VIEW_TOPIC_SUFFIXES, *MODEL_TOPIC_SUFFIXES, *SINK_TOPIC_SUFFIXES)
+)
+SINK_RECORD_COLUMNS = ("hr_partition", "hr_offset", "hr_version")
 # Columns that Headrace adds to tables of the lake, to live tables and to the rows of sinks.
-OF_LAKE_ROWS = ("hr_arrival", "hr_partition", "hr_offset", "hr_day")
-OF_LIVE_ROWS = "hr_event_time"
-RESERVED_COLUMNS = frozenset({*OF_LAKE_ROWS, OF_LIVE_ROWS, *OF_SINK_RECORDS})
+LAKE_ROW_COLUMNS = ("hr_arrival", "hr_partition", "hr_offset", "hr_day")
+LIVE_EVENT_TIME_COLUMN = "hr_event_time"
+RESERVED_COLUMNS = frozenset({*LAKE_ROW_COLUMNS, LIVE_EVENT_TIME_COLUMN, *SINK_RECORD_COLUMNS})
 # What SQL takes for its own word unless it is quoted or written with its schema: DuckDB's reserved keywords.
-_SQL = (
+_RESERVED_WORDS_TEXT = (
     "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create "
     "default deferrable desc describe distinct do else end except false fetch for foreign from group having in "
     "initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer "
     "pivot_wider placing primary qualify references returning select show some summarize symmetric table then to "
     "trailing true union unique unpivot using variadic when where window with "
 )
-SQL_WORDS = frozenset(_SQL.split())
+SQL_RESERVED_WORDS = frozenset(_RESERVED_WORDS_TEXT.split())
 
 
-def topic_name(name: str, what: str) -> str:
+def topic_name(name: str, suffix: str) -> str:
     """A topic of Headrace's own that belongs to a declaration.
 
     >>> topic_name("payments", "clean")
     'payments.clean'
     """
-    return f"{name}.{what}"
+    return f"{name}.{suffix}"
 
 
-def query_name(name: str, what: str) -> str:
+def query_name(name: str, role: str) -> str:
     """A query or worker, as its lag and its log name it.
 
     >>> query_name("payments", "gate")
     'payments.gate'
     """
-    return f"{name}.{what}"
+    return f"{name}.{role}"
 
 
-def consumer_group(what: str, name: str) -> str:
+def consumer_group(role: str, name: str) -> str:
     """A consumer group whose members share the work of one declaration.
 
     >>> consumer_group("score", "fraud")
     'headrace.score.fraud'
     """
-    return f"{INTERNAL}.{what}.{name}"
+    return f"{INTERNAL_PREFIX}.{role}.{name}"
 
 
 def bronze_table(stream: str) -> str:
@@ -66,65 +68,65 @@ def bronze_table(stream: str) -> str:
     return f"{BRONZE}{stream}"
 
 
-def silver_table(stream: str, what: str = "") -> str:
+def silver_table(stream: str, suffix: str = "") -> str:
     """The table of a stream's clean events or, with `what`, of its late events or dead letters.
 
     >>> silver_table("payments"), silver_table("payments", "late")
     ('silver/payments', 'silver/payments_late')
     """
-    return f"{SILVER}{stream}_{what}" if what else f"{SILVER}{stream}"
+    return f"{SILVER}{stream}_{suffix}" if suffix else f"{SILVER}{stream}"
 
 
-def gold_table(name: str, what: str) -> str:
+def gold_table(name: str, suffix: str) -> str:
     """A table of what is made of events.
 
     >>> gold_table("fraud", "predictions")
     'gold/fraud_predictions'
     """
-    return f"{GOLD}{name}_{what}"
+    return f"{GOLD}{name}_{suffix}"
 
 
-def late_side_table(made_by: str) -> str:
+def late_output_table(derivation_name: str) -> str:
     """What the lake calls the late events of a pattern.
 
     Their stream is called `harsh_late`, and `silver/harsh_late` has what came late among the matches themselves.
 
-    >>> late_side_table("harsh")
+    >>> late_output_table("harsh")
     'harsh-late'
     """
-    return f"{made_by}-late"
+    return f"{derivation_name}-late"
 
 
-def checkpoint(name: str, what: str) -> str:
+def checkpoint_path(name: str, role: str) -> str:
     """The folder of a query's checkpoint, below STATE/checkpoints.
 
-    >>> checkpoint("payments", "gate")
+    >>> checkpoint_path("payments", "gate")
     'payments/gate'
     """
-    return f"{name}/{what}"
+    return f"{name}/{role}"
 
 
-def state_file(name: str) -> str:
+def state_file_name(name: str) -> str:
     """The file of a declaration in one of the folders of the state."""
     return f"{name}.json"
 
 
-def replication_slot(text: str) -> str:
+def replication_slot_name(text: str) -> str:
     """A name as PostgreSQL takes it for a slot or a publication: lower case, without punctuation.
 
-    >>> replication_slot("shop.Features")
+    >>> replication_slot_name("shop.Features")
     'shop_features'
     """
     return "".join(letter if letter in "abcdefghijklmnopqrstuvwxyz0123456789" else "_" for letter in text.lower())
 
 
-def require_distinct_columns(columns: Sequence[str], where: str, *, what: str = "columns") -> None:
+def require_distinct_columns(columns: Sequence[str], where: str, *, noun: str = "columns") -> None:
     """Refuse names that differ in case alone, which Spark and SQL take for one."""
-    seen: dict[str, str] = {}
+    names_by_lower_case: dict[str, str] = {}
     for name in columns:
-        if (before := seen.setdefault(name.lower(), name)) != name:
+        if (earlier_name := names_by_lower_case.setdefault(name.lower(), name)) != name:
             raise DeclarationError(
-                f"{where}: the {what} {before!r} and {name!r} differ in case alone, and SQL takes them for one. "
+                f"{where}: the {noun} {earlier_name!r} and {name!r} differ in case alone, and SQL takes them for one. "
                 f"Rename one, such as {name!r} to {f'{name}_2'!r}."
             )
 

@@ -9,7 +9,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from headrace.stream.error_summary import summarize_spark_error
+from headrace.spark.session.error_summary import summarize_spark_error
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -44,13 +44,13 @@ class FailureState:
 
     def record_failure(self, failure: Exception) -> bool:
         """Record a failure and begin the next pause; whether it is another failure than the one before."""
-        before, self.error = self.error, summarize_failure(failure)
+        previous_error, self.error = self.error, summarize_failure(failure)
         self.down_since_us = self.down_since_us or time.time_ns() // 1000
         pause_s = min(self.longest_pause_s, self.first_pause_s * 2 ** min(self.failures, 30))
         # Any part of it: tables that failed together are not tried together.
         self._retry_at = time.monotonic() + random.uniform(0.5, 1.0) * pause_s  # noqa: S311  # no secret
         self.failures += 1
-        return self.error != before
+        return self.error != previous_error
 
     def record_success(self) -> bool:
         """Clear the failures; whether there were any."""

@@ -1,1 +1,1 @@
-"""What is done with events by key and over time: pure logic, tested without an engine, run by one."""
+"""State machines over the events of a key: windows, joins and patterns, without an engine."""

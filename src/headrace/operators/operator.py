@@ -16,13 +16,13 @@ from headrace.tiles.tile import Scalar
 Key = tuple[Scalar, ...]
 
 
-class Arrived(NamedTuple):
+class InputEvent(NamedTuple):
     """An event as an operator takes it: from which input, its id, when it happened and arrived, its place, its values.
 
     Times are in microseconds, also among the values. Events of one key are taken in the order of `order`.
     """
 
-    source: int
+    input_index: int
     id: Scalar
     time_us: int
     arrival_us: int
@@ -31,15 +31,15 @@ class Arrived(NamedTuple):
     values: Mapping[str, Any]
 
     @property
-    def order(self) -> tuple[int, int, int, int]:
-        return self.arrival_us, self.source, self.partition, self.offset
+    def sort_key(self) -> tuple[int, int, int, int]:
+        return self.arrival_us, self.input_index, self.partition, self.offset
 
     @property
     def lateness_us(self) -> int:
         return self.arrival_us - self.time_us
 
 
-class Made(NamedTuple):
+class OutputEvent(NamedTuple):
     """An event that an operator makes: for which of its outputs, its id, when it happened and was known, what it says.
 
     The same input makes the same id again: whoever reads it twice, after a crash, keeps one.
@@ -52,42 +52,44 @@ class Made(NamedTuple):
     values: dict[str, Any]
 
 
-Kept = TypeVar("Kept")
+OperatorState = TypeVar("OperatorState")
 
 
-class Operator(Protocol[Kept]):
+class Operator(Protocol[OperatorState]):
     """What a window, a pattern or a join is to whatever runs it."""
 
-    def begin(self) -> Kept:
+    def create_state(self) -> OperatorState:
         """What is kept for a key nothing is known of."""
         ...
 
-    def take(self, key: Key, kept: Kept, event: Arrived) -> Iterator[Made]:
+    def process_event(self, key: Key, state: OperatorState, event: InputEvent) -> Iterator[OutputEvent]:
         """Take an event of a key; what is kept is changed in place."""
         ...
 
-    def due_us(self, kept: Kept) -> int | None:
+    def next_timer_us(self, state: OperatorState) -> int | None:
         """The clock at which to be woken next; None: nothing is worth keeping, and the key is forgotten."""
         ...
 
-    def wake(self, key: Key, kept: Kept, at_us: int) -> Iterator[Made]:
+    def on_timer(self, key: Key, state: OperatorState, timer_us: int) -> Iterator[OutputEvent]:
         """It is as late as was asked for; `at_us` is that time, however much later the clock says it is."""
         ...
 
-    def packed(self, kept: Kept) -> bytes:
+    def encode_state(self, state: OperatorState) -> bytes:
         """What is kept, as JSON."""
         ...
 
-    def unpacked(self, packed: bytes) -> Kept:
+    def decode_state(self, encoded: bytes) -> OperatorState:
         """What was kept."""
         ...
 
 
-def step(operator: Operator[Kept], key: Key, kept: Kept, events: Iterable[Arrived], clock_us: int) -> Iterator[Made]:
+def advance_operator(
+    operator: Operator[OperatorState], key: Key, state: OperatorState, events: Iterable[InputEvent], clock_us: int
+) -> Iterator[OutputEvent]:
     """Take the events of a key, then let time pass: everything that arrived before the clock has been taken."""
-    for event in sorted(events, key=lambda event: event.order):
-        yield from operator.take(key, kept, event)
-    while (due_us := operator.due_us(kept)) is not None and due_us <= clock_us:
-        yield from operator.wake(key, kept, due_us)
-        if operator.due_us(kept) == due_us:
-            raise AssertionError(f"{type(operator).__name__} was woken at {due_us} and wants to be woken then again")
+    for event in sorted(events, key=lambda event: event.sort_key):
+        yield from operator.process_event(key, state, event)
+    while (timer_us := operator.next_timer_us(state)) is not None and timer_us <= clock_us:
+        yield from operator.on_timer(key, state, timer_us)
+        if operator.next_timer_us(state) == timer_us:
+            raise AssertionError(f"{type(operator).__name__} was woken at {timer_us} and wants to be woken then again")

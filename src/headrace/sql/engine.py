@@ -15,82 +15,95 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from headrace.sql.columns import Columns, quoted
-from headrace.sql.database import LIVE, lock, name_of, opened, stand_in
-from headrace.sql.errors import TABLES, SqlRefused, TookTooLong, TookTooMuch
+from headrace.sql.duckdb_connection import (
+    LIVE_SCHEMA,
+    create_raising_view,
+    lock_connection,
+    open_connection,
+    qualified_name,
+)
+from headrace.sql.errors import SHOW_TABLES_HINT, QueryMemoryError, QueryTimeoutError, SqlRefused
+from headrace.sql.json_values import row_to_json
 from headrace.sql.lake_views import LakeViews
-from headrace.sql.messages import Asked, Rows, longest_wait
-from headrace.sql.statement import readable, said
-from headrace.sql.values import row_in_json
+from headrace.sql.live_columns import SqlColumns, quote_identifier
+from headrace.sql.statement import describe_duckdb_error, parse_read_only_query
+from headrace.sql.worker_messages import LiveRows, SqlRequest, max_wait_seconds
 
-AT_ONCE = 1_000
-LOOK_SECONDS = 0.05
+FETCH_SIZE = 1_000
+CHECK_INTERVAL_SECONDS = 0.05
 
 
-class Engine:
+class SqlEngine:
     """One locked database in memory, over a lake and tables whose rows come with each query; for one thread."""
 
-    def __init__(self, lake: Path | None, live: Mapping[str, Columns]) -> None:
-        lake = None if lake is None else lake.resolve()
-        self._connection, self._live = opened(), live
-        self._views = None if lake is None else LakeViews(self._connection, lake)
-        for view in live:
-            self._forget(view)
-        lock(self._connection, lake)
+    def __init__(self, lake_folder: Path | None, live_columns: Mapping[str, SqlColumns]) -> None:
+        lake_folder = None if lake_folder is None else lake_folder.resolve()
+        self._connection, self._live_columns = open_connection(), live_columns
+        self._lake_views = None if lake_folder is None else LakeViews(self._connection, lake_folder)
+        for view in live_columns:
+            self._reset_live_table(view)
+        lock_connection(self._connection, lake_folder)
 
-    def answer(self, asked: Asked, live: Mapping[str, Rows | str]) -> bytes:
+    def run_query(self, request: SqlRequest, live_rows: Mapping[str, LiveRows | str]) -> bytes:
         """The answer in JSON; `live` has the rows of the live tables it may read, or says why there are none."""
-        began = time.perf_counter()
-        query = readable(self._connection, asked.sql)
-        if self._views is not None:
-            self._views.refresh()
-        with self._filled(live), self._read_only(), self._limited(asked.seconds):
+        started = time.perf_counter()
+        query = parse_read_only_query(self._connection, request.sql)
+        if self._lake_views is not None:
+            self._lake_views.refresh()
+        with (
+            self._filled_live_tables(live_rows),
+            self._read_only_transaction(),
+            self._time_limit(request.limit_seconds),
+        ):
             try:
-                columns, rows, is_cut = self._fetched(query, asked)
+                columns, rows, is_truncated = self._fetch_rows(query, request)
             except (duckdb.Error, MemoryError) as problem:
-                raise _refusal(problem, asked) from problem
-        took_ms = round((time.perf_counter() - began) * 1000, 1)
+                raise _to_sql_refused(problem, request) from problem
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         return b'{"columns":%b,"rows":[%b],"took_ms":%a,"cut":%b}' % (
             orjson.dumps(columns),
             b",".join(rows),
             took_ms,
-            b"true" if is_cut else b"false",
+            b"true" if is_truncated else b"false",
         )
 
-    def _fetched(self, query: str, asked: Asked) -> tuple[list[dict[str, str]], list[bytes], bool]:
+    def _fetch_rows(self, query: str, request: SqlRequest) -> tuple[list[dict[str, str]], list[bytes], bool]:
         """Columns and rows, and whether there were more: DuckDB makes rows as they are fetched."""
         cursor = self._connection.execute(query)
         columns = [{"name": name, "type": str(kind)} for name, kind, *_ in cursor.description or []]
         rows, size = list[bytes](), 0
-        while fetched := cursor.fetchmany(AT_ONCE):
-            for row in map(row_in_json, fetched):
+        while fetched_rows := cursor.fetchmany(FETCH_SIZE):
+            for row in map(row_to_json, fetched_rows):
                 size += len(row)
-                if len(rows) == asked.most_rows or size > asked.most_bytes:
+                if len(rows) == request.max_rows or size > request.max_bytes:
                     return columns, rows, True
                 rows.append(row)
         return columns, rows, False
 
     @contextmanager
-    def _limited(self, seconds: float) -> Iterator[None]:
+    def _time_limit(self, limit_seconds: float) -> Iterator[None]:
         """Interrupts a query that has computed for too long, or has waited far longer than that for a core."""
-        is_over = threading.Event()
-        watch = threading.Thread(target=self._interrupt_after, args=(seconds, is_over), daemon=True)
-        watch.start()
+        is_finished = threading.Event()
+        watchdog = threading.Thread(target=self._interrupt_after, args=(limit_seconds, is_finished), daemon=True)
+        watchdog.start()
         try:
             yield
         finally:
-            is_over.set()
-            watch.join()
+            is_finished.set()
+            watchdog.join()
 
-    def _interrupt_after(self, seconds: float, is_over: threading.Event) -> None:
-        computed_until, waits_until = time.process_time() + seconds, time.monotonic() + longest_wait(seconds)
-        while not is_over.wait(LOOK_SECONDS):
-            if time.process_time() > computed_until or time.monotonic() > waits_until:
+    def _interrupt_after(self, limit_seconds: float, is_finished: threading.Event) -> None:
+        cpu_deadline, wall_deadline = (
+            time.process_time() + limit_seconds,
+            time.monotonic() + max_wait_seconds(limit_seconds),
+        )
+        while not is_finished.wait(CHECK_INTERVAL_SECONDS):
+            if time.process_time() > cpu_deadline or time.monotonic() > wall_deadline:
                 self._connection.interrupt()
                 return
 
     @contextmanager
-    def _read_only(self) -> Iterator[None]:
+    def _read_only_transaction(self) -> Iterator[None]:
         """A parser that lets something pass is not the last door."""
         self._connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
@@ -99,52 +112,56 @@ class Engine:
             self._connection.execute("ROLLBACK")
 
     @contextmanager
-    def _filled(self, live: Mapping[str, Rows | str]) -> Iterator[None]:
+    def _filled_live_tables(self, live_rows: Mapping[str, LiveRows | str]) -> Iterator[None]:
         """Live tables with these rows, for as long as it takes to answer."""
         try:
-            for view, rows in live.items():
+            for view, rows in live_rows.items():
                 if isinstance(rows, str):
-                    stand_in(self._connection, name_of(LIVE, view), self._live[view], rows)
+                    create_raising_view(
+                        self._connection, qualified_name(LIVE_SCHEMA, view), self._live_columns[view], rows
+                    )
                 else:
-                    self._fill(view, rows)
+                    self._create_live_table(view, rows)
             yield
         finally:
-            for view in live:
-                self._forget(view)
+            for view in live_rows:
+                self._reset_live_table(view)
 
-    def _fill(self, view: str, rows: Rows) -> None:
-        table, columns = name_of(LIVE, view), self._live[view]
-        declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-        self._connection.execute(f"DROP VIEW IF EXISTS {table}; CREATE TABLE {table} ({declared})")
+    def _create_live_table(self, view: str, rows: LiveRows) -> None:
+        table, columns = qualified_name(LIVE_SCHEMA, view), self._live_columns[view]
+        column_definitions = ", ".join(f"{quote_identifier(name)} {sql_type}" for name, sql_type in columns.items())
+        self._connection.execute(f"DROP VIEW IF EXISTS {table}; CREATE TABLE {table} ({column_definitions})")
         schema = self._connection.sql(f"FROM {table}").to_arrow_table().schema
-        by_column = zip(*rows, strict=True) if rows else [[] for _ in schema]
-        arrays = [_array(values, field.type) for values, field in zip(by_column, schema, strict=True)]
+        columns_of_values = zip(*rows, strict=True) if rows else [[] for _ in schema]
+        arrays = [_to_arrow_array(values, field.type) for values, field in zip(columns_of_values, schema, strict=True)]
         self._connection.register("filling", pa.Table.from_arrays(arrays, schema=schema))
         self._connection.execute(f"INSERT INTO {table} FROM filling")
         self._connection.unregister("filling")
 
-    def _forget(self, view: str) -> None:
-        table = name_of(LIVE, view)
+    def _reset_live_table(self, view: str) -> None:
+        table = qualified_name(LIVE_SCHEMA, view)
         with suppress(duckdb.CatalogException):  # it is a view already
             self._connection.execute(f"DROP TABLE IF EXISTS {table}")
-        sentence = f"The rows of {table} come with the query that names it. Write its name as it is: {table}."
-        stand_in(self._connection, table, self._live[view], sentence)
+        message = f"The rows of {table} come with the query that names it. Write its name as it is: {table}."
+        create_raising_view(self._connection, table, self._live_columns[view], message)
 
 
-def _refusal(problem: duckdb.Error | MemoryError, asked: Asked) -> SqlRefused:
+def _to_sql_refused(problem: duckdb.Error | MemoryError, request: SqlRequest) -> SqlRefused:
     match problem:
         case duckdb.InterruptException():  # nobody else interrupts
-            return TookTooLong(asked.seconds)
+            return QueryTimeoutError(request.limit_seconds)
         case duckdb.OutOfMemoryException() | MemoryError():
-            return TookTooMuch()
+            return QueryMemoryError()
         case duckdb.PermissionException():
-            return SqlRefused(f"Queries read the tables of this app, and no files. {TABLES}")
+            return SqlRefused(f"Queries read the tables of this app, and no files. {SHOW_TABLES_HINT}")
         case duckdb.CatalogException():
-            return SqlRefused(f"{said(problem, asked.sql)}\n{TABLES}")
-    return SqlRefused(said(problem, asked.sql))
+            return SqlRefused(f"{describe_duckdb_error(problem, request.sql)}\n{SHOW_TABLES_HINT}")
+    return SqlRefused(describe_duckdb_error(problem, request.sql))
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _to_arrow_array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     """A column in Arrow, which takes a map as a list of pairs."""
-    pairs = [value if value is None else list(value.items()) for value in values] if pa.types.is_map(kind) else values
-    return pa.array(pairs, kind)
+    pairs = (
+        [value if value is None else list(value.items()) for value in values] if pa.types.is_map(arrow_type) else values
+    )
+    return pa.array(pairs, arrow_type)

@@ -9,18 +9,18 @@ HeadraceError
 
 from headrace.errors import HeadraceError
 
-TABLES = "`show tables` names what there is."
+SHOW_TABLES_HINT = "`show tables` names what there is."
 
 
 class SqlRefused(HeadraceError):
     """A query that cannot be answered as it is written."""
 
 
-class NotReadOnly(SqlRefused):
+class NotReadOnlyError(SqlRefused):
     """No single query, or one that changes something."""
 
 
-class TookTooLong(SqlRefused):
+class QueryTimeoutError(SqlRefused):
     """A query that the time limit has ended."""
 
     def __init__(self, seconds: float) -> None:
@@ -29,7 +29,7 @@ class TookTooLong(SqlRefused):
         )
 
 
-class TookTooMuch(SqlRefused):
+class QueryMemoryError(SqlRefused):
     """A query that needed more memory than it may have."""
 
     def __init__(self) -> None:

@@ -16,79 +16,90 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from headrace.sql.database import MEMORY_MB
-from headrace.sql.engine import Engine
-from headrace.sql.errors import SqlRefused, TookTooMuch
-from headrace.sql.messages import ANSWERED, FAILED, READY, REFUSED, Asked, Came, Rows, read_frame, unpacked, write_frame
+from headrace.sql.duckdb_connection import MEMORY_LIMIT_MB
+from headrace.sql.engine import SqlEngine
+from headrace.sql.errors import QueryMemoryError, SqlRefused
+from headrace.sql.worker_messages import (
+    ANSWERED,
+    FAILED,
+    READY,
+    REFUSED,
+    LiveRows,
+    LiveRowsMessage,
+    SqlRequest,
+    decode_message,
+    read_frame,
+    write_frame,
+)
 
-NICE = 10
-FIRST_TO_GO = "1000"
-BEYOND_MB = 512  # what DuckDB does not reckon: long texts, Arrow, an answer being written
+NICENESS = 10
+OOM_SCORE_ADJUSTMENT = "1000"
+UNTRACKED_MEMORY_MB = 512  # what DuckDB does not reckon: long texts, Arrow, an answer being written
 
 
 def main() -> None:
     """Answer until stdin ends."""
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    request_stream, reply_stream = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed is no message
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's Ctrl-C: it ends this process by itself
-    give_way()
-    engine = Engine(*_received(asked))
-    limit_itself()
-    write_frame(answers, READY)
-    answer_on(engine, asked, answers)
+    lower_priority()
+    engine = SqlEngine(*_read_message(request_stream))
+    limit_resources()
+    write_frame(reply_stream, READY)
+    serve_requests(engine, request_stream, reply_stream)
 
 
-def answer_on(engine: Engine, asked: IO[bytes], answers: IO[bytes]) -> None:
+def serve_requests(engine: SqlEngine, request_stream: IO[bytes], reply_stream: IO[bytes]) -> None:
     """Answer query after query, each with the rows that came before it."""
-    live: dict[str, list[Any] | str] = {}
-    while (received := _received(asked)) is not None:
-        if isinstance(received, Asked):
-            write_frame(answers, _answer(engine, received, live))
-            live = {}
+    live_rows: dict[str, list[Any] | str] = {}
+    while (message := _read_message(request_stream)) is not None:
+        if isinstance(message, SqlRequest):
+            write_frame(reply_stream, _answer_request(engine, message, live_rows))
+            live_rows = {}
         else:
-            _take(live, received)
+            _add_live_rows(live_rows, message)
 
 
-def _take(live: dict[str, list[Any] | str], came: Came) -> None:
-    held = live.setdefault(came.view, [])
-    if isinstance(came.rows, str):
-        live[came.view] = came.rows
-    elif isinstance(held, list):
-        held.extend(came.rows)
+def _add_live_rows(live_rows: dict[str, list[Any] | str], message: LiveRowsMessage) -> None:
+    view_rows = live_rows.setdefault(message.view, [])
+    if isinstance(message.rows, str):
+        live_rows[message.view] = message.rows
+    elif isinstance(view_rows, list):
+        view_rows.extend(message.rows)
 
 
-def _answer(engine: Engine, asked: Asked, live: Mapping[str, Rows | str]) -> bytes:
+def _answer_request(engine: SqlEngine, request: SqlRequest, live_rows: Mapping[str, LiveRows | str]) -> bytes:
     try:
-        return ANSWERED + engine.answer(asked, live)
-    except SqlRefused as refused:
-        return REFUSED + str(refused).encode()
+        return ANSWERED + engine.run_query(request, live_rows)
+    except SqlRefused as error:
+        return REFUSED + str(error).encode()
     except MemoryError:
-        return REFUSED + str(TookTooMuch()).encode()
+        return REFUSED + str(QueryMemoryError()).encode()
     except Exception:  # noqa: BLE001  # told to the server, whose log says it
         return FAILED + traceback.format_exc().encode()
 
 
-def _received(asked: IO[bytes]) -> Any:
-    frame = read_frame(asked)
-    return None if frame is None else unpacked(frame)
+def _read_message(request_stream: IO[bytes]) -> Any:
+    frame = read_frame(request_stream)
+    return None if frame is None else decode_message(frame)
 
 
-def give_way() -> None:
+def lower_priority() -> None:
     """Get a tenth of what the server gets of a core that both want."""
-    os.nice(NICE)
+    os.nice(NICENESS)
     with suppress(OSError):  # not on every system
-        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
 
 
-def limit_itself() -> None:
+def limit_resources() -> None:
     """No file can be written from here on, and memory beyond what DuckDB reckons is limited as well."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, StopIteration):  # Linux alone says how much there is now
         lines = Path("/proc/self/status").read_text().splitlines()
-        now_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
-        most = (now_kb << 10) + ((MEMORY_MB + BEYOND_MB) << 20)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        current_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+        limit_bytes = (current_kb << 10) + ((MEMORY_LIMIT_MB + UNTRACKED_MEMORY_MB) << 20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@
 1
 """
 
-from headrace.scripts.acts import UnfitScript
-from headrace.scripts.script import Script, script
 from headrace.testing.arrivals import Arrival, duplicated, early, late, shuffled
 from headrace.testing.event_records import UnfitQuestion
 from headrace.testing.feature_feed import Dead, Fed, Moment, Row, feed
+from headrace.testing.scripts.script import Script, script
+from headrace.testing.scripts.steps import UnfitScript
 from headrace.testing.undeclared_fields import UndeclaredField
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.declare.durations import duration_us
-from headrace.testing.data_frames import TableRow, is_data_frame, rows_of
+from headrace.testing.data_frames import TableRow, is_data_frame, to_table_rows
 
 
 @dataclass(frozen=True)
@@ -20,40 +20,40 @@ class Arrival:
     delay_us: int = 0
 
 
-Given = Mapping[str, Any] | bytes | Arrival | TableRow
+EventInput = Mapping[str, Any] | bytes | Arrival | TableRow
 
 
-def late(event: Given, *, by: str) -> Arrival:
+def late(event: EventInput, *, by: str) -> Arrival:
     """The event, arriving so long after its own time."""
-    return _delayed(event, duration_us(by, "late: by"))
+    return _add_delay(event, duration_us(by, "late: by"))
 
 
-def early(event: Given, *, by: str) -> Arrival:
+def early(event: EventInput, *, by: str) -> Arrival:
     """The event, arriving so long before its own time: its producer's clock is ahead."""
-    return _delayed(event, -duration_us(by, "early: by"))
+    return _add_delay(event, -duration_us(by, "early: by"))
 
 
-def duplicated(events: Iterable[Given], *, by: str = "1s") -> list[Given]:
+def duplicated(events: Iterable[EventInput], *, by: str = "1s") -> list[EventInput]:
     """Every event, and once more so much later."""
-    return [again for event in each_of(events) for again in (event, late(event, by=by))]
+    return [delivery for event in iterate_events(events) for delivery in (event, late(event, by=by))]
 
 
-def shuffled(events: Iterable[Given], *, within: str = "1m", seed: int = 0) -> list[Given]:
+def shuffled(events: Iterable[EventInput], *, within: str = "1m", seed: int = 0) -> list[EventInput]:
     """Every event, delayed at random up to a time: they arrive out of order, the same for the same seed."""
-    chance, longest_us = random.Random(seed), duration_us(within, "shuffled: within")  # noqa: S311 - no secret
-    return [_delayed(event, chance.randint(0, longest_us)) for event in each_of(events)]
+    generator, max_delay_us = random.Random(seed), duration_us(within, "shuffled: within")  # noqa: S311 - no secret
+    return [_add_delay(event, generator.randint(0, max_delay_us)) for event in iterate_events(events)]
 
 
-def each_of(events: Any) -> Iterator[Given]:
+def iterate_events(events: Any) -> Iterator[EventInput]:
     """Each event; of a data frame, each row."""
-    return iter(rows_of(events) if is_data_frame(events) else events)
+    return iter(to_table_rows(events) if is_data_frame(events) else events)
 
 
-def arrival_of(event: Given) -> Arrival:
+def to_arrival(event: EventInput) -> Arrival:
     """The event as it arrives: at its own time, where nothing else is said."""
     return event if isinstance(event, Arrival) else Arrival(event)
 
 
-def _delayed(event: Given, delay_us: int) -> Arrival:
-    given = arrival_of(event)
-    return replace(given, delay_us=given.delay_us + delay_us)
+def _add_delay(event: EventInput, delay_us: int) -> Arrival:
+    arrival = to_arrival(event)
+    return replace(arrival, delay_us=arrival.delay_us + delay_us)

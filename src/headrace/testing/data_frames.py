@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from headrace.declare.stream import Stream
+from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 
-SOURCE = "The DataFrame"
-PANDAS_INDEX = "__index_level_"
+SOURCE_LABEL = "The DataFrame"
+PANDAS_INDEX_PREFIX = "__index_level_"
 
 
 class UnfitDataFrame(HeadraceError):
@@ -19,7 +19,7 @@ class TableRow(NamedTuple):
     """One row of a data frame; what it is as an event, the stream it is fed to says."""
 
     table: Any
-    number: int
+    row_number: int
 
 
 def is_data_frame(events: object) -> bool:
@@ -27,24 +27,30 @@ def is_data_frame(events: object) -> bool:
     return hasattr(events, "__arrow_c_stream__") or hasattr(events, "toArrow")
 
 
-def rows_of(frame: Any) -> list[TableRow]:
+def to_table_rows(frame: Any) -> list[TableRow]:
     """The rows of a data frame."""
     table = _to_arrow(frame)
-    return [TableRow(table, number) for number in range(table.num_rows)]
+    return [TableRow(table, row_number) for row_number in range(table.num_rows)]
 
 
-def undeclared_in(table: Any, stream: Stream) -> list[str]:
+def undeclared_columns(table: Any, stream: Stream) -> list[str]:
     """The columns of a table that a stream does not declare."""
-    return [name for name in table.column_names if name not in stream.schema and not name.startswith(PANDAS_INDEX)]
+    return [
+        name for name in table.column_names if name not in stream.schema and not name.startswith(PANDAS_INDEX_PREFIX)
+    ]
 
 
-def events_of_rows(rows: Sequence[TableRow], stream: Stream) -> Iterator[tuple[dict[str, Any], bytes]]:
+def rows_to_events(rows: Sequence[TableRow], stream: Stream) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Each row as an event of a stream, and its JSON."""
-    recordings = import_module("headrace.log.recordings")  # brings Arrow along, only for those who have a data frame
-    converted = {id(row.table): row.table for row in rows}
-    read = {key: recordings.events_of(table, stream, SOURCE) for key, table in converted.items()}
+    recordings = import_module(
+        "headrace.kafka.producer.recordings"
+    )  # brings Arrow along, only for those who have a data frame
+    tables_by_id = {id(row.table): row.table for row in rows}
+    readers_by_id = {
+        table_id: recordings.table_event_reader(table, stream, SOURCE_LABEL) for table_id, table in tables_by_id.items()
+    }
     for row in rows:
-        yield from read[id(row.table)]([row.number])
+        yield from readers_by_id[id(row.table)]([row.row_number])
 
 
 def _to_arrow(frame: Any) -> Any:
@@ -53,5 +59,5 @@ def _to_arrow(frame: Any) -> Any:
         return frame.toArrow() if hasattr(frame, "toArrow") else pa.table(frame)
     except (pa.ArrowException, TypeError) as problem:
         raise UnfitDataFrame(
-            f"{SOURCE} cannot be read as a table: {problem}. Give each column values of one type."
+            f"{SOURCE_LABEL} cannot be read as a table: {problem}. Give each column values of one type."
         ) from problem

@@ -5,80 +5,88 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headrace.declare.derivation import Derived
-from headrace.declare.stream import Stream
+from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.testing.arrivals import Arrival
-from headrace.testing.data_frames import TableRow, events_of_rows, undeclared_in
+from headrace.testing.data_frames import TableRow, rows_to_events, undeclared_columns
 from headrace.testing.undeclared_fields import warn_of_undeclared
-from headrace.tiles.admission import Record
-from headrace.tiles.event_json import json_of, require_row
-from headrace.tiles.events import Unreadable, read_event
-from headrace.tiles.finish import moment
+from headrace.tiles.events.event_json import require_row, row_to_json
+from headrace.tiles.events.event_parser import InvalidEventError, parse_event
+from headrace.tiles.events.record_classification import RawRecord
+from headrace.tiles.finish import to_datetime
 
 
 class UnfitQuestion(HeadraceError):
     """A test asks for a time or an entity, or gives events, in a form that cannot be one."""
 
 
-class _Written(NamedTuple):
+class _SerializedEvent(NamedTuple):
     arrival: Arrival
     value: bytes
 
 
-def records_of(stream: Stream, arrivals: Sequence[Arrival]) -> Iterator[tuple[Arrival, Record]]:
+def to_raw_records(stream: Stream, arrivals: Sequence[Arrival]) -> Iterator[tuple[Arrival, RawRecord]]:
     """Each event, as it is shown, and its record."""
-    written = _written(stream, arrivals)
-    _warn_of_columns(stream, arrivals)
-    return ((one.arrival, _record(stream, one)) for one in written)
+    serialized_events = _serialize_events(stream, arrivals)
+    _warn_of_undeclared_columns(stream, arrivals)
+    return (
+        (serialized_event.arrival, _to_raw_record(stream, serialized_event)) for serialized_event in serialized_events
+    )
 
 
-def _warn_of_columns(stream: Stream, arrivals: Sequence[Arrival]) -> None:
-    tables = {id(one.event.table): one.event.table for one in arrivals if isinstance(one.event, TableRow)}
-    names = {name for table in tables.values() for name in undeclared_in(table, stream)}
+def _warn_of_undeclared_columns(stream: Stream, arrivals: Sequence[Arrival]) -> None:
+    tables = {
+        id(arrival.event.table): arrival.event.table for arrival in arrivals if isinstance(arrival.event, TableRow)
+    }
+    names = {name for table in tables.values() for name in undeclared_columns(table, stream)}
     warn_of_undeclared(names, f"The schema of {stream.name}", stream.schema.names)
 
 
-def _written(stream: Stream, arrivals: Sequence[Arrival]) -> list[_Written]:
-    rows = iter(events_of_rows([one.event for one in arrivals if isinstance(one.event, TableRow)], stream))
+def _serialize_events(stream: Stream, arrivals: Sequence[Arrival]) -> list[_SerializedEvent]:
+    rows = iter(rows_to_events([arrival.event for arrival in arrivals if isinstance(arrival.event, TableRow)], stream))
     return [
-        _of_row(stream, one, *next(rows)) if isinstance(one.event, TableRow) else _of_event(stream, one, number)
+        _serialize_row(stream, one, *next(rows))
+        if isinstance(one.event, TableRow)
+        else _serialize_event(stream, one, number)
         for number, one in enumerate(arrivals)
     ]
 
 
-def _of_row(stream: Stream, arrival: Arrival, row: dict[str, Any], value: bytes) -> _Written:
-    known = _known(stream, row)
-    return _Written(replace(arrival, event=row), value if known is row else json_of(stream.schema, known))
+def _serialize_row(stream: Stream, arrival: Arrival, row: dict[str, Any], value: bytes) -> _SerializedEvent:
+    complete_row = _add_arrival_time(stream, row)
+    return _SerializedEvent(
+        replace(arrival, event=row), value if complete_row is row else row_to_json(stream.schema, complete_row)
+    )
 
 
-def _of_event(stream: Stream, arrival: Arrival, number: int) -> _Written:
+def _serialize_event(stream: Stream, arrival: Arrival, number: int) -> _SerializedEvent:
     event = arrival.event
     if isinstance(event, bytes):
-        return _Written(arrival, event)
+        return _SerializedEvent(arrival, event)
     try:
-        row = _known(stream, require_row(stream.schema, event))
-        return _Written(arrival, json_of(stream.schema, row))
-    except Unreadable as why:
-        raise UnfitQuestion(f"{stream.name}: row {number}: {why}.") from None
+        row = _add_arrival_time(stream, require_row(stream.schema, event))
+        return _SerializedEvent(arrival, row_to_json(stream.schema, row))
+    except InvalidEventError as error:
+        raise UnfitQuestion(f"{stream.name}: row {number}: {error}.") from None
 
 
-def _known(stream: Stream, event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _add_arrival_time(stream: Stream, event: Mapping[str, Any]) -> Mapping[str, Any]:
     """An event of a derived stream that does not say when it was known was known at its own time."""
-    if not isinstance(stream, Derived) or stream.arrival in event or stream.time not in event:
+    if not isinstance(stream, DerivedStream) or stream.arrival in event or stream.time not in event:
         return event
     return {**event, str(stream.arrival): event[stream.time]}
 
 
-def _record(stream: Stream, written: _Written) -> Record:
-    value, delay_us = written.value, written.arrival.delay_us
+def _to_raw_record(stream: Stream, serialized_event: _SerializedEvent) -> RawRecord:
+    value, delay_us = serialized_event.value, serialized_event.arrival.delay_us
     try:
-        own_us = read_event(stream.schema, value)[stream.arrival or stream.time]
-    except Unreadable:
-        own_us = None
-    if own_us is None:
-        return Record(value, delay_us)  # a dead letter, whenever it arrives
-    arrival_us = own_us + delay_us
+        event_arrival_us = parse_event(stream.schema, value)[stream.arrival or stream.time]
+    except InvalidEventError:
+        event_arrival_us = None
+    if event_arrival_us is None:
+        return RawRecord(value, delay_us)  # a dead letter, whenever it arrives
+    arrival_us = event_arrival_us + delay_us
     if stream.arrival is not None and delay_us:
-        value = json.dumps(json.loads(value) | {stream.arrival: moment(arrival_us).isoformat()}).encode()
-    return Record(value, arrival_us)
+        value = json.dumps(json.loads(value) | {stream.arrival: to_datetime(arrival_us).isoformat()}).encode()
+    return RawRecord(value, arrival_us)

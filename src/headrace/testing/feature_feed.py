@@ -7,30 +7,30 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
-from headrace.declare.operands import REQUEST
-from headrace.declare.schema import Column, Kind
-from headrace.declare.stream import Stream
-from headrace.declare.views import View, view_of
-from headrace.questions import body_of
-from headrace.serve.answers import Refused
-from headrace.serve.feature_request import Asked, read_request
-from headrace.serve.keys import KeyReader
-from headrace.testing.arrivals import Arrival, Given, arrival_of, each_of
-from headrace.testing.event_records import UnfitQuestion, records_of
+from headrace.client.protocol import encode_body
+from headrace.declare.features.operands import REQUEST_PREFIX
+from headrace.declare.features.view import View, require_view
+from headrace.declare.streams.schema import Column, Kind
+from headrace.declare.streams.stream import Stream
+from headrace.server.features.entity_keys import KeyReader
+from headrace.server.features.feature_request import FeatureRequest, parse_feature_request
+from headrace.server.http.responses import HttpError
+from headrace.testing.arrivals import Arrival, EventInput, iterate_events, to_arrival
+from headrace.testing.event_records import UnfitQuestion, to_raw_records
 from headrace.testing.undeclared_fields import warn_of_undeclared
-from headrace.tiles.admission import Record, Verdict, admit
-from headrace.tiles.derive import Deriver
-from headrace.tiles.events import Event
-from headrace.tiles.finish import moment
-from headrace.tiles.fold import events_of, fold
-from headrace.tiles.layout import lives_of
-from headrace.tiles.read import Reader
-from headrace.tiles.rows import TileRows
-from headrace.tiles.tables import fresh
+from headrace.tiles.events.event_parser import Event
+from headrace.tiles.events.lookup_tables import unshared_table
+from headrace.tiles.events.on_demand_features import OnDemandEvaluator
+from headrace.tiles.events.record_classification import ClassificationResult, RawRecord, classify_records
+from headrace.tiles.finish import to_datetime
+from headrace.tiles.fold import fold_into_tiles, to_event_columns
+from headrace.tiles.layout import live_layouts
+from headrace.tiles.online.feature_reader import FeatureReader
+from headrace.tiles.online.tile_rows import TileRows
 from headrace.tiles.tile import Entity
 
-_Read = TypeVar("_Read")
-Feeds = Iterable[Given] | Mapping[str, Iterable[Given]]
+_ResultT = TypeVar("_ResultT")
+FeedInput = Iterable[EventInput] | Mapping[str, Iterable[EventInput]]
 
 
 @dataclass(frozen=True)
@@ -41,31 +41,35 @@ class Dead:
     reason: str
 
 
-def feed(view: View | type, events: Feeds) -> "Fed":
+def feed(view: View | type, events: FeedInput) -> "Fed":
     """A view after these events: each arrives at its own time unless `late`, `early` or `shuffled` says otherwise.
 
     A view of several streams takes them by the name of their stream: {"payments": [...], "refunds": [...]}.
     """
-    view = view_of(view)
-    if view.captured:
+    view = require_view(view)
+    if view.captured_table:
         raise UnfitQuestion(
             f"{view.name} is of the rows of a captured table, which are kept by an operator. Feed a view of a stream."
         )
-    judged = [one for stream, given in _by_stream(view, events) for one in _judged(stream, given)]
-    judged.sort(key=lambda one: one.record.arrival_us)
-    clean, duplicates = _once([one for one in judged if one.verdict.fate == "clean"])
+    classified = [
+        classified_event
+        for stream, stream_events in _split_by_stream(view, events)
+        for classified_event in _classify_events(stream, stream_events)
+    ]
+    classified.sort(key=lambda one: one.record.arrival_us)
+    clean, duplicates = _separate_duplicates([one for one in classified if one.result.fate == "clean"])
     return Fed(
         view=view,
-        clean=[one.given.event for one in clean],
-        duplicates=[one.given.event for one in duplicates],
-        late=[one.given.event for one in judged if one.verdict.fate == "late"],
-        dropped=[one.given.event for one in judged if one.verdict.fate == "dropped"],
-        dead=[Dead(one.given.event, one.verdict.reason) for one in judged if one.verdict.reason],
-        rows=_rows(view, clean),
+        clean=[one.arrival.event for one in clean],
+        duplicates=[one.arrival.event for one in duplicates],
+        late=[one.arrival.event for one in classified if one.result.fate == "late"],
+        dropped=[one.arrival.event for one in classified if one.result.fate == "dropped"],
+        dead=[Dead(one.arrival.event, one.result.reason) for one in classified if one.result.reason],
+        rows=_fold_tile_rows(view, clean),
     )
 
 
-def _by_stream(view: View, events: Feeds) -> list[tuple[Stream, Iterable[Given]]]:
+def _split_by_stream(view: View, events: FeedInput) -> list[tuple[Stream, Iterable[EventInput]]]:
     streams = {stream.name: stream for stream in view.streams}
     if not isinstance(events, Mapping):
         if len(streams) > 1:
@@ -77,45 +81,54 @@ def _by_stream(view: View, events: Feeds) -> list[tuple[Stream, Iterable[Given]]
     for name in events:
         if name not in streams:
             raise UnfitQuestion(f"{name!r} is no stream of {view.name}. It has {', '.join(streams)}.")
-    return [(streams[name], given) for name, given in events.items()]
+    return [(streams[name], stream_events) for name, stream_events in events.items()]
 
 
-def _judged(stream: Stream, events: Iterable[Given]) -> list["_Judged"]:
-    pairs = list(records_of(stream, [arrival_of(event) for event in each_of(events)]))
-    verdicts = admit(stream, [record for _, record in pairs])
-    return [_Judged(stream, *pair, verdict) for pair, verdict in zip(pairs, verdicts, strict=True)]
+def _classify_events(stream: Stream, events: Iterable[EventInput]) -> list["_ClassifiedEvent"]:
+    pairs = list(to_raw_records(stream, [to_arrival(event) for event in iterate_events(events)]))
+    results = classify_records(stream, [record for _, record in pairs])
+    return [_ClassifiedEvent(stream, *pair, result) for pair, result in zip(pairs, results, strict=True)]
 
 
-class _Judged(NamedTuple):
+class _ClassifiedEvent(NamedTuple):
     stream: Stream
-    given: Arrival
-    record: Record
-    verdict: Verdict
+    arrival: Arrival
+    record: RawRecord
+    result: ClassificationResult
 
     @property
     def event(self) -> Event:
-        return self.verdict.event or {}
+        return self.result.event or {}
 
 
-def _once(judged: Iterable[_Judged]) -> tuple[list[_Judged], list[_Judged]]:
+def _separate_duplicates(
+    classified: Iterable[_ClassifiedEvent],
+) -> tuple[list[_ClassifiedEvent], list[_ClassifiedEvent]]:
     """The first to arrive of each id of a stream, and the others."""
-    firsts: dict[tuple[str, Any], _Judged] = {}
+    first_by_id: dict[tuple[str, Any], _ClassifiedEvent] = {}
     duplicates = [
-        one for one in judged if firsts.setdefault((one.stream.name, one.event[one.stream.id]), one) is not one
+        classified_event
+        for classified_event in classified
+        if first_by_id.setdefault(
+            (classified_event.stream.name, classified_event.event[classified_event.stream.id]), classified_event
+        )
+        is not classified_event
     ]
-    return list(firsts.values()), duplicates
+    return list(first_by_id.values()), duplicates
 
 
-def _rows(view: View, clean: Sequence[_Judged]) -> dict[Entity, list[TileRows]]:
-    layouts = lives_of(view)
-    places = {layout.version: place for place, layout in enumerate(layouts)}
+def _fold_tile_rows(view: View, clean: Sequence[_ClassifiedEvent]) -> dict[Entity, list[TileRows]]:
+    layouts = live_layouts(view)
+    layout_indexes = {layout.version: index for index, layout in enumerate(layouts)}
     rows: dict[Entity, list[TileRows]] = {}
     for stream in view.streams:
-        own = [one for one in clean if one.stream == stream]
-        events = events_of(view, stream, [one.event for one in own], [one.record.arrival_us for one in own])
-        for key, tile in fold(view, events):
-            of_entity = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
-            of_entity[places[key.version]].apply(tile)
+        stream_events = [classified_event for classified_event in clean if classified_event.stream == stream]
+        events = to_event_columns(
+            view, stream, [one.event for one in stream_events], [one.record.arrival_us for one in stream_events]
+        )
+        for key, tile in fold_into_tiles(view, events):
+            entity_rows = rows.setdefault(key.entity, [TileRows(layout) for layout in layouts])
+            entity_rows[layout_indexes[key.version]].apply(tile)
     return rows
 
 
@@ -150,47 +163,47 @@ class Moment(Mapping[Any, "Row"]):
     """
 
     def __init__(self, fed: Fed, time: str | datetime, request: Mapping[str, Any]) -> None:
-        self.fed, self._time, self._given = fed, time, request
-        requested = [column.name.removeprefix(REQUEST) for column in fed.view.requested]
-        asked = self._asked([])
-        self.time_us = asked.at_us
-        self.request = _refused_as_by_server(lambda: self._keys.request(asked.request))
-        warn_of_undeclared(asked.request, f"What {fed.view.name} reads of a request", requested)
+        self.fed, self._time, self._request_fields = fed, time, request
+        request_names = [column.name.removeprefix(REQUEST_PREFIX) for column in fed.view.request_columns]
+        parsed_request = self._parse_request([])
+        self.time_us = parsed_request.at_us
+        self.request = _read_as_server(lambda: self._key_reader.parse_request_values(parsed_request.request_values))
+        warn_of_undeclared(parsed_request.request_values, f"What {fed.view.name} reads of a request", request_names)
 
     def __repr__(self) -> str:
-        return f"{self.fed.view.name} at {moment(self.time_us).isoformat()}: {len(self)} entities"
+        return f"{self.fed.view.name} at {to_datetime(self.time_us).isoformat()}: {len(self)} entities"
 
     def __len__(self) -> int:
         return len(self.fed.rows)
 
     def __iter__(self) -> Iterator[Any]:
-        return (_key_of(self.fed.view.entity, entity) for entity in self.fed.rows)
+        return (_to_key(self.fed.view.entity, entity) for entity in self.fed.rows)
 
     def __contains__(self, key: object) -> bool:
-        return self._entity(key) in self.fed.rows
+        return self._to_entity(key) in self.fed.rows
 
     def __getitem__(self, key: Any) -> "Row":
         view = self.fed.view
-        entity = self._entity(key)
+        entity = self._to_entity(key)
         rows = self.fed.rows.get(entity)
-        reader = Reader(view)
-        values = reader.default_row if rows is None else reader.values(rows, self.time_us)
+        reader = FeatureReader(view)
+        values = reader.default_row if rows is None else reader.read_values(rows, self.time_us)
         # A copy of its own: a test that writes a table's file sees what it wrote.
-        (derived,) = Deriver(view, fresh).rows([values], [self.request], [entity])
-        return Row(**dict(zip(view.names, [*values, *derived], strict=True)))
+        (on_demand_values,) = OnDemandEvaluator(view, unshared_table).evaluate_rows([values], [self.request], [entity])
+        return Row(**dict(zip(view.names, [*values, *on_demand_values], strict=True)))
 
-    def _entity(self, key: Any) -> Entity:
-        keys = self._asked([list(key) if isinstance(key, tuple) else key]).keys
-        (entity,) = _refused_as_by_server(lambda: self._keys.entities(keys))
+    def _to_entity(self, key: Any) -> Entity:
+        keys = self._parse_request([list(key) if isinstance(key, tuple) else key]).keys
+        (entity,) = _read_as_server(lambda: self._key_reader.parse_entities(keys))
         return entity
 
-    def _asked(self, keys: list[Any]) -> Asked:
+    def _parse_request(self, keys: list[Any]) -> FeatureRequest:
         """What the server reads of the body that `hr.Client` would send."""
-        body = body_of({"keys": keys, "at": self._time, "request": self._given})
-        return _refused_as_by_server(lambda: read_request(body))
+        body = encode_body({"keys": keys, "at": self._time, "request": self._request_fields})
+        return _read_as_server(lambda: parse_feature_request(body))
 
     @cached_property
-    def _keys(self) -> KeyReader:
+    def _key_reader(self) -> KeyReader:
         return KeyReader(self.fed.view)
 
 
@@ -201,17 +214,17 @@ class Row(SimpleNamespace):
         raise AttributeError(f"there is no feature {name!r}. The view has {', '.join(vars(self))}.")
 
 
-def _refused_as_by_server(read: Callable[[], _Read]) -> _Read:
+def _read_as_server(read: Callable[[], _ResultT]) -> _ResultT:
     try:
         return read()
-    except Refused as refused:
-        raise UnfitQuestion(str(refused)) from None
+    except HttpError as error:
+        raise UnfitQuestion(str(error)) from None
 
 
-def _key_of(columns: Sequence[Column], entity: Entity) -> Any:
+def _to_key(columns: Sequence[Column], entity: Entity) -> Any:
     """An entity as a test writes it: its value, or a tuple of several."""
     parts = [
-        moment(int(part)) if column.kind is Kind.TIMESTAMP else part
+        to_datetime(int(part)) if column.kind is Kind.TIMESTAMP else part
         for column, part in zip(columns, entity, strict=True)
     ]
     return parts[0] if len(parts) == 1 else tuple(parts)

@@ -1,1 +1,1 @@
-"""Hop, tile, merge, finish: the one kernel. Numpy and datasketches only."""
+"""The kernel of features: hop, tile, merge, finish, in numpy and datasketches only."""

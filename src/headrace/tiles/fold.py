@@ -12,36 +12,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.declare.stream import Stream
-from headrace.declare.union import STREAM
-from headrace.declare.views import View
-from headrace.tiles.columns import Data, Mask, Values, values_of
-from headrace.tiles.events import Event
-from headrace.tiles.expressions import holds
-from headrace.tiles.frequent import frequent_sketch_of
-from headrace.tiles.layout import HopLayout, Partial, Slot, fed_by
-from headrace.tiles.quantiles import quantile_sketch_of
-from headrace.tiles.sketches import sketch_of
-from headrace.tiles.tile import Entity, Stored, Tile, TileKey
+from headrace.declare.features.view import View
+from headrace.declare.streams.stream import Stream
+from headrace.declare.streams.union import STREAM_COLUMN
+from headrace.tiles.events.event_columns import Data, Mask, ValueColumn, to_value_column
+from headrace.tiles.events.event_parser import Event
+from headrace.tiles.events.expression_kernel import evaluate_condition
+from headrace.tiles.layout import AggregateSlot, HopLayout, Partial, stream_layouts
+from headrace.tiles.sketches.distinct_count import build_distinct_sketch
+from headrace.tiles.sketches.frequent_items import build_frequent_sketch
+from headrace.tiles.sketches.quantiles import build_quantile_sketch
+from headrace.tiles.tile import Entity, FeatureTile, FeatureTileKey, StoredObject
 
 Ints = NDArray[np.int64]
 LOW_32_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Events:
+class EventColumns:
     """Clean events of one stream, each id once, as the columns a view sees, with their arrival times."""
 
     stream: Stream
-    columns: Mapping[str, Values]
+    columns: Mapping[str, ValueColumn]
     arrival_us: Ints
 
     def __len__(self) -> int:
         return len(self.arrival_us)
 
-    def __getitem__(self, rows: Any) -> "Events":
+    def __getitem__(self, rows: Any) -> "EventColumns":
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return Events(self.stream, columns, self.arrival_us[rows])
+        return EventColumns(self.stream, columns, self.arrival_us[rows])
 
     @property
     def times_us(self) -> Ints:
@@ -53,178 +53,198 @@ class Events:
         return self.columns[self.stream.id].data
 
 
-def events_of(view: View, stream: Stream, events: Sequence[Event], arrivals_us: Sequence[int]) -> Events:
+def to_event_columns(view: View, stream: Stream, events: Sequence[Event], arrivals_us: Sequence[int]) -> EventColumns:
     """The columns that a view sees of one stream's events, which were read one by one."""
     columns = {
-        column.name: values_of([seen(event, column.name, stream) for event in events], column.kind)
+        column.name: to_value_column([column_value(event, column.name, stream) for event in events], column.kind)
         for column in view.schema
     }
-    return Events(stream, columns, np.array(arrivals_us, np.int64))
+    return EventColumns(stream, columns, np.array(arrivals_us, np.int64))
 
 
-def seen(event: Event, column: str, stream: Stream) -> Any:
+def column_value(event: Event, column: str, stream: Stream) -> Any:
     """An event's value of a view's column: null where its stream has none, the stream's name where that is asked."""
-    return event.get(column, stream.name if column == STREAM else None)
+    return event.get(column, stream.name if column == STREAM_COLUMN else None)
 
 
-def fold(view: View, events: Events, layouts: Sequence[HopLayout] | None = None) -> Iterator[tuple[TileKey, Tile]]:
+def fold_into_tiles(
+    view: View, events: EventColumns, layouts: Sequence[HopLayout] | None = None
+) -> Iterator[tuple[FeatureTileKey, FeatureTile]]:
     """The tiles that one stream feeds, by entity and start; an event without its whole entity belongs to none."""
-    ordered, entities, owners = _by_entity(view, events)
-    for layout in layouts or fed_by(events.stream, view):
-        if len(ordered):
-            yield from _Folder(layout, ordered, owners).tiles(entities)
+    sorted_events, entities, entity_numbers = _sort_by_entity(view, events)
+    for layout in layouts or stream_layouts(events.stream, view):
+        if len(sorted_events):
+            yield from _TileBuilder(layout, sorted_events, entity_numbers).build_tiles(entities)
 
 
-def _by_entity(view: View, events: Events) -> tuple[Events, list[Entity], Ints]:
+def _sort_by_entity(view: View, events: EventColumns) -> tuple[EventColumns, list[Entity], Ints]:
     """Events sorted by entity, time and id; the entities; and of each event the number of its entity."""
-    whole = np.logical_and.reduce([events.columns[name].valid for name in view.by])
-    owned = events[whole]
-    numbers: dict[Entity, int] = {}
-    keys = zip(*(owned.columns[name].data.tolist() for name in view.by), strict=True)
-    owners = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-    _, id_ranks = np.unique(owned.ids, return_inverse=True)
-    order = np.lexsort((id_ranks, owned.times_us, owners))
-    return owned[order], list(numbers), owners[order]
+    has_entity = np.logical_and.reduce([events.columns[name].valid for name in view.by])
+    entity_events = events[has_entity]
+    number_by_entity: dict[Entity, int] = {}
+    keys = zip(*(entity_events.columns[name].data.tolist() for name in view.by), strict=True)
+    entity_numbers = np.array([number_by_entity.setdefault(key, len(number_by_entity)) for key in keys], np.int64)
+    _, id_ranks = np.unique(entity_events.ids, return_inverse=True)
+    order = np.lexsort((id_ranks, entity_events.times_us, entity_numbers))
+    return entity_events[order], list(number_by_entity), entity_numbers[order]
 
 
-class _Folder:
+class _TileBuilder:
     """Folds sorted events into the tiles of one hop, column by column."""
 
-    def __init__(self, layout: HopLayout, events: Events, owners: Ints) -> None:
+    def __init__(self, layout: HopLayout, events: EventColumns, entity_numbers: Ints) -> None:
         self.layout = layout
         self.events = events
-        self.owners = owners
-        self.times = events.times_us
+        self.entity_numbers = entity_numbers
+        self.times_us = events.times_us
         self.ids = events.ids
-        self.starts = self.times // layout.hop_us * layout.hop_us
+        self.starts_us = self.times_us // layout.hop_us * layout.hop_us
 
-    def tiles(self, entities: Sequence[Entity]) -> Iterator[tuple[TileKey, Tile]]:
+    def build_tiles(self, entities: Sequence[Entity]) -> Iterator[tuple[FeatureTileKey, FeatureTile]]:
         with np.errstate(all="ignore"):
-            folded = self._folded()
-        rows = self._rows(folded)
-        objects = list(zip(*(folded[name] for name in self.layout.objects), strict=True)) or [()] * len(rows)
-        for index, first in enumerate(self.firsts.tolist()):
-            key = TileKey(
-                entities[self.owners[first]], self.layout.hop_us, int(self.starts[first]), self.layout.version
+            folded = self._fold_columns()
+        rows = self._pack_rows(folded)
+        objects = list(zip(*(folded[name] for name in self.layout.object_names), strict=True)) or [()] * len(rows)
+        for index, first_row in enumerate(self.first_rows.tolist()):
+            key = FeatureTileKey(
+                entities[self.entity_numbers[first_row]],
+                self.layout.hop_us,
+                int(self.starts_us[first_row]),
+                self.layout.version,
             )
-            yield key, Tile(rows[index].tobytes(), objects[index])
+            yield key, FeatureTile(rows[index].tobytes(), objects[index])
 
     @cached_property
-    def firsts(self) -> Ints:
+    def first_rows(self) -> Ints:
         """Where each tile's run of events begins."""
-        changes = (np.diff(self.owners) != 0) | (np.diff(self.starts) != 0)
+        changes = (np.diff(self.entity_numbers) != 0) | (np.diff(self.starts_us) != 0)
         return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
-    def _folded(self) -> dict[str, Any]:
+    def _fold_columns(self) -> dict[str, Any]:
         return {
             f"{suffix}{number}": column
             for number, slot in enumerate(self.layout.slots)
-            for suffix, column in self._partials(slot).items()
+            for suffix, column in self._fold_slot(slot).items()
         }
 
-    def _rows(self, folded: Mapping[str, Data]) -> Ints:
-        rows = np.empty((len(self.firsts), self.layout.width), np.int64)
-        for position, column in enumerate(self._head()):
+    def _pack_rows(self, folded: Mapping[str, Data]) -> Ints:
+        rows = np.empty((len(self.first_rows), self.layout.width), np.int64)
+        for position, column in enumerate(self._head_columns()):
             rows[:, position] = column
-        for name, block in self.layout.fixed:
-            as_stored = rows if block.store == "int" else rows.view(np.float64)
-            as_stored[:, self.layout.position[name]] = folded[name]
+        for name, block in self.layout.fixed_columns:
+            typed_rows = rows if block.store == "int" else rows.view(np.float64)
+            typed_rows[:, self.layout.positions[name]] = folded[name]
         return rows
 
-    def _head(self) -> tuple[Data, Data, Data, Data]:
-        n = np.diff(self.firsts, append=len(self.events))
+    def _head_columns(self) -> tuple[Data, Data, Data, Data]:
+        event_counts = np.diff(self.first_rows, append=len(self.events))
         return (
-            self.starts[self.firsts],
-            n,
-            self.each(np.maximum, self.times),
-            self.each(np.maximum, self.events.arrival_us),
+            self.starts_us[self.first_rows],
+            event_counts,
+            self.reduce_per_tile(np.maximum, self.times_us),
+            self.reduce_per_tile(np.maximum, self.events.arrival_us),
         )
 
-    def _partials(self, slot: Slot) -> dict[str, Any]:
-        taken = holds(slot.where, self.events.columns, len(self.events))
+    def _fold_slot(self, slot: AggregateSlot) -> dict[str, Any]:
+        mask = evaluate_condition(slot.where, self.events.columns, len(self.events))
         if slot.column is None:
-            return {"c": self.count(taken)}
+            return {"c": self.count_per_tile(mask)}
         values = self.events.columns[slot.column]
-        taken &= values.valid
-        return {"c": self.count(taken)} | _FOLDS[slot.partial](self, values.data, taken, slot)
+        mask &= values.valid
+        return {"c": self.count_per_tile(mask)} | _FOLDS[slot.partial](self, values.data, mask, slot)
 
-    def each(self, reduction: np.ufunc, data: Data) -> Data:
+    def reduce_per_tile(self, reduction: np.ufunc, data: Data) -> Data:
         """A reduction of each run."""
-        return reduction.reduceat(data, self.firsts)
+        return reduction.reduceat(data, self.first_rows)
 
-    def total(self, data: Data, taken: Mask) -> Data:
-        return self.each(np.add, np.where(taken, data, 0))
+    def sum_per_tile(self, data: Data, mask: Mask) -> Data:
+        return self.reduce_per_tile(np.add, np.where(mask, data, 0))
 
-    def count(self, taken: Mask) -> Data:
-        return self.total(np.ones(len(taken), np.int64), taken)
+    def count_per_tile(self, mask: Mask) -> Data:
+        return self.sum_per_tile(np.ones(len(mask), np.int64), mask)
 
-    def spread(self, column: Data) -> Data:
+    def repeat_per_event(self, column: Data) -> Data:
         """A value a run as a value an event."""
-        return np.repeat(column, np.diff(self.firsts, append=len(self.events)))
+        return np.repeat(column, np.diff(self.first_rows, append=len(self.events)))
 
-    def runs(self, data: Data, taken: Mask) -> Iterator[list[Any]]:
+    def values_per_tile(self, data: Data, mask: Mask) -> Iterator[list[Any]]:
         """The taken values of each run."""
-        bounds = [*self.firsts.tolist(), len(self.events)]
+        bounds = [*self.first_rows.tolist(), len(self.events)]
         for first, end in pairwise(bounds):
-            yield data[first:end][taken[first:end]].tolist()
+            yield data[first:end][mask[first:end]].tolist()
 
 
-def _int_sum(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-    return {"hi": folder.total(data >> 32, taken), "lo": folder.total(data & LOW_32_BITS, taken)}
+def _int_sum(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+    return {"hi": builder.sum_per_tile(data >> 32, mask), "lo": builder.sum_per_tile(data & LOW_32_BITS, mask)}
 
 
-def _float_sum(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-    return {"s": folder.total(data, taken)}
+def _float_sum(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+    return {"s": builder.sum_per_tile(data, mask)}
 
 
-def _moments(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-    mean = folder.total(data.astype(np.float64), taken) / np.maximum(folder.count(taken), 1)
-    deviation = data - folder.spread(mean)
-    return {"mean": mean, "m2": folder.total(deviation * deviation, taken)}
+def _moments(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+    mean = builder.sum_per_tile(data.astype(np.float64), mask) / np.maximum(builder.count_per_tile(mask), 1)
+    deviation = data - builder.repeat_per_event(mean)
+    return {"mean": mean, "m2": builder.sum_per_tile(deviation * deviation, mask)}
 
 
-def _decayed(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
+def _decayed(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
     """An event counts half for each half-life it lies before its tile's end."""
-    weights = np.exp2((folder.times - folder.starts - folder.layout.hop_us) / slot.size)
-    return {"wx": folder.total(data * weights, taken), "w": folder.total(weights, taken)}
+    weights = np.exp2((builder.times_us - builder.starts_us - builder.layout.hop_us) / slot.size)
+    return {"wx": builder.sum_per_tile(data * weights, mask), "w": builder.sum_per_tile(weights, mask)}
 
 
 def _extreme(reduction: np.ufunc, identity: float) -> Callable[..., dict[str, Any]]:
-    def fold_extreme(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-        return {"v": folder.each(reduction, np.where(taken, data, identity))}
+    def fold_extreme(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+        return {"v": builder.reduce_per_tile(reduction, np.where(mask, data, identity))}
 
     return fold_extreme
 
 
 def _text_extreme(pick: Callable[..., str | None]) -> Callable[..., dict[str, Any]]:
-    def fold_text(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-        return {"v": [pick(run, default=None) for run in folder.runs(data, taken)]}
+    def fold_text(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+        return {"v": [pick(texts, default=None) for texts in builder.values_per_tile(data, mask)]}
 
     return fold_text
 
 
-def _occurrence(reduction: np.ufunc, nowhere: int) -> Callable[..., dict[str, Any]]:
+def _occurrence(reduction: np.ufunc, no_row: int) -> Callable[..., dict[str, Any]]:
     """First and last: events are sorted by time and id, so the row's number decides."""
 
-    def fold_occurrence(folder: _Folder, data: Data, taken: Mask, _: Slot) -> dict[str, Any]:
-        chosen = folder.each(reduction, np.where(taken, np.arange(len(taken)), nowhere)).tolist()
-        occurrences = zip(folder.times.tolist(), folder.ids.tolist(), data.tolist(), strict=True)
-        by_row: list[Stored] = list(occurrences)
-        return {"v": [by_row[row] if 0 <= row < len(by_row) else None for row in chosen]}
+    def fold_occurrence(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
+        chosen_rows = builder.reduce_per_tile(reduction, np.where(mask, np.arange(len(mask)), no_row)).tolist()
+        occurrences = zip(builder.times_us.tolist(), builder.ids.tolist(), data.tolist(), strict=True)
+        by_row: list[StoredObject] = list(occurrences)
+        return {"v": [by_row[row] if 0 <= row < len(by_row) else None for row in chosen_rows]}
 
     return fold_occurrence
 
 
-def _distinct(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
-    return {"v": [sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
+def _distinct(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
+    return {
+        "v": [
+            build_distinct_sketch(values, slot.size) if values else None
+            for values in builder.values_per_tile(data, mask)
+        ]
+    }
 
 
-def _quantile(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
-    return {"v": [quantile_sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
+def _quantile(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
+    return {
+        "v": [
+            build_quantile_sketch(values, slot.size) if values else None
+            for values in builder.values_per_tile(data, mask)
+        ]
+    }
 
 
-def _top(folder: _Folder, data: Data, taken: Mask, slot: Slot) -> dict[str, Any]:
-    return {"v": [frequent_sketch_of(run, slot.size) if run else None for run in folder.runs(data, taken)]}
+def _top(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
+    return {
+        "v": [
+            build_frequent_sketch(values, slot.size) if values else None
+            for values in builder.values_per_tile(data, mask)
+        ]
+    }
 
 
 _FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {

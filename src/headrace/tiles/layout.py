@@ -18,17 +18,17 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.aggregates import Aggregate
 from headrace.declare.expressions import Expression
-from headrace.declare.schema import Kind
-from headrace.declare.sketch_sizes import sketch_k, sketch_lg_k, sketch_lg_map
-from headrace.declare.stream import Stream
-from headrace.declare.views import View
-from headrace.declare.windows import FOREVER_US
-from headrace.tiles.frequent import LONGEST_TEXT, map_capacity
+from headrace.declare.features.aggregates import Aggregate
+from headrace.declare.features.sketch_sizes import frequent_items_lg_size, hyperloglog_lg_k, kll_k
+from headrace.declare.features.view import View
+from headrace.declare.features.windows import FOREVER_US
+from headrace.declare.streams.schema import Kind
+from headrace.declare.streams.stream import Stream
+from headrace.tiles.sketches.frequent_items import MAX_TEXT_LENGTH, map_capacity
 
-START, N, TIME, ARRIVAL = range(4)
-HEAD = ("start", "n", "time", "arrival")
+START, EVENT_COUNT, TIME, ARRIVAL = range(4)
+HEAD_FIELDS = ("start", "n", "time", "arrival")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -54,7 +54,7 @@ class Partial(Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class TilePart:
     """Which events a tile was folded from: those of one of a view's streams, on one side of its cut if it has one.
 
     payments   ├──── base: history, in one batch ────┤cut├──── live: the stream ────▶
@@ -66,15 +66,15 @@ class Part:
 
     stream: str | None = None
     is_base: bool = False
-    salted: tuple[int, int] | None = None
+    salt_bucket: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         side = "base" if self.is_base else ""
-        whose = side if self.stream is None else f"{side} of {self.stream}"
-        return whose if self.salted is None else f"{whose} {self.salted[0]}/{self.salted[1]}"
+        label = side if self.stream is None else f"{side} of {self.stream}"
+        return label if self.salt_bucket is None else f"{label} {self.salt_bucket[0]}/{self.salt_bucket[1]}"
 
 
-class Block(Enum):
+class ColumnBlock(Enum):
     """Where in a row a column stands: how it is stored, how it merges, and the value of no events."""
 
     INT_ADD = ("int", "add", 0)
@@ -83,7 +83,7 @@ class Block(Enum):
     FLOAT_ADD = ("float", "add", 0.0)
     FLOAT_MIN = ("float", "min", math.nan)
     FLOAT_MAX = ("float", "max", -math.inf)
-    FLOAT_KEEP = ("float", "keep", 0.0)
+    FLOAT_STATEFUL = ("float", "keep", 0.0)
     OBJECT = ("object", "keep", None)
 
     def __init__(self, store: str, merge: str, identity: float | None) -> None:
@@ -91,30 +91,43 @@ class Block(Enum):
 
 
 # Every slot begins with c, the number of values in it: none means null.
-COLUMNS: dict[Partial, tuple[tuple[str, Block], ...]] = {
-    Partial.COUNT: (("c", Block.INT_ADD),),
-    Partial.INT_SUM: (("c", Block.INT_ADD), ("hi", Block.INT_ADD), ("lo", Block.INT_ADD)),
-    Partial.FLOAT_SUM: (("c", Block.INT_ADD), ("s", Block.FLOAT_ADD)),
-    Partial.MOMENTS: (("c", Block.INT_ADD), ("mean", Block.FLOAT_KEEP), ("m2", Block.FLOAT_KEEP)),
-    Partial.DECAYED: (("c", Block.INT_ADD), ("wx", Block.FLOAT_KEEP), ("w", Block.FLOAT_KEEP)),
-    Partial.INT_MIN: (("c", Block.INT_ADD), ("v", Block.INT_MIN)),
-    Partial.INT_MAX: (("c", Block.INT_ADD), ("v", Block.INT_MAX)),
-    Partial.FLOAT_MIN: (("c", Block.INT_ADD), ("v", Block.FLOAT_MIN)),
-    Partial.FLOAT_MAX: (("c", Block.INT_ADD), ("v", Block.FLOAT_MAX)),
-    Partial.TEXT_MIN: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.TEXT_MAX: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.FIRST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.LAST: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.DISTINCT: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.QUANTILE: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
-    Partial.TOP: (("c", Block.INT_ADD), ("v", Block.OBJECT)),
+PARTIAL_COLUMNS: dict[Partial, tuple[tuple[str, ColumnBlock], ...]] = {
+    Partial.COUNT: (("c", ColumnBlock.INT_ADD),),
+    Partial.INT_SUM: (("c", ColumnBlock.INT_ADD), ("hi", ColumnBlock.INT_ADD), ("lo", ColumnBlock.INT_ADD)),
+    Partial.FLOAT_SUM: (("c", ColumnBlock.INT_ADD), ("s", ColumnBlock.FLOAT_ADD)),
+    Partial.MOMENTS: (
+        ("c", ColumnBlock.INT_ADD),
+        ("mean", ColumnBlock.FLOAT_STATEFUL),
+        ("m2", ColumnBlock.FLOAT_STATEFUL),
+    ),
+    Partial.DECAYED: (
+        ("c", ColumnBlock.INT_ADD),
+        ("wx", ColumnBlock.FLOAT_STATEFUL),
+        ("w", ColumnBlock.FLOAT_STATEFUL),
+    ),
+    Partial.INT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.INT_MIN)),
+    Partial.INT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.INT_MAX)),
+    Partial.FLOAT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.FLOAT_MIN)),
+    Partial.FLOAT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.FLOAT_MAX)),
+    Partial.TEXT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.TEXT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.FIRST: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.LAST: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.DISTINCT: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.QUANTILE: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
+    Partial.TOP: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
 }
-SKETCHES = {Partial.DISTINCT, Partial.QUANTILE, Partial.TOP}
-SKETCH_SIZES = {"distinct": sketch_lg_k, "quantile": sketch_k, "top": sketch_lg_map, "count_by": sketch_lg_map}
+SKETCH_PARTIALS = {Partial.DISTINCT, Partial.QUANTILE, Partial.TOP}
+SKETCH_SIZES = {
+    "distinct": hyperloglog_lg_k,
+    "quantile": kll_k,
+    "top": frequent_items_lg_size,
+    "count_by": frequent_items_lg_size,
+}
 
 
 @dataclass(frozen=True)
-class Slot:
+class AggregateSlot:
     """One partial aggregate of a tile: what is folded, of which column, for which events."""
 
     partial: Partial
@@ -124,7 +137,7 @@ class Slot:
     size: int = 0  # lg k of a HyperLogLog, k of a KLL, lg of a map of frequent items, half-life in µs
 
     @property
-    def described(self) -> list[str | int]:
+    def identity(self) -> list[str | int]:
         """What makes this slot another one than that, in plain values."""
         return [
             self.partial.value,
@@ -135,9 +148,9 @@ class Slot:
         ]
 
 
-def slot_of(aggregate: Aggregate) -> Slot:
+def to_slot(aggregate: Aggregate) -> AggregateSlot:
     """The partial aggregate from which an aggregate is finished."""
-    return Slot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _size_of(aggregate))
+    return AggregateSlot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _size_of(aggregate))
 
 
 def _size_of(aggregate: Aggregate) -> int:
@@ -146,7 +159,7 @@ def _size_of(aggregate: Aggregate) -> int:
     return SKETCH_SIZES[aggregate.function](aggregate.error)
 
 
-def sketch_bytes(slot: Slot) -> int:
+def max_sketch_bytes(slot: AggregateSlot) -> int:
     """How large a slot's sketch can become, at most or nearly so; 0 where it has none."""
     match slot.partial:
         case Partial.DISTINCT:
@@ -154,7 +167,7 @@ def sketch_bytes(slot: Slot) -> int:
         case Partial.QUANTILE:
             return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, whatever the number of values
         case Partial.TOP:
-            return 40 + map_capacity(slot.size) * (8 + (4 + 4 * LONGEST_TEXT if slot.kind is Kind.STRING else 8))
+            return 40 + map_capacity(slot.size) * (8 + (4 + 4 * MAX_TEXT_LENGTH if slot.kind is Kind.STRING else 8))
         case _:
             return 0
 
@@ -183,131 +196,131 @@ class HopLayout:
     """The columns of a view's tiles of one hop."""
 
     hop_us: int
-    keep_us: int
-    slots: tuple[Slot, ...]
-    part: Part = Part()
+    retention_us: int
+    slots: tuple[AggregateSlot, ...]
+    part: TilePart = TilePart()
 
     @property
     def is_kept_forever(self) -> bool:
         """Whether a lifetime window holds these tiles: none is ever let go of."""
-        return self.keep_us >= FOREVER_US
+        return self.retention_us >= FOREVER_US
 
-    def columns(self) -> Iterator[tuple[int, str, Block]]:
+    def columns(self) -> Iterator[tuple[int, str, ColumnBlock]]:
         """(slot number, suffix, block) of every partial, in the order of the row; objects last."""
-        for block in Block:
+        for block in ColumnBlock:
             for number, slot in enumerate(self.slots):
-                for suffix, its_block in COLUMNS[slot.partial]:
-                    if its_block is block:
+                for suffix, column_block in PARTIAL_COLUMNS[slot.partial]:
+                    if column_block is block:
                         yield number, suffix, block
 
     @cached_property
-    def fixed(self) -> tuple[tuple[str, Block], ...]:
+    def fixed_columns(self) -> tuple[tuple[str, ColumnBlock], ...]:
         """Name and block of each fixed-width column after the head."""
         return tuple(
-            (f"{suffix}{number}", block) for number, suffix, block in self.columns() if block is not Block.OBJECT
+            (f"{suffix}{number}", block) for number, suffix, block in self.columns() if block is not ColumnBlock.OBJECT
         )
 
     @cached_property
-    def objects(self) -> tuple[str, ...]:
+    def object_names(self) -> tuple[str, ...]:
         """Names of the columns without a fixed width."""
-        return tuple(f"{suffix}{number}" for number, suffix, block in self.columns() if block is Block.OBJECT)
+        return tuple(f"{suffix}{number}" for number, suffix, block in self.columns() if block is ColumnBlock.OBJECT)
 
     @cached_property
-    def position(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Where in the row a fixed-width column stands."""
-        return {name: len(HEAD) + index for index, (name, _) in enumerate(self.fixed)}
+        return {name: len(HEAD_FIELDS) + index for index, (name, _) in enumerate(self.fixed_columns)}
 
     @cached_property
     def width(self) -> int:
         """Number of 8-byte fields of a row."""
-        return len(HEAD) + len(self.fixed)
+        return len(HEAD_FIELDS) + len(self.fixed_columns)
 
     @cached_property
-    def row(self) -> struct.Struct:
+    def row_struct(self) -> struct.Struct:
         """How a row is packed: int64 fields, then float64 fields, little-endian."""
-        ints = len(HEAD) + sum(block.store == "int" for _, block in self.fixed)
+        ints = len(HEAD_FIELDS) + sum(block.store == "int" for _, block in self.fixed_columns)
         return struct.Struct(f"<{ints}q{self.width - ints}d")
 
     @cached_property
     def identities(self) -> dict[str, float | None]:
         """The value of no events of each column: what an absent field of the changelog means."""
-        return dict.fromkeys(self.objects) | {name: block.identity for name, block in self.fixed}
+        return dict.fromkeys(self.object_names) | {name: block.identity for name, block in self.fixed_columns}
 
     @cached_property
-    def row_fields(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    def row_field_getter(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
         """Takes the fields of a row, after its start, from a tile of the changelog."""
-        return itemgetter("n", "t", "a", *(name for name, _ in self.fixed))
+        return itemgetter("n", "t", "a", *(name for name, _ in self.fixed_columns))
 
     @cached_property
-    def object_slots(self) -> tuple[tuple[str, Slot], ...]:
+    def object_slots(self) -> tuple[tuple[str, AggregateSlot], ...]:
         """Name and slot of each column without a fixed width."""
         return tuple(
             (f"{suffix}{number}", self.slots[number])
             for number, suffix, block in self.columns()
-            if block is Block.OBJECT
+            if block is ColumnBlock.OBJECT
         )
 
-    def span(self, block: Block) -> slice:
+    def block_slice(self, block: ColumnBlock) -> slice:
         """The columns of a row that merge alike."""
-        places = [self.position[name] for name, its_block in self.fixed if its_block is block]
-        return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+        positions = [self.positions[name] for name, column_block in self.fixed_columns if column_block is block]
+        return slice(positions[0], positions[-1] + 1) if positions else slice(0, 0)
 
-    def slot_number(self, slot: Slot) -> int:
+    def slot_number(self, slot: AggregateSlot) -> int:
         return self.slots.index(slot)
 
     @cached_property
     def version(self) -> str:
         """A fingerprint of the layout: tiles of another version are not read."""
-        described = json.dumps([self.hop_us, [slot.described for slot in self.slots]]) + str(self.part)
-        return hashlib.sha256(described.encode()).hexdigest()[:8]
+        description = json.dumps([self.hop_us, [slot.identity for slot in self.slots]]) + str(self.part)
+        return hashlib.sha256(description.encode()).hexdigest()[:8]
 
 
-def layouts_of(view: View) -> tuple[HopLayout, ...]:
+def hop_layouts(view: View) -> tuple[HopLayout, ...]:
     """The layouts of a view's tiles, one a hop, shortest hop first, whichever part they are."""
     hops = sorted({feature.window.hop_us for feature in view.features})
-    return tuple(_layout(view, hop_us) for hop_us in hops)
+    return tuple(_hop_layout(view, hop_us) for hop_us in hops)
 
 
-def fed_by(stream: Stream, view: View, *, is_base: bool = False) -> tuple[HopLayout, ...]:
+def stream_layouts(stream: Stream, view: View, *, is_base: bool = False) -> tuple[HopLayout, ...]:
     """The layouts of the tiles that one of its streams, or that stream's history, feeds: the same but for a version."""
-    part = Part(stream.name if len(view.streams) > 1 else None, is_base)
-    return tuple(replace(layout, part=part) for layout in layouts_of(view))
+    part = TilePart(stream.name if len(view.streams) > 1 else None, is_base)
+    return tuple(replace(layout, part=part) for layout in hop_layouts(view))
 
 
-def lives_of(view: View) -> tuple[HopLayout, ...]:
+def live_layouts(view: View) -> tuple[HopLayout, ...]:
     """The layouts of what its streams feed: the hops of each, stream by stream in the order of their names.
 
     Of a view with salt they are of tiles that are not cut: what answers are made of, as nobody else knows of salt.
     """
-    return tuple(layout for stream in view.streams_by_name for layout in fed_by(stream, view))
+    return tuple(layout for stream in view.sorted_streams for layout in stream_layouts(stream, view))
 
 
-def salted(layout: HopLayout, view: View) -> tuple[HopLayout, ...]:
+def salted_layouts(layout: HopLayout, view: View) -> tuple[HopLayout, ...]:
     """The layouts of the parts into which a view's salt cuts tiles; history is not cut."""
     if view.salt == 1 or layout.part.is_base:
         return (layout,)
-    parts = (replace(layout.part, salted=(number, view.salt)) for number in range(view.salt))
+    parts = (replace(layout.part, salt_bucket=(number, view.salt)) for number in range(view.salt))
     return tuple(replace(layout, part=part) for part in parts)
 
 
-def salted_lives_of(view: View) -> tuple[HopLayout, ...]:
+def salted_live_layouts(view: View) -> tuple[HopLayout, ...]:
     """The layouts of the tiles its streams feed: as many times those of `lives_of(view)` as it has parts."""
-    parts = zip(*(salted(layout, view) for layout in lives_of(view)), strict=True)
+    parts = zip(*(salted_layouts(layout, view) for layout in live_layouts(view)), strict=True)
     return tuple(layout for part in parts for layout in part)
 
 
-def bases_of(view: View) -> tuple[HopLayout, ...]:
+def base_layouts(view: View) -> tuple[HopLayout, ...]:
     """The layouts of the tiles that hold its streams' history, in the same order."""
-    return tuple(layout for stream in view.streams_by_name for layout in fed_by(stream, view, is_base=True))
+    return tuple(layout for stream in view.sorted_streams for layout in stream_layouts(stream, view, is_base=True))
 
 
-def parts_of(view: View) -> tuple[HopLayout, ...]:
+def all_layouts(view: View) -> tuple[HopLayout, ...]:
     """The layouts of everything that is read of a view: what its streams feed, then what is history."""
-    return (*salted_lives_of(view), *bases_of(view))
+    return (*salted_live_layouts(view), *base_layouts(view))
 
 
-def _layout(view: View, hop_us: int) -> HopLayout:
+def _hop_layout(view: View, hop_us: int) -> HopLayout:
     features = [feature for feature in view.features if feature.window.hop_us == hop_us]
-    slots = tuple(sorted({slot_of(feature.aggregate) for feature in features}, key=lambda slot: slot.described))
+    slots = tuple(sorted({to_slot(feature.aggregate) for feature in features}, key=lambda slot: slot.identity))
     longest_us = max(feature.window.length_us for feature in features)
     return HopLayout(hop_us, longest_us + hop_us, slots)

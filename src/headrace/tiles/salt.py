@@ -3,10 +3,10 @@
 from zlib import crc32
 
 
-def salt_of(event_id: str, salt: int) -> int:
+def salt_bucket(event_id: str, salt: int) -> int:
     """The number of the part, by the text of an id.
 
-    >>> [salt_of(event_id, 8) for event_id in ("p1", "p2", "p3")], salt_of("p1", 1)
+    >>> [salt_bucket(event_id, 8) for event_id in ("p1", "p2", "p3")], salt_bucket("p1", 1)
     ([3, 1, 7], 0)
     """
     return crc32(event_id.encode()) % salt if salt > 1 else 0

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from headrace.declare.schema import Kind
-from headrace.tiles.layout import HopLayout, Partial, Slot
+from headrace.declare.streams.schema import Kind
+from headrace.tiles.layout import AggregateSlot, HopLayout, Partial
 
 Scalar = bool | int | float | str
 Entity = tuple[Scalar, ...]
 Occurrence = tuple[int, Scalar, Scalar]  # event time in µs, id, value
-Stored = str | bytes | Occurrence
+StoredObject = str | bytes | Occurrence
 
 _ENTITY_FIELDS = tuple(f"e{index}" for index in range(1024))
 
 
-class TileKey(NamedTuple):
+class FeatureTileKey(NamedTuple):
     """Which tile: of whom, how long, from when, and by which layout it was folded."""
 
     entity: Entity
@@ -28,86 +28,86 @@ class TileKey(NamedTuple):
     version: str
 
 
-class Tile(NamedTuple):
+class FeatureTile(NamedTuple):
     """The partials of one entity over one hop: a row packed with `HopLayout.row`, and objects."""
 
     row: bytes
-    objects: tuple[Stored | None, ...] = ()
+    objects: tuple[StoredObject | None, ...] = ()
 
 
-def decode_key(key: bytes) -> TileKey:
+def decode_key(key: bytes) -> FeatureTileKey:
     """The tile a changelog key names.
 
     >>> decode_key(b'{"e0":"c1","h":60000000,"s":0,"v":"bd820751"}').entity
     ('c1',)
     """
-    found = orjson.loads(key)
-    entity = tuple([found[field] for field in _ENTITY_FIELDS[: len(found) - 3]])
-    return TileKey(entity, found["h"], found["s"], found["v"])
+    fields = orjson.loads(key)
+    entity = tuple([fields[field] for field in _ENTITY_FIELDS[: len(fields) - 3]])
+    return FeatureTileKey(entity, fields["h"], fields["s"], fields["v"])
 
 
-def encode_key(key: TileKey) -> bytes:
+def encode_key(key: FeatureTileKey) -> bytes:
     """The changelog key of a tile."""
     entity = dict(zip(_ENTITY_FIELDS, key.entity, strict=False))
     return orjson.dumps(entity | {"h": key.hop_us, "s": key.start_us, "v": key.version})
 
 
-def decode_tile(layout: HopLayout, start_us: int, value: bytes) -> Tile:
+def decode_tile(layout: HopLayout, start_us: int, value: bytes) -> FeatureTile:
     """The tile a changelog value holds; an absent field is the identity of its block."""
-    found = layout.identities | orjson.loads(value)
-    fields = layout.row_fields(found)
+    values = layout.identities | orjson.loads(value)
+    fields = layout.row_field_getter(values)
     try:
-        row = layout.row.pack(start_us, *fields)
+        row = layout.row_struct.pack(start_us, *fields)
     except struct.error:  # JSON has no word for NaN and the infinities: they come as text
-        row = layout.row.pack(start_us, *map(_number, fields))
-    if not layout.objects:
-        return Tile(row)
-    return Tile(row, tuple([_decode_object(found[name], slot) for name, slot in layout.object_slots]))
+        row = layout.row_struct.pack(start_us, *map(_from_json_value, fields))
+    if not layout.object_names:
+        return FeatureTile(row)
+    return FeatureTile(row, tuple([_decode_object(values[name], slot) for name, slot in layout.object_slots]))
 
 
-def encode_tile(layout: HopLayout, tile: Tile) -> bytes:
+def encode_tile(layout: HopLayout, tile: FeatureTile) -> bytes:
     """The changelog value of a tile."""
-    names = ("n", "t", "a", *(name for name, _ in layout.fixed))
-    fixed = dict(zip(names, layout.row.unpack(tile.row)[1:], strict=True))
+    names = ("n", "t", "a", *(name for name, _ in layout.fixed_columns))
+    fixed = dict(zip(names, layout.row_struct.unpack(tile.row)[1:], strict=True))
     objects = {
         name: _encode_object(stored, slot)
         for (name, slot), stored in zip(layout.object_slots, tile.objects, strict=True)
         if stored is not None
     }
-    return orjson.dumps({name: _written(value) for name, value in fixed.items()} | objects)
+    return orjson.dumps({name: _to_json_value(value) for name, value in fixed.items()} | objects)
 
 
-def _number(value: Any) -> Any:
+def _from_json_value(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def _written(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """A value as JSON can say it."""
     if not isinstance(value, float) or isfinite(value):
         return value
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _decode_object(written: Any, slot: Slot) -> Stored | None:
-    return None if written is None else _DECODERS[slot.partial](written, slot)
+def _decode_object(encoded: Any, slot: AggregateSlot) -> StoredObject | None:
+    return None if encoded is None else _DECODERS[slot.partial](encoded, slot)
 
 
-def _encode_object(stored: Any, slot: Slot) -> Any:
+def _encode_object(stored: Any, slot: AggregateSlot) -> Any:
     match slot.partial:
         case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
             return b2a_base64(stored, newline=False).decode()
         case Partial.FIRST | Partial.LAST:
-            return {"t": stored[0], "i": stored[1], "v": _written(stored[2])}
+            return {"t": stored[0], "i": stored[1], "v": _to_json_value(stored[2])}
         case _:
             return stored
 
 
-def _decode_occurrence(written: Any, slot: Slot) -> Occurrence:
-    value = float(written["v"]) if slot.kind is Kind.DOUBLE else written["v"]
-    return written["t"], written["i"], value
+def _decode_occurrence(encoded: Any, slot: AggregateSlot) -> Occurrence:
+    value = float(encoded["v"]) if slot.kind is Kind.DOUBLE else encoded["v"]
+    return encoded["t"], encoded["i"], value
 
 
-_DECODERS: dict[Partial, Callable[[Any, Slot], Stored]] = {
+_DECODERS: dict[Partial, Callable[[Any, AggregateSlot], StoredObject]] = {
     Partial.TEXT_MIN: lambda written, _: written,
     Partial.TEXT_MAX: lambda written, _: written,
     Partial.FIRST: _decode_occurrence,

@@ -9,10 +9,10 @@ from bench.nexmark.app import q11, q12, q17, q20
 from bench.nexmark.columns import Events, ended
 from bench.nexmark.generate import Shape
 from bench.nexmark.oracle import Row, answers
-from headrace.declare.derivation import Derived, Operation
-from headrace.declare.windowed import Windowed
-from headrace.operators.of import operator_of
-from headrace.operators.operator import Arrived, Key, Made, step
+from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.windowed_stream import WindowOutputs
+from headrace.operators.factory import create_operator
+from headrace.operators.operator import InputEvent, Key, OutputEvent, advance_operator
 
 DAY_US = 86_400_000_000
 
@@ -22,27 +22,27 @@ def events() -> Events:
     return ended(20_000, Shape(rate=200, group=16))
 
 
-def made(out: Derived, events: Events) -> Iterator[tuple[Key, Made]]:
+def made(out: DerivedStream, events: Events) -> Iterator[tuple[Key, OutputEvent]]:
     """The results over all events, key by key, once the clock has passed them by weeks."""
     operation = out.made_by
-    assert isinstance(operation, Operation)
-    operator, by_key = operator_of(operation), dict[Key, list[Arrived]]()
+    assert isinstance(operation, StreamOperation)
+    operator, by_key = create_operator(operation), dict[Key, list[InputEvent]]()
     for source, (stream, (column,)) in enumerate(zip(operation.inputs, operation.by, strict=True)):
         for offset, event in enumerate(getattr(events, stream.name).to_pylist()):
             by_key.setdefault((event[column],), []).append(arrived(source, event, offset))
     clock_us = max(event.arrival_us for of_key in by_key.values() for event in of_key) + 30 * DAY_US
     for key, of_key in by_key.items():
-        made_of_key = step(operator, key, operator.begin(), of_key, clock_us)
+        made_of_key = advance_operator(operator, key, operator.create_state(), of_key, clock_us)
         yield from ((key, one) for one in made_of_key if one.output == "out")
 
 
-def arrived(source: int, event: dict[str, Any], offset: int) -> Arrived:
+def arrived(source: int, event: dict[str, Any], offset: int) -> InputEvent:
     time_us = 1_000 * event["happened_ms"]
     times = {name: 1_000 * value for name, value in event.items() if name.endswith("_ms")}
-    return Arrived(source, event["number"], time_us, time_us, 0, offset, event | times)
+    return InputEvent(source, event["number"], time_us, time_us, 0, offset, event | times)
 
 
-def rows(windowed: Windowed, events: Events, columns: list[str], first: list[str]) -> list[Row]:
+def rows(windowed: WindowOutputs, events: Events, columns: list[str], first: list[str]) -> list[Row]:
     """The last row of each key and window, as an oracle writes them."""
     last: dict[tuple[object, ...], Row] = {}
     for key, one in made(windowed.out, events):

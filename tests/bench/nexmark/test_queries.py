@@ -17,7 +17,7 @@ from bench.nexmark.generate import Shape
 from bench.nexmark.log import make_topics
 from bench.nexmark.oracle import SQL, answers
 from bench.nexmark.spark import Engine, timed
-from headrace.local.broker import Broker
+from headrace.embedded_servers.broker import EmbeddedBroker
 
 EVENTS, SHAPE = 20_000, Shape(rate=200, group=16)
 STREAMED = ("q3", "q5")  # a join of streams, windows of windows
@@ -36,7 +36,7 @@ def tables(spark: SparkSession, events: Events) -> dict[str, DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def full(broker: Broker) -> Full:
+def full(broker: EmbeddedBroker) -> Full:
     """The events in topics."""
     return Full.of(broker.address, EVENTS, SHAPE)
 

@@ -9,14 +9,14 @@ from bench.nexmark.columns import events
 from bench.nexmark.generate import Shape
 from bench.nexmark.live import FIRST_MEASURED, RATE, by_count, by_number
 from bench.nexmark.rows import answered, difference
-from headrace.log.records import Record
+from headrace.kafka.record import ConsumerRecord
 
 COLUMNS = ["auction", "ends", "bids"]
 
 
-def record(offset: int, row: dict[str, object] | None, key: bytes | None = None) -> Record:
+def record(offset: int, row: dict[str, object] | None, key: bytes | None = None) -> ConsumerRecord:
     value = None if row is None else orjson.dumps(row)
-    return Record("answers", 0, offset, 1_000 * offset, key, value, None)
+    return ConsumerRecord("answers", 0, offset, 1_000 * offset, key, value, None)
 
 
 def row(auction: int, second: int, bids: int) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Commands that run, show and explain an app."""

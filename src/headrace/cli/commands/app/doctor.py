@@ -1,0 +1,46 @@
+"""`headrace doctor`: what is wrong on this machine, and the command that mends it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from headrace.runtime.doctor import DoctorConfig, DoctorFinding, run_checks
+from headrace.runtime.locations import location_options
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@location_options("state", "http", "broker", "broker_port", "store")
+@click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
+def doctor(
+    as_json: bool, http: str, broker: str | None, broker_port: int, tls_cert: str | None, **other_options: str
+) -> None:
+    """Check Java, jars, disk, broker, store and ports, and say how to mend what is wrong."""
+    certificate = None if tls_cert is None else Path(tls_cert)
+    findings = run_checks(
+        DoctorConfig(http, broker, broker_port, other_options["store"], Path(other_options["state"]), certificate)
+    )
+    shown_findings = _print_json(findings) if as_json else _print_lines(findings)
+    sys.exit(0 if all(finding.ok for finding in shown_findings) else 1)
+
+
+def _print_json(findings: Iterator[DoctorFinding]) -> list[DoctorFinding]:
+    shown_findings = list(findings)
+    checks = [{**asdict(finding), "ok": finding.ok} for finding in shown_findings]
+    click.echo(json.dumps({"ok": all(finding.ok for finding in shown_findings), "checks": checks}, indent=2))
+    return shown_findings
+
+
+def _print_lines(findings: Iterator[DoctorFinding]) -> list[DoctorFinding]:
+    shown_findings = []
+    for finding in findings:
+        mark = click.style("ok   ", fg="green") if finding.ok else click.style("wrong", fg="red")
+        click.echo(f"{mark}  {finding.check:<12} {finding.found}")
+        if not finding.ok:
+            click.echo(f"{'mend it:':>20} {finding.mend}")
+        shown_findings.append(finding)
+    return shown_findings

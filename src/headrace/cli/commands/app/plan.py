@@ -1,0 +1,210 @@
+"""`headrace plan APP`: what would run, and what has changed since the last `up`."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.declare.app import App, load_app
+from headrace.declare.durations import duration_text
+from headrace.declare.models.labels import LONGEST_STREAM_JOIN_US, Labels
+from headrace.declare.models.model import Model
+from headrace.declare.operations.operation import Derivation
+from headrace.declare.sinks.sink import Sink
+from headrace.declare.streams.stream import Stream
+from headrace.errors import HeadraceError
+from headrace.runtime.batch_session import batch_session
+from headrace.runtime.preflight import CheckResult, run_checks
+from headrace.runtime.settings import parse_settings, settings_options
+from headrace.spark.derived_streams.derived_query import stream_functions
+from headrace.spark.execution.execution_plan import (
+    LaneDecisionOrError,
+    PlannedStream,
+    choose_lanes,
+    plan_app,
+    to_json,
+    to_text,
+)
+
+CHECKS_SHOWN_ABOVE = ("kept state", "online learning", "saved queries")
+
+
+@click.command()
+@click.argument("app")
+@settings_options
+@click.option("--json", "in_json", is_flag=True, help="As JSON.")
+def plan(app: str, in_json: bool, **flags: Any) -> None:
+    """Show what would run for APP, and what a changed declaration does to its state; exit 1 where `up` would refuse it.
+
+    Nothing is started, and no broker is needed.
+    """
+    settings, loaded_app = parse_settings(flags), load_app(app)
+    state = settings.state
+    planned_streams = tuple(
+        map(_add_schema_compatibility, loaded_app.streams, plan_app(loaded_app, state, _analyze_functions(loaded_app)))
+    )
+    models = [_plan_model(model, state) for model in loaded_app.models]
+    queries = _plan_queries(loaded_app)
+    sinks = [_plan_sink(sink) for sink in loaded_app.sinks]
+    outboxes = [
+        {"outbox": outbox.name, "to": [stream.name for stream in loaded_app.streams]} for outbox in loaded_app.outboxes
+    ]
+    is_refused = any(stream.refused for stream in planned_streams) or any(
+        item["refused"] for item in [*models, *queries, *sinks]
+    )
+    checks = [one for one in run_checks(app, loaded_app, settings) if _is_shown(one, is_refused)]
+    text = "\n\n".join(
+        [
+            to_text(planned_streams),
+            *map(_format_model, models),
+            *map(_format_query, queries),
+            *map(_format_sink, sinks),
+            *map(_format_outbox, outboxes),
+            "\n".join(map(_format_check, checks)),
+        ]
+    )
+    entries = [*to_json(planned_streams), *models, *queries, *sinks, *outboxes, *map(asdict, checks)]
+    click.echo(json.dumps(entries, indent=2) if in_json else text)
+    if is_refused or any(one.refused for one in checks):
+        raise SystemExit(1)
+
+
+def _is_shown(result: CheckResult, is_refused_above: bool) -> bool:
+    """Whether a check says more than stands with the streams, models and queries."""
+    if result.refused and is_refused_above:
+        return result.check not in CHECKS_SHOWN_ABOVE
+    return bool(result.refused or result.skipped)
+
+
+def _format_check(result: CheckResult) -> str:
+    status = f"REFUSED: {result.refused}" if result.refused else f"not checked: {result.skipped}"
+    return f"{result.check}\n  {status}"
+
+
+def _add_schema_compatibility(stream: Stream, planned_stream: PlannedStream) -> PlannedStream:
+    """With what the registry's versions mean for a stream."""
+    from headrace.kafka.schema_registry.compatibility import check_compatibility
+
+    compatibility = check_compatibility(stream)
+    return replace(
+        planned_stream,
+        schemas=(*planned_stream.schemas, *compatibility.warnings),
+        refused=(*planned_stream.refused, *compatibility.errors),
+    )
+
+
+def _analyze_functions(app: App) -> dict[Derivation, LaneDecisionOrError]:
+    """What Spark says of the app's functions: only for those is it started."""
+    if not stream_functions(app):
+        return {}
+    with batch_session(None) as spark:
+        return choose_lanes(app, spark)
+
+
+def _plan_model(model: Model, state: Path) -> dict[str, Any]:
+    """What a model would read and which version would score, once it is bound and tried; or why it would not."""
+    from headrace.models.online_learning.learner import create_learner
+    from headrace.models.versions.version_loader import LoadedVersion, load_champion
+    from headrace.models.versions.version_store import ModelVersionError
+
+    entry: dict[str, Any] = {
+        "model": model.name,
+        "version": None,
+        "scores": model.stream.name,
+        "writes": model.predictions,
+        "reads": list(model.vector.names),
+        "outcomes": None if model.labels is None else describe_label_join(model.labels),
+        "learns": None if model.learn is None else f"from {model.lessons}, as each outcome comes",
+        "refused": None,
+    }
+    try:
+        online_model = None if model.learn is None else create_learner(model).loaded_version
+        loaded: LoadedVersion = (
+            online_model if online_model is not None and model.learns_alone else load_champion(model, state)
+        )
+    except ModelVersionError:
+        return entry
+    except HeadraceError as error:
+        return entry | {"refused": str(error)}
+    return entry | {"version": loaded.version, "reads": [column.name for column in loaded.scorer.columns]}
+
+
+def _format_model(model: dict[str, Any]) -> str:
+    version = f"version {model['version']}" if model["version"] else "no champion yet"
+    text = f"  REFUSED: {model['refused']}" if model["refused"] else f"  {version}; reads {', '.join(model['reads'])}"
+    text += f"\n  scores {model['scores']}, writes {model['writes']}"
+    text += f"\n  outcomes: {model['outcomes']}" if model["outcomes"] else ""
+    text += f"\n  learns {model['learns']}" if model["learns"] else ""
+    return f"{model['model']} (model)\n{text}"
+
+
+def _plan_queries(app: App) -> list[dict[str, Any]]:
+    """The saved queries, each tried against the tables there will be."""
+    from headrace.runtime.parts.lake_part import lake_tables
+    from headrace.sql.saved_query_check import find_query_problems
+
+    refusal_by_query = find_query_problems(app, lake_tables(app)) if app.queries else {}
+    return [
+        {
+            "query": query.name,
+            "sql": query.sql,
+            "every": duration_text(query.every_us),
+            "refused": refusal_by_query[query.name],
+        }
+        for query in app.queries
+    ]
+
+
+def _format_query(query: dict[str, Any]) -> str:
+    status = f"REFUSED: {query['refused']}" if query["refused"] else f"every {query['every']}: {query['sql'].strip()}"
+    return f"{query['query']} (query)\n  {status}"
+
+
+def _plan_sink(sink: Sink) -> dict[str, Any]:
+    """What a sink would read and bring where, without a word of its address."""
+    from headrace.connectors.sinks.sink_schemas import check_sink_schema
+
+    delivery = {
+        "delivery": sink.delivery,
+        "honoured": sink.to.delivery_guarantees[sink.delivery],
+        "key": list(sink.key),
+    }
+    refused = "; ".join(check_sink_schema(sink).errors) or None
+    entry = {
+        "sink": sink.name,
+        "reads": sink.source_topic,
+        "to": sink.to.kind,
+        **delivery,
+        "columns": list(sink.columns),
+    }
+    return entry | {"refused": refused}
+
+
+def _format_sink(sink: dict[str, Any]) -> str:
+    key_text = f" by {', '.join(sink['key'])}" if sink["key"] else ""
+    text = f"  {sink['reads']} to {sink['to']}{key_text}: {', '.join(sink['columns'])}"
+    text += f"\n  REFUSED: {sink['refused']}" if sink["refused"] else ""
+    return f"{sink['sink']} (sink)\n{text}\n  {sink['delivery']}: {sink['honoured']}"
+
+
+def _format_outbox(outbox: dict[str, Any]) -> str:
+    return (
+        f"{outbox['outbox']} (outbox)\n  its rows to {', '.join(outbox['to'])}: in order per key, each once by its id"
+    )
+
+
+def describe_label_join(labels: Labels) -> str:
+    """How predictions are joined with labels: in micro-batches, for it keeps state in Python and writes to the lake."""
+    retention = duration_text(labels.within_us + labels.stream.late.until_us)
+    unlabeled_text = "expired" if labels.default is None else f"taken as {labels.default}"
+    execution = (
+        f"in rounds, from the lake: longer than {duration_text(LONGEST_STREAM_JOIN_US)}; each is over after {retention}"
+        if labels.is_joined_in_lake
+        else f"micro-batch every 10s; each id is remembered for {retention}"
+    )
+    return (
+        f"joins {labels.stream.clean} within {duration_text(labels.within_us)}, keeps the {labels.keep} label; "
+        f"{execution}, then without a label {unlabeled_text}"
+    )

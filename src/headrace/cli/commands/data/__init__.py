@@ -1,0 +1,1 @@
+"""Commands about events, dead letters and tables."""

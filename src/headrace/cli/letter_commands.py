@@ -1,0 +1,228 @@
+"""What `headrace dead` and `headrace parked` share: letters by reason, one by one, mended and sent again, put away."""
+
+import base64
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.kafka.dead_letter_queue import DeadLetter, DeadLetterQueue, DeadLetterQueueConfig, DeadLetterState
+from headrace.kafka.record import Headers, escape_unprintable
+from headrace.runtime.settings import BROKER_OPTIONS, BadSetting
+from headrace.tiles.finish import to_datetime
+
+ACTIONS = ("ls", "show", "replay", "discard")
+MAX_SHOWN_BYTES, MAX_SHOWN_HEADERS = 2_000, 50
+BATCH_SIZE = 500
+LETTER_OPTIONS = (
+    click.option("--reason", metavar="CODE", help="Only those of this reason, such as wrong-type."),
+    click.option("--place", "places", multiple=True, metavar="PLACE", help="Only this one, such as payments-0@42."),
+    click.option("--limit", default=20, show_default=True, help="Show so many at most."),
+    click.option("--every", is_flag=True, help="Show also what was replayed or discarded."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), help="Write those chosen to a file, a line each, to be mended."
+    ),
+    click.option(
+        "--from", "from_", type=click.Path(exists=True, path_type=Path), help="Replay what this file has, as mended."
+    ),
+    click.option("--yes", is_flag=True, help="Do not ask whether to discard."),
+    *BROKER_OPTIONS,
+    click.option("--json", "in_json", is_flag=True, help="As JSON."),
+)
+
+LetterFilter = Callable[[DeadLetter], bool]
+
+
+def run_action(broker: str, action: str, queue: DeadLetterQueueConfig, flags: dict[str, Any]) -> None:
+    """Show, replay or discard the letters of one box."""
+    {"show": _show, "replay": _replay, "discard": _discard}[action](
+        DeadLetterQueue(broker, queue), _letter_filter(flags), flags
+    )
+
+
+def print_counts(broker: str, queues: Sequence[DeadLetterQueueConfig], *, owner_kind: str, in_json: bool) -> None:
+    """How many letters there are in each box, by reason; `of` is what boxes are of: a stream, a sink."""
+    rows = [row for queue in queues for row in _count_by_reason(owner_kind, queue, DeadLetterQueue(broker, queue))]
+    if in_json:
+        click.echo(json.dumps(rows))
+        return
+    width = max(24, *(len(box.source_name) + 2 for box in queues)) if queues else 24
+    header = f"{owner_kind:<{width}}{'reason':<16}{'open':>8}{'replayed':>10}{'discarded':>11}  last"
+    lines = [f"{row[owner_kind]:<{width}}{_format_counts(row)}" for row in rows]
+    click.echo("\n".join([header, *lines]) if rows else "There are none.")
+
+
+def _letter_filter(flags: dict[str, Any]) -> LetterFilter:
+    reason, places = flags["reason"], frozenset(flags["places"])
+    return lambda letter: (reason is None or letter.code == reason) and (not places or letter.location in places)
+
+
+def _count_by_reason(
+    owner_kind: str, queue: DeadLetterQueueConfig, letters: DeadLetterQueue
+) -> Iterator[dict[str, Any]]:
+    states, counts_by_reason, newest_by_reason = (
+        letters.read_states(),
+        defaultdict[str, Counter[str]](Counter),
+        dict[str, DeadLetter](),
+    )
+    for entry in letters.read_letters():
+        counts_by_reason[entry.code][_letter_state(states, entry)] += 1
+        newest_by_reason[entry.code] = max(
+            entry, newest_by_reason.get(entry.code, entry), key=lambda letter: letter.arrival_us
+        )
+    for code, state_counts in sorted(counts_by_reason.items()):
+        newest = newest_by_reason[code]
+        row: dict[str, Any] = {owner_kind: queue.source_name, "reason": code}
+        row |= {state: state_counts[state] for state in ("open", "replayed", "discarded")}
+        yield row | {"last": _arrival_text(newest), "place": newest.location, "said": newest.reason}
+
+
+def _format_counts(row: dict[str, Any]) -> str:
+    counts = f"{row['open']:>8,}{row['replayed']:>10,}{row['discarded']:>11,}"
+    return f"{row['reason']:<16}{counts}  {row['last']} at {row['place']}: {row['said']}"
+
+
+def _show(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str, Any]) -> None:
+    states = letters.read_states()
+    selected = (
+        letter
+        for letter in letters.read_letters()
+        if letter_filter(letter) and (flags["every"] or _letter_state(states, letter) == "open")
+    )
+    rows = _letter_rows(letters, selected if flags["out"] else islice(selected, flags["limit"]), states)
+    if flags["out"] is not None:
+        click.echo(
+            f"{_write_rows(flags['out'], rows)} letters are in {flags['out']}. Mend their values, then replay "
+            f"--from it."
+        )
+    elif flags["in_json"]:
+        click.echo(json.dumps(list(rows)))
+    else:
+        click.echo("\n\n".join(map(_format_letter, rows)) or "There are none.")
+
+
+def _letter_rows(
+    letters: DeadLetterQueue, selected: Iterator[DeadLetter], states: dict[str, DeadLetterState]
+) -> Iterator[dict[str, Any]]:
+    while batch := list(islice(selected, BATCH_SIZE)):
+        headers = letters.read_source_headers(batch)
+        for letter in batch:
+            yield _letter_row(letter, _letter_state(states, letter)) | {
+                "headers": _shown_headers(headers.get(letter.location))
+            }
+
+
+def _letter_row(letter: DeadLetter, state: DeadLetterState) -> dict[str, Any]:
+    row = {"place": letter.location, "state": state, "reason": letter.reason, "arrived": _arrival_text(letter)}
+    return row | {"key": _to_json_text(letter.key), "value": _to_json_text(letter.value)}
+
+
+def _shown_headers(headers: Headers | None) -> list[list[Any]] | None:
+    """What a producer gave beside the value, as much as can be shown; None where the raw log has it no more."""
+    if headers is None:
+        return None
+    return [
+        [name[:MAX_SHOWN_BYTES], _to_json_text(value and value[:MAX_SHOWN_BYTES])]
+        for name, value in headers[:MAX_SHOWN_HEADERS]
+    ]
+
+
+def _to_json_text(content: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as text or, where they are none, in base64."""
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content or b"").decode()}
+
+
+def _format_letter(row: dict[str, Any]) -> str:
+    return "\n".join(
+        [
+            f"{row['place']}  {row['arrived']}  {row['state']}",
+            f"  {row['reason']}",
+            *(
+                f"  {escape_unprintable(name)}: {escape_unprintable(_to_plain_text(content))}"
+                for name, content in row["headers"] or ()
+            ),
+            f"  {escape_unprintable(_to_plain_text(row['value']))}",
+        ]
+    )
+
+
+def _to_plain_text(content: str | dict[str, str] | None) -> str:
+    """As text or, where it is none, in hex."""
+    if isinstance(content, dict):
+        return base64.b64decode(content["base64"])[:MAX_SHOWN_BYTES].hex(" ")
+    return "" if content is None else content[:MAX_SHOWN_BYTES]
+
+
+def _write_rows(out: Path, rows: Iterator[dict[str, Any]]) -> int:
+    count = 0
+    with out.open("w") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+            count += 1
+    return count
+
+
+def _replay(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str, Any]) -> None:
+    mended_values = {} if flags["from_"] is None else dict(_read_mended_values(flags["from_"]))
+    places = {letter.location for letter in letters.read_letters() if letter_filter(letter)}
+    unknown = sorted(mended_values.keys() - places)
+    if unknown:
+        raise BadSetting(f"There is no letter {unknown[0]}. The same command with show and --every names them all.")
+    selected_places = places if flags["from_"] is None else mended_values.keys()
+    count = letters.replay((one for one in letters.read_letters() if one.location in selected_places), mended_values)
+    _print_result(flags, {"replayed": count, "already": len(selected_places) - count})
+
+
+def _read_mended_values(file: Path) -> Iterator[tuple[str, bytes]]:
+    """The place and the new value of each line: a JSON object, text, or what base64 stands for."""
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        try:
+            row = json.loads(line)
+            yield row["place"], _to_bytes(row["value"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadSetting(
+                f'{file} line {number} is no letter: {error}. Write {{"place": "payments-0@42", "value": {{…}}}}.'
+            ) from error
+
+
+def _to_bytes(value: Any) -> bytes:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return base64.b64decode(value["base64"], validate=True)
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+
+
+def _discard(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str, Any]) -> None:
+    states = letters.read_states()
+    selected_places = {
+        letter.location
+        for letter in letters.read_letters()
+        if letter_filter(letter) and _letter_state(states, letter) == "open"
+    }
+    if selected_places and not flags["yes"]:
+        click.confirm(f"Discard {len(selected_places)} letters?", abort=True)
+    _print_result(
+        flags, {"discarded": letters.discard(one for one in letters.read_letters() if one.location in selected_places)}
+    )
+
+
+def _print_result(flags: dict[str, Any], counts: dict[str, int]) -> None:
+    click.echo(
+        json.dumps(counts)
+        if flags["in_json"]
+        else ", ".join(f"{outcome} {count:,}" for outcome, count in counts.items())
+    )
+
+
+def _letter_state(states: dict[str, DeadLetterState], letter: DeadLetter) -> DeadLetterState:
+    return states.get(letter.location, "open")
+
+
+def _arrival_text(letter: DeadLetter) -> str:
+    return to_datetime(letter.arrival_us).isoformat(timespec="milliseconds")

@@ -1,0 +1,1 @@
+"""Asking a running Headrace from Python: features, predictions and SQL over HTTP."""

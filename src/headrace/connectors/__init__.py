@@ -1,0 +1,1 @@
+"""Connectors: sinks, sources, change data capture and outboxes."""

@@ -1,0 +1,1 @@
+"""Sinks: rows delivered to other systems."""

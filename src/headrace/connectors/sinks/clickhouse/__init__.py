@@ -1,0 +1,1 @@
+"""What the ClickHouse target is made of."""

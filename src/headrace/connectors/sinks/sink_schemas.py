@@ -1,0 +1,56 @@
+"""The schema of a sink's rows in a registry: looked at before anything runs, registered when it does."""
+
+from headrace.declare.sinks.sink import Sink
+from headrace.declare.sinks.targets import Kafka
+from headrace.declare.streams.encoding import RecordEncoding
+from headrace.kafka.schema_registry.avro import to_avro_name, to_avro_schema
+from headrace.kafka.schema_registry.compatibility import CompatibilityResult, IncompatibleSchemaError
+from headrace.kafka.schema_registry.record_encoder import AvroEncoder, register_encoder
+from headrace.kafka.schema_registry.registry_client import RegistryUnavailable, create_registry_client
+
+
+def sink_encoding(sink: Sink) -> RecordEncoding | None:
+    """The registry of a sink that writes in Avro."""
+    return sink.to.encoding if isinstance(sink.to, Kafka) else None
+
+
+def avro_row_schema(sink: Sink) -> str:
+    """The Avro schema of a sink's rows: what is of its key is never null."""
+    return to_avro_schema(sink.schema, sink.key, to_avro_name(sink.slug))
+
+
+def create_row_encoder(sink: Sink) -> AvroEncoder | None:
+    """Who writes a sink's rows in Avro, their schema registered; None where they are JSON."""
+    encoding = sink_encoding(sink)
+    if encoding is None:
+        return None
+    return register_encoder(create_registry_client(encoding.registry), encoding.subject, avro_row_schema(sink))
+
+
+def check_sink_schema(sink: Sink) -> CompatibilityResult:
+    """What the registry says to the schema of a sink's rows; nothing is registered."""
+    encoding = sink_encoding(sink)
+    if encoding is None:
+        return CompatibilityResult()
+    try:
+        incompatibilities = create_registry_client(encoding.registry).check_compatibility(
+            encoding.subject, "AVRO", avro_row_schema(sink)
+        )
+    except RegistryUnavailable as error:
+        return CompatibilityResult(warnings=(f"its schema was not checked. {error}",))
+    errors = (
+        f"the registry takes no such version of {encoding.subject}: {incompatibility}"
+        for incompatibility in incompatibilities
+    )
+    return CompatibilityResult(tuple(errors))
+
+
+def require_compatible_sink_schema(sink: Sink) -> CompatibilityResult:
+    """What was found of a sink that can run; else an error with all that refuses it."""
+    result = check_sink_schema(sink)
+    if result.errors:
+        raise IncompatibleSchemaError(
+            f"{sink.location}: Sink {sink.name!r}: {'; '.join(result.errors)}. "
+            "Bring other columns=, another subject=, or set that subject's compatibility in the registry."
+        )
+    return result

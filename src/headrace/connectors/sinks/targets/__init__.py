@@ -1,0 +1,1 @@
+"""The systems a sink can write to, one file each."""

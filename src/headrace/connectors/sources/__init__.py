@@ -1,0 +1,1 @@
+"""Sources: what another log has, copied into a stream's raw topic."""

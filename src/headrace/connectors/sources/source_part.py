@@ -1,0 +1,92 @@
+"""The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from headrace.connectors.sources.source_reader import SourceReader
+from headrace.connectors.sources.source_worker import SourceWorker
+from headrace.declare.app import App
+from headrace.declare.streams.external_sources import ExternalSource
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.client.startup_retries import retry_until_stopped
+from headrace.kafka.consumers.restarting_worker import RestartingWorker
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.status.heartbeat import SourceProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.topics import ensure_topics
+from headrace.plugins import import_plugin
+
+REPORT_INTERVAL_SECONDS = 1.0
+
+
+def external_streams(app: App) -> list[Stream]:
+    """The streams of an app that come from elsewhere."""
+    return [stream for stream in app.streams if stream.from_ is not None]
+
+
+def create_source_readers(stream: Stream) -> list[SourceReader]:
+    """Who reads where a stream comes from, each part of it by one; what others need is not imported."""
+    if stream.from_ is None:
+        raise ValueError(f"{stream.name} comes from nowhere else")
+    kind = stream.from_.kind
+    module = import_plugin("connectors.sources", kind, f"Stream {stream.name!r} comes from {kind} and")
+    create_reader: Callable[[ExternalSource, str], SourceReader] = getattr(module, f"{kind.title()}Reader")
+    return [create_reader(split, stream.name) for split in stream.from_.splits]
+
+
+def run_sources(app: App, broker: str, stop: threading.Event) -> None:
+    """Copy what comes from elsewhere until `stop` is set."""
+    streams = external_streams(app)
+    if not streams:
+        stop.wait()
+        return
+    prepare = partial(ensure_topics, broker, app.streams, app.views, app.models)
+    if retry_until_stopped(prepare, stop, "Bridges") is None:
+        return
+    workers = [
+        RestartingWorker(f"The bridge of {stream.name}", partial(_create_worker, stream, split_index, broker))
+        for stream in streams
+        for split_index in range(len(create_source_readers(stream)))
+    ]
+    try:
+        for worker in workers:
+            worker.start()
+        _supervise_workers(workers, broker, stop)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _create_worker(stream: Stream, split_index: int, broker: str, _restart_count: int) -> SourceWorker:
+    return SourceWorker(stream, create_source_readers(stream)[split_index], broker)
+
+
+def _supervise_workers(workers: Sequence[RestartingWorker[SourceWorker]], broker: str, stop: threading.Event) -> None:
+    """Restart each bridge that has failed, alone, and report all."""
+    retry_until_stopped(partial(ensure_progress_topic, broker), stop, "Reporting bridges")
+    producer = Producer(broker)
+    while not stop.wait(REPORT_INTERVAL_SECONDS):
+        for worker in workers:
+            worker.restart_if_failed()
+        for progress in merge_progress_by_stream([_worker_progress(bridge) for bridge in workers]):
+            publish_progress(producer, progress)
+
+
+def _worker_progress(worker: RestartingWorker[SourceWorker]) -> SourceProgress:
+    progress = worker.worker.progress()
+    return replace(progress, trouble=progress.trouble or worker.error)
+
+
+def merge_progress_by_stream(reports: Iterable[SourceProgress]) -> list[SourceProgress]:
+    """What the bridges of each stream have done, as one word."""
+    progress_by_stream: dict[str, SourceProgress] = {}
+    for report in reports:
+        merged = progress_by_stream.get(report.bridged, SourceProgress(report.bridged, report.at_us, 0, 0, ""))
+        copied, remaining, error = (
+            merged.copied + report.copied,
+            merged.left + report.left,
+            merged.trouble or report.trouble,
+        )
+        progress_by_stream[report.bridged] = replace(report, copied=copied, left=remaining, trouble=error)
+    return list(progress_by_stream.values())

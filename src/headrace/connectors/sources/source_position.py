@@ -1,0 +1,92 @@
+"""How far a bridge has come, read from the log it writes: nothing else has to be kept, or can disagree.
+
+Each record says its number in the other log, and up to which number all was in ours when it was sent. A batch is sent
+once the one before it is there, so what is after that number is of the last batch.
+
+    partition 0   … 94 96 97 │ 100, sent after 97
+    partition 1   … 93 95    │  99, sent after 97       98 was lost with whoever sent it:
+                             └ through = 97, beyond = {99, 100}
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord, Partition
+
+SOURCE_HEADER, NUMBER_HEADER, AFTER_HEADER = "headrace.source", "headrace.number", "headrace.after"
+BATCH_SIZE = 500
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """What there was up to `through` is all in the log; of what comes after it, `beyond` is."""
+
+    copied_through: int = 0
+    copied_beyond: frozenset[int] = frozenset()
+
+
+class CopyMarker(NamedTuple):
+    """A message's number, and up to which number all was there before it."""
+
+    number: int
+    copied_through: int
+
+
+def marker_to_headers(source_id: str, marker: CopyMarker) -> list[tuple[str, bytes]]:
+    """What a record of our log says of where it comes from."""
+    return [
+        (SOURCE_HEADER, source_id.encode()),
+        (NUMBER_HEADER, b"%d" % marker.number),
+        (AFTER_HEADER, b"%d" % marker.copied_through),
+    ]
+
+
+def marker_of_record(record: ConsumerRecord, source_id: str) -> CopyMarker | None:
+    """Where a record of our log comes from; None where it is not of this history."""
+    if record.header(SOURCE_HEADER) != source_id.encode():
+        return None
+    return CopyMarker(int(record.header(NUMBER_HEADER) or b"0"), int(record.header(AFTER_HEADER) or b"0"))
+
+
+def read_position(broker: str, topic: str, source_id: str) -> SourcePosition:
+    """How much of a history a topic has: each partition is read back until what is there for certain."""
+    offset_client = OffsetClient(broker)
+    start_offsets, end_offsets = offset_client.topic_start_offsets([topic]), offset_client.topic_end_offsets([topic])
+    markers: dict[Partition, set[CopyMarker]] = {partition: set() for partition in end_offsets}
+    unfinished, read_from = set(end_offsets), dict(end_offsets)
+    while unfinished:
+        chunk_starts = {
+            partition: max(start_offsets[partition], read_from[partition] - BATCH_SIZE - 1) for partition in unfinished
+        }
+        for record in read_offset_range(
+            broker, chunk_starts, {partition: read_from[partition] for partition in unfinished}
+        ):
+            if (marker := marker_of_record(record, source_id)) is not None:
+                markers[Partition(record.topic, record.partition)].add(marker)
+        read_from.update(chunk_starts)
+        copied_through = _max_copied_through(markers)
+        unfinished = {
+            unfinished_partition
+            for unfinished_partition in unfinished
+            if read_from[unfinished_partition] > start_offsets[unfinished_partition]
+            and not _has_number_up_to(markers[unfinished_partition], copied_through)
+        }
+    copied_through = _max_copied_through(markers)
+    return SourcePosition(
+        copied_through, frozenset(place.number for place in _all_markers(markers) if place.number > copied_through)
+    )
+
+
+def _max_copied_through(markers_by_partition: Mapping[Partition, set[CopyMarker]]) -> int:
+    return max((marker.copied_through for marker in _all_markers(markers_by_partition)), default=0)
+
+
+def _has_number_up_to(markers: Iterable[CopyMarker], number: int) -> bool:
+    return any(marker.number <= number for marker in markers)
+
+
+def _all_markers(markers_by_partition: Mapping[Partition, set[CopyMarker]]) -> Iterable[CopyMarker]:
+    return (marker for markers in markers_by_partition.values() for marker in markers)

@@ -1,0 +1,1 @@
+"""Alerts, the values they watch, and the catalog of metrics."""

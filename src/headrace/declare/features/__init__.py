@@ -1,0 +1,1 @@
+"""Feature views: aggregates over windows by entity, and features computed on demand."""

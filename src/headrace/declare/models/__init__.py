@@ -1,0 +1,1 @@
+"""Models: inputs, labels, metrics, drift and retraining, as users declare them."""

@@ -1,0 +1,1 @@
+"""Operations on streams: windows, joins, patterns, enrichments and derived streams."""

@@ -1,0 +1,1 @@
+"""Sinks and outboxes, as users declare them."""

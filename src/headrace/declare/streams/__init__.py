@@ -1,0 +1,1 @@
+"""Streams, their schemas, and where their events come from."""

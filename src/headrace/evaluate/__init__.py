@@ -1,1 +1,0 @@
-"""What came of predictions: outcomes, quality, drift, and models trained anew."""

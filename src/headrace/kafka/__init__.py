@@ -1,0 +1,1 @@
+"""Kafka: topics, producers, consumers, dead letters; nothing else imports its client."""

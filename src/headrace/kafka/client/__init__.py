@@ -1,0 +1,1 @@
+"""How clients reach a broker: configuration, authentication, and why they could not."""

@@ -1,0 +1,207 @@
+"""What became of every record that arrived: arrived = clean + late + dead + dropped + pending, always.
+
+    payments      begin ├──────────────────────────────┤ end        arrived = end − begin
+    payments.clean, .late, .dead, .dropped                           each raw offset once; replays are not counted
+    what is left                                                     pending: the gate has not come to it yet
+
+The count begins at the oldest record the raw topic still has when the ledger is opened. The gate's topics are kept
+longer than the raw topic, so the fate of each raw record from there on can still be read. What retention deletes
+later stays counted. A raw topic written in transactions has markers between its records; they stay pending.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Self
+
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.consumers.tailing_consumer import SHORT_REQUEST_TIMEOUT_SECONDS, TailingConsumer
+from headrace.kafka.consumers.time_to_offset import TimeToOffsetIndex
+from headrace.kafka.key_counts import StreamKeyCounts
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.record import ConsumerRecord
+from headrace.kafka.topics import fate_topics
+
+OFFSET_HEADER = "headrace.offset"
+ARRIVAL_HEADER = "headrace.arrival"
+REASON_HEADER = "headrace.reason"
+TOPIC_HEADER = "headrace.topic"
+PARTITION_HEADER = "headrace.partition"
+SAMPLE_SIZE = 64
+
+
+@dataclass(frozen=True)
+class LedgerCounts:
+    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason."""
+
+    arrived: int
+    clean: int
+    late: int
+    dead: int
+    dropped: int
+    pending: int
+    reasons: Mapping[str, int]
+
+
+class Ledger:
+    """Counts the fates of a stream's raw records; one thread writes it, any thread asks for the account."""
+
+    def __init__(self, stream: Stream, start_offsets: Mapping[int, int]) -> None:
+        self._fate_by_topic = {
+            stream.clean: "clean",
+            stream.late_topic: "late",
+            stream.dead: "dead",
+            stream.dropped: "dropped",
+        }
+        self._clean_topic, self._arrival_indexes = stream.clean, dict[int, TimeToOffsetIndex]()
+        self._start_offsets = dict(start_offsets)
+        self._raw_end_offsets: dict[int, int] = {}
+        self._last_raw_offsets: dict[tuple[str, int], int] = {}
+        self._last_processed_us: dict[int, int] = {}
+        self._fate_counts: Counter[str] = Counter()
+        self._processed_counts: Counter[int] = Counter()
+        self._reason_counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def count_records(self, records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Count records of the gate's topics; gives those that were counted."""
+        with self._lock:
+            for record in _sample_records(records):
+                self._note_times(record)
+            return [record for record in records if self._count_if_new(record)]
+
+    def update_raw_ends(self, end_offsets: Mapping[int, int]) -> None:
+        """Where the partitions of the raw topic end now."""
+        with self._lock:
+            for partition, end in end_offsets.items():
+                self._extend_raw_end(partition, end)
+
+    def counts(self) -> LedgerCounts:
+        """All that is known now."""
+        with self._lock:
+            pending = sum(self._count_pending(partition) for partition in self._raw_end_offsets)
+            counts_by_fate = {fate: self._fate_counts[fate] for fate in self._fate_by_topic.values()}
+            return LedgerCounts(
+                self._fate_counts.total() + pending,
+                **counts_by_fate,
+                pending=pending,
+                reasons=dict(self._reason_counts),
+            )
+
+    def next_raw_offsets(self) -> dict[int, int]:
+        """The next raw offset of each partition that the gate has to judge."""
+        with self._lock:
+            next_offsets = dict(self._start_offsets)
+            for (_, partition), offset in self._last_raw_offsets.items():
+                next_offsets[partition] = max(offset + 1, next_offsets.get(partition, 0))
+            return next_offsets
+
+    def last_processed_us(self) -> dict[int, int]:
+        """When the last record of each partition was judged, by the log's own time; 0 where none ever was."""
+        with self._lock:
+            return dict.fromkeys(self._start_offsets, 0) | self._last_processed_us
+
+    def clean_offsets_by_arrival(self, until_us: int) -> dict[int, int]:
+        """The offset of each clean partition before which everything had arrived by a time, as far as that is known."""
+        with self._lock:
+            return {partition: index.offset_at(until_us) for partition, index in self._arrival_indexes.items()}
+
+    def _count_if_new(self, record: ConsumerRecord) -> bool:
+        raw_offset = record.header(OFFSET_HEADER)
+        if raw_offset is None:  # not written by the gate, so not the fate of anything that arrived
+            return False
+        is_new = self._advance_if_new(record, int(raw_offset))
+        if is_new:
+            self._count_fate(record)
+        return is_new
+
+    def _note_times(self, record: ConsumerRecord) -> None:
+        """Note when a record was judged, and of a clean one when it had arrived."""
+        self._last_processed_us[record.partition] = max(
+            record.appended_us, self._last_processed_us.get(record.partition, 0)
+        )
+        if record.topic == self._clean_topic and (arrival := record.header(ARRIVAL_HEADER)) is not None:
+            self._arrival_indexes.setdefault(record.partition, TimeToOffsetIndex()).add(int(arrival), record.offset + 1)
+
+    def _advance_if_new(self, record: ConsumerRecord, raw_offset: int) -> bool:
+        """Whether this raw offset is above all others of its topic and partition; a lower one is a replay."""
+        topic_partition = record.topic, record.partition
+        if raw_offset <= self._last_raw_offsets.get(topic_partition, self._start_offsets.get(record.partition, 0) - 1):
+            return False
+        self._last_raw_offsets[topic_partition] = raw_offset
+        # The fate may be read before the raw topic's end is asked for.
+        self._extend_raw_end(record.partition, raw_offset + 1)
+        return True
+
+    def _count_fate(self, record: ConsumerRecord) -> None:
+        fate = self._fate_by_topic[record.topic]
+        self._fate_counts[fate] += 1
+        self._processed_counts[record.partition] += 1
+        if fate == "dead":
+            self._reason_counts[reason_code(dead_letter_reason(record))] += 1
+
+    def _extend_raw_end(self, partition: int, end: int) -> None:
+        self._raw_end_offsets[partition] = max(end, self._raw_end_offsets.get(partition, 0))
+
+    def _count_pending(self, partition: int) -> int:
+        # A gate changed between a crash and its replay may send one record two ways: never less than none is pending.
+        return max(
+            0,
+            self._raw_end_offsets[partition]
+            - self._start_offsets.get(partition, 0)
+            - self._processed_counts[partition],
+        )
+
+
+class LedgerConsumer:
+    """Keeps a stream's ledger from a broker; `keys` are those of its clean records, each counted once."""
+
+    def __init__(self, broker: str, stream: Stream, key_counts: StreamKeyCounts | None = None) -> None:
+        self._clean_topic, self._key_counts = stream.clean, key_counts or StreamKeyCounts(stream)
+        self._offset_client = OffsetClient(broker, SHORT_REQUEST_TIMEOUT_SECONDS)
+        start_offsets = self._offset_client.topic_start_offsets([stream.name])
+        self.ledger = Ledger(
+            stream, {partition.number: start_offset for partition, start_offset in start_offsets.items()}
+        )
+        self.consumer = TailingConsumer(broker, fate_topics(stream), self._handle_records, is_latency_tolerant=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_failure: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Follow in a thread of its own."""
+        self.consumer.start()
+        return self
+
+    def stop(self) -> None:
+        self.consumer.stop()
+
+    def _handle_records(self, records: list[ConsumerRecord]) -> None:
+        counted_records = self.ledger.count_records(records)
+        self._key_counts.count_records([record for record in counted_records if record.topic == self._clean_topic])
+
+
+def _sample_records(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
+    """Few in their order, all of few, and the last of each partition: times are wanted to some milliseconds."""
+    return [
+        *records[:: max(1, len(records) // SAMPLE_SIZE)],
+        *{(record.topic, record.partition): record for record in records}.values(),
+    ]
+
+
+def dead_letter_reason(record: ConsumerRecord) -> str:
+    """Why a record is a dead letter."""
+    return (record.header(REASON_HEADER) or b"unknown").decode(errors="replace")
+
+
+def reason_code(reason: str) -> str:
+    """The code word a reason starts with.
+
+    >>> reason_code("failed-check: amount >= 0")
+    'failed-check'
+    """
+    return reason.partition(":")[0]

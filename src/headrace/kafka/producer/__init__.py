@@ -1,0 +1,1 @@
+"""Producing events: encoded, checked, and replayed from recordings."""

@@ -1,0 +1,1 @@
+"""Schemas of Avro, Protobuf and JSON Schema, kept by a registry."""

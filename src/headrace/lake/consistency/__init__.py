@@ -1,0 +1,1 @@
+"""Training-serving consistency: what was served against what batch computes."""

@@ -1,0 +1,1 @@
+"""Table formats: Delta and Iceberg."""

@@ -1,0 +1,1 @@
+"""Landing the topics of an app in the tables of its lake."""

@@ -1,0 +1,1 @@
+"""How late events come."""

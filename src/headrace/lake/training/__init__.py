@@ -1,0 +1,1 @@
+"""Training sets: features as they were at a time."""

@@ -1,1 +1,0 @@
-"""What runs on this machine: jars, Java, the embedded broker, and the doctor that looks after them."""

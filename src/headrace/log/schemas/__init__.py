@@ -1,1 +1,0 @@
-"""Schemas that a registry keeps: asked for, resolved to the columns of a stream, and written into records."""

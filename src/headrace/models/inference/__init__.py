@@ -1,0 +1,1 @@
+"""From feature vectors to predictions."""

@@ -1,0 +1,1 @@
+"""Scoring a stream: each clean event once."""

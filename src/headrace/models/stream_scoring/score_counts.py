@@ -1,0 +1,26 @@
+"""What a scorer has done since it began, in plain numbers."""
+
+from collections import Counter
+
+from headrace.declare.metric_catalog import DECIDE_SECONDS_BUCKETS
+from headrace.models.inference.prediction import Prediction
+from headrace.online_store.delay_histogram import DelayHistogram
+
+
+class ScoreCounts:
+    """How many predictions of which version and role, how many were less than they should be, and how long they took.
+
+    One thread counts, any thread reads.
+    """
+
+    def __init__(self) -> None:
+        self.predictions: Counter[tuple[str, str]] = Counter()
+        self.degraded: Counter[str] = Counter()
+        self.delays = DelayHistogram(DECIDE_SECONDS_BUCKETS)
+
+    def count(self, prediction: Prediction) -> None:
+        """Count one; how long it took is the champion's matter."""
+        self.predictions[prediction.version, prediction.role] += 1
+        if prediction.role == "champion":
+            self.degraded.update(prediction.degraded)
+            self.delays.add((prediction.latency_ms or 0.0) / 1000)

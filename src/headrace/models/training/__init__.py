@@ -1,0 +1,1 @@
+"""Training: examples, fitting, export to ONNX."""

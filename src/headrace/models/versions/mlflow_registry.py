@@ -1,0 +1,174 @@
+"""MLflow beside the folder of versions: each a run and a model version, the champion under the alias `champion`.
+
+The folder is what is served. MLflow is told what is in it as often as anybody likes: what it has, it is not told again.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError
+from headrace.models.versions.model_card import ModelCard
+from headrace.models.versions.version_store import VersionStore
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+CHAMPION_ALIAS = "champion"
+CARD_TAG = "headrace.card"
+# Unless told otherwise: no word to others, no address with its password printed, no minutes of retries, and its store
+# of files, which it has retired.
+MLFLOW_DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_ALLOW_FILE_STORE": "true",
+}
+_URL_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+
+
+class UnknownModelRegistryError(HeadraceError):
+    """A registry that is not MLflow."""
+
+
+class ModelRegistryFailed(HeadraceError):
+    """A registry that could not be told of a version or a champion."""
+
+
+def registry_uri(setting: str, state: Path) -> str:
+    """The address in `mlflow:URI`; that of `mlflow` alone is a folder beside the versions."""
+    kind, _, uri = setting.partition(":")
+    if kind != "mlflow":
+        raise UnknownModelRegistryError(
+            f"--registry {_mask_credentials(setting)!r} is not known. Write mlflow, or mlflow:http://host:5000."
+        )
+    return uri or (state / "mlflow").resolve().as_uri()
+
+
+def publish_versions(uri: str, versions: VersionStore) -> list[str]:
+    """Tell MLflow of every version it does not have, and who is champion; gives the versions that were new to it."""
+    try:
+        return _publish_missing(_create_client(uri), versions)
+    except HeadraceError:
+        raise
+    except Exception as failure:  # noqa: BLE001 - MLflow, its stores and its transports raise what they like
+        raise ModelRegistryFailed(
+            f"MLflow at {_mask_credentials(uri)} was not told of model {versions.model!r}: "
+            f"{_mask_credentials(str(failure))[:300]}. "
+            f"Once that is mended: headrace models publish APP {versions.model}."
+        ) from None
+
+
+def _mask_credentials(text: str) -> str:
+    return _URL_CREDENTIALS.sub("//…@", " ".join(text.split())).rstrip(".")
+
+
+def _create_client(uri: str) -> "MlflowClient":
+    for name, value in MLFLOW_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    try:
+        from mlflow import MlflowClient  # noqa: PLC0415 - an extra, and two seconds to import
+    except ModuleNotFoundError as missing:
+        raise ModelRegistryFailed(
+            f"{missing.name} is not installed, and the registry needs it: pip install 'headrace[mlflow]'."
+        ) from missing
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def _publish_missing(client: "MlflowClient", versions: VersionStore) -> list[str]:
+    name, published, fingerprints = versions.model, list[str](), dict[str, str]()
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name, description="Trained by Headrace.")
+    registered = dict(_registered_versions(client, name))
+    for version in versions.list_versions():
+        card = versions.load_card(version)
+        fingerprints[version] = _card_fingerprint(card)
+        if fingerprints[version] not in registered:
+            registered[fingerprints[version]] = _register_version(client, versions, card)
+            published.append(version)
+    champion = versions.load_roles().champion
+    if champion is not None:
+        client.set_registered_model_alias(name, CHAMPION_ALIAS, registered[fingerprints[champion]])
+    return published
+
+
+def _registered_versions(client: "MlflowClient", name: str) -> Iterator[tuple[str, str]]:
+    """What MLflow has of a model: the marks of cards, and its own numbers for them."""
+    token = None
+    while True:
+        page = client.search_model_versions(f"name = '{name}'", page_token=token)
+        yield from (
+            (registered_version.tags.get(CARD_TAG, ""), str(registered_version.version)) for registered_version in page
+        )
+        token = page.token
+        if not token:
+            return
+
+
+def _card_fingerprint(card: ModelCard) -> str:
+    """By what a version is known whatever its number: another folder has a version 1 as well."""
+    return hashlib.sha256(card.to_json().encode()).hexdigest()[:16]
+
+
+def _register_version(client: "MlflowClient", versions: VersionStore, card: ModelCard) -> str:
+    tags = {"headrace.version": card.version, CARD_TAG: _card_fingerprint(card)}
+    run = client.create_run(
+        _get_or_create_experiment(client, card.model), run_name=f"{card.model} {card.version}", tags=tags
+    )
+    run_id = run.info.run_id
+    try:
+        _log_card(client, run_id, versions, card)
+    except BaseException:
+        with suppress(Exception):
+            client.set_terminated(run_id, "FAILED")
+        raise
+    client.set_terminated(run_id)
+    model_version = client.create_model_version(card.model, f"{run.info.artifact_uri}/model", run_id, tags=tags)
+    return str(model_version.version)
+
+
+def _get_or_create_experiment(client: "MlflowClient", name: str) -> str:
+    experiment = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if experiment is None else experiment.experiment_id)
+
+
+def _log_card(client: "MlflowClient", run_id: str, versions: VersionStore, card: ModelCard) -> None:
+    for name, value in _card_params(card).items():
+        client.log_param(run_id, name, value)
+    for name, number in (card.metrics | {"largest_difference": card.largest_difference}).items():
+        if number is not None:
+            client.log_metric(run_id, name, number)
+    with tempfile.TemporaryDirectory() as folder:
+        _write_model(Path(folder), run_id, versions, card)
+        client.log_artifacts(run_id, folder, "model")
+
+
+def _card_params(card: ModelCard) -> dict[str, Any]:
+    """What a version was made of, one value each."""
+    single_values = {"estimator": card.estimator, "kind": card.kind, "label": card.label, "as_of": card.as_of}
+    time_ranges = {
+        f"{part}_{end}": time_text for part, time_range in card.window.items() for end, time_text in time_range.items()
+    }
+    counts = {f"rows_{part}": count for part, count in card.rows.items()}
+    thresholds = {f"threshold_{name}": threshold for name, threshold in card.thresholds.items()}
+    return {**single_values, "data_sha256": card.data_sha256, **time_ranges, **counts, **thresholds}
+
+
+def _write_model(folder: Path, run_id: str, versions: VersionStore, card: ModelCard) -> None:
+    """A version as MLflow's own ONNX models lie in a folder, so that its tools load it."""
+    from mlflow.models import Model  # noqa: PLC0415
+
+    (folder / "model.onnx").write_bytes(versions.load_content(card.version))
+    shutil.copy(versions.folder / card.version / "card.json", folder)
+    mlflow_model = Model(artifact_path="model", run_id=run_id)
+    onnx = str(card.libraries.get("onnx", ""))
+    mlflow_model.add_flavor("onnx", onnx_version=onnx, data="model.onnx", providers=["CPUExecutionProvider"])
+    mlflow_model.add_flavor("python_function", loader_module="mlflow.onnx", data="model.onnx")
+    mlflow_model.save(str(folder / "MLmodel"))

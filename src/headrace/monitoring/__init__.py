@@ -1,0 +1,1 @@
+"""Monitoring of models: outcomes, quality, drift and retraining."""

@@ -1,0 +1,1 @@
+"""Drift: what is served against what a version was trained on."""

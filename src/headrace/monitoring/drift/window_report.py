@@ -1,0 +1,90 @@
+"""One look at a window: how far each column is from what its version was trained on, and which to look at first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.declare.models.drift import Drift
+from headrace.models.versions.reference_distribution import Segment
+from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout
+from headrace.monitoring.drift.drift_tests import DriftPolicy, DriftTestReport, run_drift_tests
+from headrace.monitoring.drift.drift_window import WindowTiles
+from headrace.monitoring.drift.ranking import DriftedColumn, rank_drifted
+
+
+@dataclass(frozen=True)
+class DriftWindowReport:
+    """What a window says: its rows, what drifted with the heaviest first, and of each column its greatest multiple of
+    any segment and the statistics of the whole; a column that cannot be judged has no multiple.
+    """
+
+    rows: int
+    multiples: Mapping[str, float]
+    statistics: Mapping[str, Mapping[str, float]]
+    drifted: tuple[DriftedColumn, ...]
+
+    @property
+    def multiple(self) -> float | None:
+        """The greatest of all columns, above 1 where anything drifted; None where nothing can be judged."""
+        return max(self.multiples.values(), default=None)
+
+
+def create_policy(drift: Drift) -> DriftPolicy:
+    """When a declared drift tells."""
+    return DriftPolicy(
+        alarms_a_day=drift.alarms_a_day,
+        least_rows=drift.least_rows,
+        least_psi=drift.least_psi,
+        least_ks=drift.least_ks,
+        least_share=drift.least_share,
+    )
+
+
+def create_window_report(
+    layout: DriftLayout, window: WindowTiles, policy: DriftPolicy, importance: Mapping[str, float]
+) -> DriftWindowReport:
+    """The segments of a window beside those of a reference; all of them share the day's false alarms."""
+    reports = {
+        segment: run_drift_tests(layout, layout.segments[segment], tile.counts, policy, len(layout.segments))
+        for segment, tile in window.items()
+    }
+    return DriftWindowReport(
+        rows=window[ALL_ROWS].n if ALL_ROWS in window else 0,
+        multiples=_multiples(layout, reports),
+        statistics=_statistics(reports),
+        drifted=tuple(rank_drifted(reports, importance)),
+    )
+
+
+def _multiples(layout: DriftLayout, reports: Mapping[tuple[Segment, ...], DriftTestReport]) -> dict[str, float]:
+    if not reports:
+        return {}
+    greatest = np.fmax.reduce([report.multiple for report in reports.values()])
+    return {name: float(value) for name, value in zip(layout.names, greatest, strict=True) if not np.isnan(value)}
+
+
+def _statistics(reports: Mapping[tuple[Segment, ...], DriftTestReport]) -> dict[str, dict[str, float]]:
+    statistics_by_column: dict[str, dict[str, float]] = {}
+    for finding in reports[ALL_ROWS].findings() if ALL_ROWS in reports else ():
+        statistics_by_column.setdefault(finding.column, {})[finding.test] = finding.statistic
+    return statistics_by_column
+
+
+def to_report_row(drifted: DriftedColumn, window: WindowTiles) -> dict[str, Any]:
+    """What drifted as a row of a table, by its test that tells most, with a sample of texts never seen."""
+    strongest = drifted.strongest
+    return {
+        "column": drifted.column,
+        "segment": dict(drifted.segment),
+        "test": strongest.test,
+        "statistic": strongest.statistic,
+        "critical": None if np.isnan(strongest.critical_value) else strongest.critical_value,
+        "multiple": strongest.multiple,
+        "effect": drifted.distance,
+        "importance": drifted.importance,
+        "weight": drifted.weight,
+        "tests": [finding.test for finding in drifted.findings],
+        "new": dict(window[drifted.segment].unlisted_texts.get(drifted.column, {})),
+    }

@@ -1,0 +1,79 @@
+"""What is evaluated beside the lake: made and started by a thread of its own, so that landing never waits for it."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from headrace.kafka.status.heartbeat import ProgressReport
+from headrace.lake.failure_state import FailureState
+from headrace.monitoring.evaluation_worker import MAX_PAUSE_SECONDS, EvaluationWorkerGroup
+
+RETRY_SECONDS = 30.0
+LOGGER = logging.getLogger("headrace.evaluate")
+
+
+@dataclass
+class EvaluationSetup:
+    """How the evaluation of one model is made, and what is told while it cannot be made."""
+
+    name: str
+    create_workers: Callable[[], EvaluationWorkerGroup]
+    create_progress: Callable[[FailureState], ProgressReport]
+    failure: FailureState = field(default_factory=lambda: FailureState(RETRY_SECONDS, MAX_PAUSE_SECONDS))
+
+
+class EvaluationManager:
+    """Makes and starts each evaluation; one that cannot be made is told of and tried again, and the others go on."""
+
+    def __init__(self, setups: Iterable[EvaluationSetup], report: Callable[[ProgressReport], None]) -> None:
+        self._pending_setups, self._started_groups, self._report = list(setups), list[EvaluationWorkerGroup](), report
+        self._stopping, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._start_all, name="evaluations", daemon=True)
+
+    @property
+    def has_warmed_up(self) -> bool:
+        """Whether the first look of each, which costs far more than another, is behind it."""
+        return not self._pending_setups and all(group.has_warmed_up for group in self._started_groups)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._lock:
+            for group in self._started_groups:
+                group.stop()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+        for group in self._started_groups:
+            group.join(timeout)
+
+    def _start_all(self) -> None:
+        while not self._stopping.is_set() and self._pending_setups:
+            self._pending_setups = [
+                setup for setup in self._pending_setups if not (setup.failure.is_due and self._try_start(setup))
+            ]
+            if self._pending_setups:
+                self._stopping.wait(min(one.failure.pause_s for one in self._pending_setups))
+
+    def _try_start(self, setup: EvaluationSetup) -> bool:
+        try:
+            group = setup.create_workers()
+            with self._lock:
+                if not self._stopping.is_set():
+                    group.start()
+                    self._started_groups.append(group)
+        except Exception as failure:  # noqa: BLE001  # a card that cannot be read, a full disk: the lake goes on
+            self._record_failure(setup, failure)
+            return False
+        return True
+
+    def _record_failure(self, setup: EvaluationSetup, failure: Exception) -> None:
+        trace = failure if setup.failure.record_failure(failure) else None
+        LOGGER.error("%s could not start, and is tried again: %s", setup.name, setup.failure.error, exc_info=trace)
+        try:
+            self._report(setup.create_progress(setup.failure))
+        except Exception as problem:  # noqa: BLE001  # a broker that is away: it is told at the next failure
+            LOGGER.warning("Could not report the failure of %s: %s", setup.name, problem)

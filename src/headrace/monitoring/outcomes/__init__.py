@@ -1,0 +1,1 @@
+"""Predictions joined with the labels that come later."""

@@ -1,0 +1,1 @@
+"""Model quality as tiles, minute by minute."""

@@ -1,0 +1,55 @@
+"""Sums of floats that add up exactly: in any order, and to nothing once all that was put in is taken out.
+
+A float is cut into pieces of 32 bits, each summed as an integer of its own; two thousand million rows fit.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+SMALL_PIECES = 2
+LARGE_PIECES = 68
+_WORD_BITS = 32
+_MASK = np.uint64(2**_WORD_BITS - 1)
+_SMALL_BITS = 58  # below the point, of which the first piece has 26: what is summed is below 64
+_LARGE_BITS = 1126  # the least bit of the least float
+
+
+def small_pieces(values: Floats) -> Integers:
+    """Two pieces for each value from 0 to below 64, exact to 2⁻⁵⁹."""
+    shifted = values * 2.0 ** (_SMALL_BITS - _WORD_BITS)
+    high = np.floor(shifted)
+    low = np.rint((shifted - high) * 2.0**_WORD_BITS)
+    return np.stack([high, low], axis=-1).astype(np.int64)
+
+
+def small_sum(pieces: Integers) -> float:
+    """The sum that pieces stand for.
+
+    >>> small_sum(small_pieces(np.array([0.25, 0.5])).sum(axis=0))
+    0.75
+    """
+    high, low = map(int, pieces)
+    return float(Fraction((high << _WORD_BITS) + low, 1 << _SMALL_BITS))
+
+
+def large_pieces(values: Floats) -> tuple[Integers, Integers]:
+    """Where the three pieces of each finite value are, and what is in them: exact for every float."""
+    fractions, exponents = np.frexp(np.abs(values))
+    mantissas = (fractions * 2.0**53).astype(np.uint64)
+    first, shift = np.divmod(exponents.astype(np.int64) - 53 + _LARGE_BITS, _WORD_BITS)
+    low = (mantissas & _MASK) << shift.astype(np.uint64)
+    high = (mantissas >> np.uint64(_WORD_BITS)) << shift.astype(np.uint64)
+    words = [low & _MASK, (low >> np.uint64(_WORD_BITS)) + (high & _MASK), high >> np.uint64(_WORD_BITS)]
+    pieces = np.stack(words, axis=-1).astype(np.int64) * np.sign(values).astype(np.int64)[:, None]
+    return first[:, None] + np.arange(3), pieces
+
+
+def large_sum(pieces: Integers) -> Fraction:
+    """The exact sum that pieces stand for."""
+    total = sum(int(piece) << (_WORD_BITS * position) for position, piece in enumerate(pieces) if piece)
+    return Fraction(total, 1 << _LARGE_BITS)

@@ -1,0 +1,1 @@
+"""Retraining, and the comparison with the champion."""

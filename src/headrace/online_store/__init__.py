@@ -1,0 +1,1 @@
+"""The online store: tiles by entity, kept fresh from the changelog."""

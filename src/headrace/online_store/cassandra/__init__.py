@@ -1,0 +1,1 @@
+"""The online store in Cassandra."""

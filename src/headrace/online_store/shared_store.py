@@ -1,0 +1,250 @@
+"""The online table in a server that processes share: what is alike in each of them."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headrace.declare.features.view import View
+from headrace.kafka.record import ConsumerRecord, Partition
+from headrace.online_store.bounded_cache import BoundedCache
+from headrace.online_store.entity_changes import EntityChanges, EntityChangesBuilder
+from headrace.online_store.feature_lookup import (
+    EXPIRY_GRACE_US,
+    CachedLookup,
+    EventRef,
+    IncludedEvent,
+    LookupResult,
+    TileRowsReader,
+    TooManyEntitiesError,
+    require_retained,
+    retention_slack_us,
+)
+from headrace.online_store.sorted_rows import HopRange
+from headrace.online_store.tile_packing import CHANGED_AT_FIELD, HashFields, TileUnpacker, hash_key, parse_hash_key
+from headrace.tiles.layout import INT64_MAX, INT64_MIN, all_layouts
+from headrace.tiles.online.tile_rows import TileRows
+from headrace.tiles.tile import Entity
+
+MAX_CACHED_ENTITIES = 20_000
+
+
+class SharedStore(ABC):
+    """The tables of an app's views: apply workers write them, servers read them.
+
+    A server may come back empty, so it also keeps the place of each group of workers in the changelog: a group whose
+    place is missing begins again at the beginning. Whatever keeps it from answering is raised as StoreUnavailable.
+    """
+
+    def __init__(self, views: Sequence[View], max_cached_entities: int = MAX_CACHED_ENTITIES) -> None:
+        self._change_builders = {view.topic: EntityChangesBuilder(view) for view in views}
+        self._readers = {view.name: _CachedViewReader(view, max_cached_entities) for view in views}
+
+    async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
+        """One answer an entity, in their order."""
+        return [cached_entity.lookup.result for cached_entity in await self._read_entities(view_name, entities, at_us)]
+
+    async def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
+        """One answer an event, in their order, each as if it alone were stored already."""
+        reader = self._readers[view_name]
+        cached_entities = await self._read_entities(view_name, [event.entity for event in events], at_us)
+        return [
+            reader.read_including(cached_entity, one, at_us)
+            for cached_entity, one in zip(cached_entities, events, strict=True)
+        ]
+
+    async def is_applied(self, view_name: str, events: Sequence[EventRef]) -> list[bool]:
+        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        reader = self._readers[view_name]
+        since_us = min((event.event_time_us for event in events), default=0)
+        fetched_entities = await self._fetch_entities(view_name, [one.entity for one in events], since_us)
+        return [reader.is_applied(*fetched, one) for fetched, one in zip(fetched_entities, events, strict=True)]
+
+    async def entities(self, view_name: str, max_entities: int) -> list[Entity]:
+        """Every entity of a view; raises TooManyEntities where they are more than so many."""
+        keys = await self._list_keys(view_name, max_entities)
+        entities = {entity for key in keys if (entity := parse_hash_key(view_name, key)) is not None}
+        if len(entities) > max_entities:
+            raise TooManyEntitiesError(view_name, f"more than {max_entities:,}", max_entities)
+        return list(entities)
+
+    def apply(self, records: Iterable[ConsumerRecord]) -> None:
+        """Take the tiles of changelog records, in any order and as often as they come."""
+        self._write_changes(
+            [
+                entity_changes
+                for topic, topic_records in _group_by_topic(records)
+                for entity_changes in self._change_builders[topic].build(topic_records)
+            ]
+        )
+
+    @abstractmethod
+    async def read_offsets(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
+        """How far a group has come: the next offset of each partition it has begun."""
+
+    @abstractmethod
+    def commit_offsets(
+        self, group: str, offsets: Mapping[Partition, int], starting: Collection[Partition]
+    ) -> set[Partition]:
+        """Note how far a group has come; gives the partitions of which the server has lost what was applied before.
+
+        `beginning` are the partitions that are being read from their beginning: they have no place yet.
+        """
+
+    @abstractmethod
+    def find_lost_partitions(self, group: str, partitions: Collection[Partition]) -> set[Partition]:
+        """The partitions of which the server has no place of this group."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections of both sides."""
+
+    @abstractmethod
+    def _write_changes(self, changes: Sequence[EntityChanges]) -> None:
+        """Take each tile that has more events than the one that is there."""
+
+    @abstractmethod
+    async def _list_keys(self, view_name: str, max_keys: int) -> Collection[bytes]:
+        """The keys of a view's entities, any number of them once they are more than so many."""
+
+    @abstractmethod
+    async def _read_changed(self, request: "ChangedEntitiesRequest") -> list[HashFields | None]:
+        """The fields of each entity that is known, or None where it has not changed since."""
+
+    async def _read_entities(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list["_CachedEntity"]:
+        """What the server holds of each entity, with its answer at a time."""
+        reader = self._readers[view_name]
+        return [reader.read(*fetched, at_us) for fetched in await self._fetch_entities(view_name, entities, at_us)]
+
+    async def _fetch_entities(
+        self, view_name: str, entities: Sequence[Entity], since_us: int
+    ) -> list[tuple[bytes, "_CachedEntity", HashFields | None]]:
+        """Of each entity its key, what is held of it, and its fields where they are others by now.
+
+        Windows are asked for that end at a time or later.
+        """
+        reader = self._readers[view_name]
+        keys = [hash_key(view_name, entity) for entity in entities]
+        cached_entities = [reader.get_cached(key) for key in keys]
+        known_changes = [
+            (key, cached_entity.changed_at) for key, cached_entity in zip(keys, cached_entities, strict=True)
+        ]
+        changed_fields = await self._read_changed(ChangedEntitiesRequest(known_changes, reader, since_us))
+        return list(zip(keys, cached_entities, changed_fields, strict=True))
+
+
+class ChangedEntitiesRequest(NamedTuple):
+    """Entities of a view as (key, when it last changed as far as is known), and since when the windows end."""
+
+    known_changes: Sequence[tuple[bytes, bytes]]
+    reader: "_CachedViewReader"
+    since_us: int
+
+    @property
+    def hop_ranges(self) -> list[HopRange]:
+        """What these windows hold, where tiles are sorted."""
+        return self.reader.hop_ranges(self.since_us)
+
+
+class _NewestEvent(NamedTuple):
+    """The newest event time of an entity, by which its older tiles were removed, and when that event arrived."""
+
+    event_time_us: int
+    arrival_us: int
+
+    def estimate_event_time_us(self, now_us: int) -> int:
+        """The event time of now, if it passed since the last event as it does for everybody."""
+        return self.event_time_us + max(0, now_us - self.arrival_us)
+
+
+class _CachedEntity(NamedTuple):
+    """The rows of an entity as they came from the server, and the answer they last gave."""
+
+    changed_at: bytes
+    newest: "_NewestEvent"
+    rows_by_hop: Sequence[TileRows | None]
+    lookup: CachedLookup
+
+
+NO_LOOKUP = CachedLookup(0, 0, LookupResult([], None, None, ()))  # holds at no time
+EMPTY_ENTITY = _CachedEntity(b"", _NewestEvent(0, 0), (), NO_LOOKUP)
+
+
+class _CachedViewReader:
+    """Reads one view from entities' hashes, and keeps the rows of those that were read last.
+
+    Every read asks the server; a hash that has not changed since is not sent again.
+    """
+
+    def __init__(self, view: View, max_cached_entities: int) -> None:
+        self._reader, self._slack_us = TileRowsReader(view), retention_slack_us(view)
+        self._is_recorded = any(stream.is_recorded for stream in view.streams)
+        self._unpacker = TileUnpacker(all_layouts(view))
+        self._cache: BoundedCache[bytes, _CachedEntity] = BoundedCache(max_cached_entities)
+
+    def hop_ranges(self, since_us: int) -> list[HopRange]:
+        """What windows hold that end at a time or later."""
+        return [
+            HopRange(layout.hop_us, INT64_MIN if layout.is_kept_forever else since_us - layout.retention_us)
+            for layout in self._reader.layouts
+        ]
+
+    def get_cached(self, key: bytes) -> _CachedEntity:
+        """What is known here of a hash."""
+        return self._cache.get(key, EMPTY_ENTITY)
+
+    def read(self, key: bytes, cached_entity: _CachedEntity, fields: HashFields | None, at_us: int) -> _CachedEntity:
+        """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
+        current = cached_entity if fields is None else self._decode_and_cache(key, fields)
+        self._require_retained(current.newest, at_us)
+        if current.lookup.is_valid_at(at_us):
+            return current
+        return self._store_in_cache(
+            key, current._replace(lookup=self._reader.read_with_validity(current.rows_by_hop, at_us))
+        )
+
+    def _require_retained(self, newest: _NewestEvent, at_us: int) -> None:
+        """Refuse a time for which tiles may be gone: removed for newer ones, or expired by the server's clock."""
+        require_retained(at_us, newest.event_time_us, self._slack_us)
+        if newest.arrival_us and not self._is_recorded:
+            require_retained(at_us, newest.estimate_event_time_us(current_time_us()), self._slack_us + EXPIRY_GRACE_US)
+
+    def read_including(self, cached_entity: _CachedEntity, event: IncludedEvent, at_us: int) -> LookupResult:
+        """The answer as if an event were in the hash already."""
+        return self._reader.read_including(cached_entity.rows_by_hop, event, at_us)
+
+    def is_applied(self, key: bytes, cached_entity: _CachedEntity, fields: HashFields | None, event: EventRef) -> bool:
+        """Whether the tiles of a hash have taken in an event, or a later one."""
+        current = cached_entity if fields is None else self._decode_and_cache(key, fields)
+        return self._reader.is_applied(current.rows_by_hop or [None] * self._reader.live_layout_count, event)
+
+    def _decode_and_cache(self, key: bytes, fields: HashFields) -> _CachedEntity:
+        rows_by_hop = self._unpacker.unpack_rows(fields)
+        return self._store_in_cache(
+            key, _CachedEntity(fields.get(CHANGED_AT_FIELD, b""), _newest_event(rows_by_hop), rows_by_hop, NO_LOOKUP)
+        )
+
+    def _store_in_cache(self, key: bytes, cached_entity: _CachedEntity) -> _CachedEntity:
+        if cached_entity.changed_at:
+            self._cache[key] = cached_entity
+        return cached_entity
+
+
+def current_time_us() -> int:
+    """This machine's time."""
+    return time.time_ns() // 1000
+
+
+def _newest_event(rows_by_hop: Sequence[TileRows | None]) -> _NewestEvent:
+    newest_times = [rows.newest_times(INT64_MIN, INT64_MAX) for rows in rows_by_hop if rows is not None]
+    newest_events = (
+        _NewestEvent(min(event_us, arrival_us), arrival_us) for event_us, arrival_us in filter(None, newest_times)
+    )
+    return max(newest_events, default=_NewestEvent(0, 0))
+
+
+def _group_by_topic(records: Iterable[ConsumerRecord]) -> Iterator[tuple[str, list[ConsumerRecord]]]:
+    records_by_topic: dict[str, list[ConsumerRecord]] = {}
+    for record in records:
+        records_by_topic.setdefault(record.topic, []).append(record)
+    return iter(records_by_topic.items())

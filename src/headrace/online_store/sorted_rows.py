@@ -1,0 +1,75 @@
+"""Tiles as rows of their own, for stores that sort them: what a window holds is one span for each hop.
+
+sort key  =  hop, µs, 8 bytes │ tile start, µs, 8 bytes, those before 1970 first │ layout version, 4 bytes
+
+    hop 10 s  ├─┼─┼─┼─┼─(═╪═╪═╪═╪═╪═┼      only what comes after the window's beginning is read,
+    hop 1 m   ├─────┼─(═══╪═════╪═══┼      however much older is still there
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.online_store.tile_packing import HashFields
+from headrace.tiles.layout import INT64_MAX, INT64_MIN
+
+_SORT_KEY = struct.Struct(">QQ4s")
+_FIELD = struct.Struct(">4sq")
+_PARTITION = struct.Struct(">i")
+
+
+class SortedTileRow(NamedTuple):
+    """One tile: which it is, how many events it has, and how long it is kept without a change; 0 is for ever."""
+
+    key: bytes
+    sort_key: bytes
+    start_us: int
+    event_count: int
+    value: bytes
+    ttl_s: int
+
+
+class HopRange(NamedTuple):
+    """The tiles of one hop that start after a time."""
+
+    hop_us: int
+    after_us: int
+
+    @property
+    def key_bounds(self) -> tuple[bytes, bytes]:
+        """The first and the last sort key there may be."""
+        return sort_key(self.hop_us, self.after_us + 1, bytes(4)), sort_key(self.hop_us, INT64_MAX, b"\xff" * 4)
+
+
+def sort_key(hop_us: int, start_us: int, version: bytes) -> bytes:
+    """By what the rows of an entity are sorted.
+
+    >>> sort_key(60, -60, b"v001") < sort_key(60, 0, b"v001") < sort_key(120, -120, b"v001")
+    True
+    """
+    return _SORT_KEY.pack(hop_us, start_us - INT64_MIN, version)
+
+
+def to_hash_fields(rows: Iterable[tuple[bytes, bytes]]) -> HashFields:
+    """Sort keys and values as the fields of an entity."""
+    return {_to_field_name(key): value for key, value in rows}
+
+
+def offsets_key(group: str, topic: str) -> bytes:
+    """Under what the places of a group in a topic are kept."""
+    return f"hr:places:{group}:{topic}".encode()
+
+
+def pack_partition(number: int) -> bytes:
+    """A partition as a sort key."""
+    return _PARTITION.pack(number)
+
+
+def unpack_partition(packed: bytes) -> int:
+    number: int = _PARTITION.unpack(packed)[0]
+    return number
+
+
+def _to_field_name(key: bytes) -> bytes:
+    _, shifted_start, version = _SORT_KEY.unpack(key)
+    return _FIELD.pack(version, shifted_start + INT64_MIN)

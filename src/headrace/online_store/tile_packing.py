@@ -1,0 +1,154 @@
+"""Tiles as fields of an entity: in Redis one hash an entity and one field a tile, elsewhere one row a tile.
+
+field  =  layout version, 4 bytes │ tile start, µs, 8 bytes big-endian
+value  =  the packed row, as in memory │ for each object: length, 4 bytes (−1: null), and its bytes
+~      =  when the hash last changed, by Redis' clock
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from headrace.declare.streams.schema import Kind
+from headrace.tiles.layout import AggregateSlot, HopLayout, Partial
+from headrace.tiles.online.tile_rows import TileRows
+from headrace.tiles.tile import Entity, FeatureTile, StoredObject
+
+HashFields = Mapping[bytes, bytes]
+CHANGED_AT_FIELD = b"~"
+_START = struct.Struct("<q")
+_FIELD = struct.Struct(">4sq")
+_LENGTH = struct.Struct("<i")
+_NULL = _LENGTH.pack(-1)
+
+
+def hash_key(view_name: str, entity: Entity) -> bytes:
+    """The name of an entity's hash.
+
+    >>> hash_key("CardSpend", ("c1", 7))
+    b'hr:CardSpend:["c1",7]'
+    """
+    return hash_prefix(view_name) + orjson.dumps(entity)
+
+
+def parse_hash_key(view_name: str, key: bytes) -> Entity | None:
+    """Whose hash a key names; None where it is none of a view's.
+
+    >>> parse_hash_key("CardSpend", b'hr:CardSpend:["c1",7]'), parse_hash_key("CardSpend", b"hr:CardSpend:places")
+    (('c1', 7), None)
+    """
+    prefix = hash_prefix(view_name)
+    if not key.startswith(prefix):
+        return None
+    try:
+        parsed = orjson.loads(key.removeprefix(prefix))
+    except orjson.JSONDecodeError:
+        return None
+    return tuple(parsed) if isinstance(parsed, list) else None
+
+
+def hash_prefix(view_name: str) -> bytes:
+    """What the names of a view's hashes begin with."""
+    return b"hr:%b:" % view_name.encode()
+
+
+def tile_field(layout: HopLayout, start_us: int) -> bytes:
+    """The name of a tile's field."""
+    return _FIELD.pack(bytes.fromhex(layout.version), start_us)
+
+
+def pack_lifetimes(layouts: Sequence[HopLayout], slack_us: int) -> bytes:
+    """How long tiles of each layout are kept, as the apply script reads it."""
+    return b"".join(_FIELD.pack(bytes.fromhex(layout.version), layout.retention_us + slack_us) for layout in layouts)
+
+
+def pack_tile(layout: HopLayout, tile: FeatureTile) -> bytes:
+    """The value of a tile's field."""
+    slots = (slot for _, slot in layout.object_slots)
+    return tile.row + b"".join(_pack_object(stored, slot) for stored, slot in zip(tile.objects, slots, strict=True))
+
+
+def unpack_tile(layout: HopLayout, value: bytes) -> FeatureTile:
+    """The tile of a field's value."""
+    size = layout.row_struct.size
+    return FeatureTile(value[:size], tuple(_unpack_objects(layout, value)))
+
+
+def _pack_object(stored: StoredObject | None, slot: AggregateSlot) -> bytes:
+    if stored is None:
+        return _NULL
+    payload = _encode_object(stored, slot)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def _encode_object(stored: Any, slot: AggregateSlot) -> bytes:
+    match slot.partial:
+        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
+            return bytes(stored)
+        case Partial.FIRST | Partial.LAST:
+            time_us, event_id, value = stored
+            # JSON has no NaN and no infinities: a double is written as Python writes it.
+            return orjson.dumps((time_us, event_id, repr(value) if slot.kind is Kind.DOUBLE else value))
+        case _:
+            return str(stored).encode()
+
+
+def _unpack_objects(layout: HopLayout, value: bytes) -> Iterator[StoredObject | None]:
+    position = layout.row_struct.size
+    for _, slot in layout.object_slots:
+        (length,) = _LENGTH.unpack_from(value, position)
+        position += _LENGTH.size
+        yield None if length < 0 else _decode_object(value[position : position + length], slot)
+        position += max(0, length)
+
+
+def _decode_object(payload: bytes, slot: AggregateSlot) -> StoredObject:
+    match slot.partial:
+        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
+            return payload
+        case Partial.FIRST | Partial.LAST:
+            time_us, event_id, value = orjson.loads(payload)
+            return time_us, event_id, float(value) if slot.kind is Kind.DOUBLE else value
+        case _:
+            return payload.decode()
+
+
+class TileUnpacker:
+    """Turns an entity's hash back into rows."""
+
+    def __init__(self, layouts: Sequence[HopLayout]) -> None:
+        self._layouts = layouts
+        self._live_layout_count = sum(not layout.part.is_base for layout in layouts)
+        self._layout_indexes = {bytes.fromhex(layout.version): index for index, layout in enumerate(layouts)}
+
+    def unpack_rows(self, fields: Mapping[bytes, bytes]) -> list[TileRows | None]:
+        """The rows of each hop, None where there are none, and those of history only where there is some.
+
+        Fields of other layouts are passed over.
+        """
+        values: list[list[bytes]] = [[] for _ in self._layouts]
+        for field, value in fields.items():
+            layout_index = self._layout_indexes.get(field[:4])
+            if layout_index is not None:
+                values[layout_index].append(value)
+        rows = [
+            _to_tile_rows(layout, layout_values) if layout_values else None
+            for layout, layout_values in zip(self._layouts, values, strict=True)
+        ]
+        return rows if any(values[self._live_layout_count :]) else rows[: self._live_layout_count]
+
+
+def _to_tile_rows(layout: HopLayout, values: list[bytes]) -> TileRows:
+    values.sort(key=_START.unpack_from)
+    rows = TileRows(layout)
+    rows.buffer = bytearray().join(_packed_rows(layout, values))
+    if rows.objects is not None:
+        rows.objects = [tuple(_unpack_objects(layout, value)) for value in values]
+    return rows
+
+
+def _packed_rows(layout: HopLayout, values: list[bytes]) -> Iterable[bytes]:
+    size = layout.row_struct.size
+    return [value[:size] for value in values] if layout.object_names else values

@@ -1,0 +1,1 @@
+"""Patterns: sequences of events found by an automaton."""

@@ -1,0 +1,1 @@
+"""Windows: their shapes, aggregates, and when results are emitted."""

@@ -1,0 +1,108 @@
+"""The aggregates of a window, kept side by side: what each event adds, what two windows have together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.declare.expressions import Expression, Field
+from headrace.declare.features.aggregates import Aggregate
+from headrace.declare.operations.windowed_stream import Windowing
+from headrace.declare.streams.schema import KIND_OF_TYPE, Kind, Schema
+from headrace.operators.condition_evaluator import compile_expression
+from headrace.operators.json_values import from_json_value, to_json_value
+from headrace.operators.operator import InputEvent
+from headrace.operators.windows.accumulators import Accumulator, create_accumulator
+
+ResultValues = dict[str, Any]
+ColumnReader = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass
+class WindowAggregateState:
+    """How many events a window has, and what its aggregates have of them."""
+
+    event_count: int
+    accumulators: list[Accumulator]
+
+
+class _ResultColumn(NamedTuple):
+    """A column of the results: what is read of an event for it, null where it does not count."""
+
+    name: str
+    aggregate: Aggregate
+    kind: Kind
+    read_value: ColumnReader
+
+
+class WindowAggregator:
+    """Keeps the tallies of a windowing."""
+
+    def __init__(self, spec: Windowing) -> None:
+        self._columns = [
+            _ResultColumn(
+                measure.name,
+                measure.aggregate,
+                KIND_OF_TYPE[measure.type],
+                _column_reader(measure.aggregate, spec.schema),
+            )
+            for measure in spec.measures
+        ]
+
+    def create_state(self) -> WindowAggregateState:
+        return WindowAggregateState(0, [create_accumulator(column.aggregate) for column in self._columns])
+
+    def add_event(self, state: WindowAggregateState, event: InputEvent) -> None:
+        state.event_count += 1
+        for column, accumulator in zip(self._columns, state.accumulators, strict=True):
+            value = column.read_value(event.values)
+            if value is not None:
+                accumulator.add(value, event.time_us, event.id)
+
+    def merge_states(self, *states: WindowAggregateState) -> WindowAggregateState:
+        """What several have, which stay as they are."""
+        merged = self.create_state()
+        for state in states:
+            merged.event_count += state.event_count
+            for accumulator, other in zip(merged.accumulators, state.accumulators, strict=True):
+                accumulator.merge(other)
+        return merged
+
+    def compute_results(self, state: WindowAggregateState) -> ResultValues:
+        return {
+            column.name: accumulator.result()
+            for column, accumulator in zip(self._columns, state.accumulators, strict=True)
+        }
+
+    def encode_state(self, state: WindowAggregateState) -> list[Any]:
+        return [state.event_count, [accumulator.encode_state() for accumulator in state.accumulators]]
+
+    def decode_state(self, encoded: list[Any]) -> WindowAggregateState:
+        state = self.create_state()
+        state.event_count = encoded[0]
+        for accumulator, encoded_part in zip(state.accumulators, encoded[1], strict=True):
+            accumulator.restore_state(encoded_part)
+        return state
+
+    def encode_results(self, results: ResultValues) -> list[Any]:
+        return [to_json_value(results[column.name]) for column in self._columns]
+
+    def decode_results(self, encoded: list[Any]) -> ResultValues:
+        return {
+            column.name: from_json_value(value, column.kind)
+            for column, value in zip(self._columns, encoded, strict=True)
+        }
+
+
+def _column_reader(aggregate: Aggregate, schema: Schema) -> ColumnReader:
+    read_value = _value_reader(aggregate, schema)
+    return read_value if aggregate.where is None else _filtered_reader(aggregate.where, read_value, schema)
+
+
+def _value_reader(aggregate: Aggregate, schema: Schema) -> ColumnReader:
+    return (lambda _: 1) if aggregate.column is None else compile_expression(Field(aggregate.column), schema)
+
+
+def _filtered_reader(where: Expression, read_value: ColumnReader, schema: Schema) -> ColumnReader:
+    """Null is not true: what the condition says nothing of does not count."""
+    is_match = compile_expression(where, schema)
+    return lambda row: read_value(row) if is_match(row) else None

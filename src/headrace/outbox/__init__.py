@@ -1,1 +1,0 @@
-"""The outbox: rows that a service wrote together with its business change, relayed to the log."""

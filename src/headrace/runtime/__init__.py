@@ -1,0 +1,1 @@
+"""Running an app on this machine: settings, parts, supervision, status."""

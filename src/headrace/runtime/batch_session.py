@@ -1,0 +1,38 @@
+"""A Spark session for one command."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.embedded_servers.jars import jar_paths
+from headrace.embedded_servers.java import find_java
+from headrace.runtime.error_log import command_log_file, is_debugging
+
+
+def _redirect_spark_log() -> None:
+    """Have Spark's log in the file of the command, where its stderr is a terminal."""
+    context = click.get_current_context(silent=True)
+    log_file = None if context is None or is_debugging() else command_log_file(context)
+    if log_file is not None:
+        os.environ |= {"HEADRACE_SPARK_LOG_TO": "file", "HEADRACE_SPARK_LOG": str(log_file.absolute())}
+
+
+@contextmanager
+def batch_session(master: str | None) -> Iterator[Any]:
+    """Spark on a master or, without one, on every core of this machine; stopped in the end."""
+    from headrace.spark.session.liveness import stop_session_at_exit
+    from headrace.spark.session.session import SparkSessionConfig, start_session
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    _redirect_spark_log()
+    with tempfile.TemporaryDirectory() as scratch_folder:
+        spark_config = SparkSessionConfig(
+            master, os.cpu_count() or 1, jar_paths("spark"), Path(scratch_folder), is_streaming=False
+        )
+        with stop_session_at_exit(start_session(spark_config)) as spark:
+            yield spark

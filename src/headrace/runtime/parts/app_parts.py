@@ -1,0 +1,92 @@
+"""The parts of a running app: which there are, how each is started, and what does not work while one is down."""
+
+import sys
+
+from headrace.declare.app import App
+from headrace.declare.durations import duration_text
+from headrace.declare.operations.operation import StreamOperation
+from headrace.runtime.part_runner import broker_address, has_captured_tables
+from headrace.runtime.settings import Settings
+from headrace.server.auth.access_config import DEFAULT_REQUESTS_PER_SECOND, AccessConfig
+
+BROKER, REGISTRY = "broker", "registry"
+OUTAGE_EFFECTS = {
+    BROKER: "No event is read or written; features and predictions are served from what is stored.",
+    REGISTRY: "New schemas cannot be read or registered.",
+    "serve": "Features and predictions are not served over HTTP.",
+    "apply": "Features in the store keep their last values.",
+    "stream": "New events wait; features keep their last values.",
+    "operate": "Windows, joins and patterns emit nothing; streams derived by them get no new events.",
+    "connect": "Changes of captured tables do not arrive.",
+    "bridge": "Events of streams that come from another log do not arrive.",
+    "score": "Events of streams are not scored; predictions over HTTP go on.",
+    "check": "Served values are not compared with their events.",
+    "watch": "Alerts are not evaluated or sent, and nothing is pushed over OTLP.",
+    "lake": "Tables of the lake get no new rows; labels are not joined, quality and drift are not measured.",
+    "retrain": "No model is retrained.",
+    "sink": "Rows wait for the targets of sinks; none is lost.",
+    "outbox": "Rows of outboxes wait; none is lost.",
+}
+
+
+def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The processes of a running app: those an answer needs, and the others.
+
+    A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
+    operators, captured tables Connect, sinks who brings events to them, outboxes who empties them, and streams that
+    come from elsewhere who fetches them.
+    """
+    apply_part = () if settings.store == "memory" else ("apply",)
+    score_part = ("score",) if app.models else ()
+    lake_part = () if settings.lake is None else ("lake",)
+    retrain_part = ("retrain",) if any(model.retrain for model in app.models) else ()
+    sink_part = ("sink",) if app.sinks else ()
+    outbox_part = ("outbox",) if app.outboxes else ()
+    bridge_part = ("bridge",) if any(stream.from_ is not None for stream in app.streams) else ()
+    operate_part = (
+        ("operate",) if any(isinstance(derivation, StreamOperation) for derivation in app.derivations) else ()
+    )
+    connect_part = ("connect",) if has_captured_tables(app) else ()
+    required_parts = (*apply_part, "serve", "stream", *bridge_part, *operate_part, *connect_part, *score_part)
+    return required_parts, ("check", "watch", *lake_part, *retrain_part, *sink_part, *outbox_part)
+
+
+def part_command(app: str, part: str, settings: Settings) -> list[str]:
+    """How a part is started as a process of its own."""
+    flags = {
+        "--broker": broker_address(settings),
+        "--http": settings.http,
+        "--workers": str(settings.workers),
+        "--state": str(settings.state),
+        "--lane": settings.lane,
+        "--checkpoint": f"{settings.checkpoint_seconds}s",
+        "--alerts-every": duration_text(round(settings.alerts_every_s * 1_000_000)),
+        "--otlp-every": duration_text(round(settings.otlp_every_s * 1_000_000)),
+        "--lake": str(settings.lake or "off"),
+        "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
+        "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
+        **({"--lake-format": settings.lake_format} if settings.lake_format else {}),
+        **({"--spark": settings.spark} if settings.spark else {}),
+        **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
+    }
+    pairs: list[tuple[str, ...]] = [
+        *flags.items(),
+        *(("--webhook-allow", address) for address in settings.webhook_allow),
+    ]
+    pairs += access_flags(settings.access)
+    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
+
+
+def access_flags(access: AccessConfig) -> list[tuple[str, ...]]:
+    """How a part is told who may ask: where secrets are, never what they are."""
+    files = {"--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
+    return [
+        *((flag, str(file)) for flag, file in files.items() if file is not None),
+        *([("--behind-proxy",)] if access.is_behind_proxy else []),
+        *(("--allow-host", name) for name in access.allowed_hosts),
+        *(
+            [("--rate", f"{access.requests_per_second:g}")]
+            if access.requests_per_second != DEFAULT_REQUESTS_PER_SECOND
+            else []
+        ),
+    ]

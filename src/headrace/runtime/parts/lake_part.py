@@ -1,0 +1,98 @@
+"""What lands beside the queries, in a process of its own: the lake's tables, the outcomes and the drift of models."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.declare.app import App
+from headrace.embedded_servers.process_priority import lower_priority
+from headrace.lake.ingestion.table_mapping import TableMapping, table_mappings
+from headrace.lake.lake import LakeConfig
+from headrace.runtime.part_runner import broker_address
+from headrace.runtime.settings import Settings
+from headrace.spark.stateful.operation_versions import first_offsets
+
+if TYPE_CHECKING:
+    from headrace.monitoring.evaluation_worker import EvaluationWorkerGroup
+    from headrace.monitoring.evaluations import EvaluationManager, EvaluationSetup
+
+LOGGER = logging.getLogger("headrace.lake")
+START_TIMEOUT_SECONDS = 180.0  # with what does not begin: it may wait for events
+
+
+def build_lake(app: App, settings: Settings) -> LakeConfig | None:
+    """The lake of an app, unless it is switched off."""
+    if settings.lake is None:
+        return None
+    return LakeConfig(
+        settings.lake,
+        broker_address(settings),
+        table_mappings(app),
+        settings.lake_every_s,
+        settings.lake_retention,
+        settings.lake_format,
+        first_offsets(settings.state),
+    )
+
+
+def missing_outcome_warnings(app: App, settings: Settings) -> list[str]:
+    """What is not known of models without a lake, a sentence each."""
+    unjoined_models = [] if settings.lake is not None else [model for model in app.models if model.labels is not None]
+    return [
+        f"{model.name} has labels, and with --lake off nothing joins them: no outcomes, no quality, no retraining"
+        for model in unjoined_models
+    ]
+
+
+def lake_tables(app: App) -> list[TableMapping]:
+    """Every table that the lake of an app will have, those of outcomes and drift among them."""
+    from headrace.monitoring.drift.drift_worker import compared_models
+    from headrace.monitoring.drift.drift_writer import drift_table
+    from headrace.monitoring.outcomes.outcome_writer import outcomes_table, quality_table
+
+    model_tables = [table(model) for model in app.models if model.labels for table in (outcomes_table, quality_table)]
+    return [*table_mappings(app), *model_tables, *map(drift_table, compared_models(app))]
+
+
+class LakePriorityController:
+    """Gives way to the other processes once what works beside the lake has begun, for as long as the lake keeps up.
+
+    A process cannot take that back. One that falls far behind ends, and whoever started it starts it again: then with
+    a backlog, which it lands before it gives way.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.spark_pid: int | None = None
+        self.side_workers: Sequence[EvaluationWorkerGroup | EvaluationManager] = ()
+        self._stop, self._has_lowered_priority, self._deadline = stop, False, time.monotonic() + START_TIMEOUT_SECONDS
+
+    def on_caught_up(self) -> None:
+        if not self._has_lowered_priority and (
+            all(worker.has_warmed_up for worker in self.side_workers) or time.monotonic() > self._deadline
+        ):
+            self._has_lowered_priority = True
+            lower_priority(os.getpid(), *([] if self.spark_pid is None else [self.spark_pid]))
+
+    def on_fell_behind(self, waiting_records: int) -> None:
+        if self._has_lowered_priority:
+            LOGGER.warning(
+                "%s records wait for the lake, which gives way to others: it is started again", waiting_records
+            )
+            self._stop.set()
+
+
+def evaluation_setups(spark: Any, app: App, lake: LakeConfig, state: Path) -> "list[EvaluationSetup]":
+    """What joins predictions with labels, and what compares served vectors with those models were trained on."""
+    from headrace.monitoring.drift import drift_worker
+    from headrace.monitoring.drift.drift_worker import create_drift_setups
+    from headrace.monitoring.evaluation_part import create_outcome_setups
+    from headrace.monitoring.outcomes import label_join
+
+    return [
+        *create_outcome_setups(spark, app, label_join.OutcomeJoinConfig(lake, state)),
+        *create_drift_setups(app, drift_worker.DriftEvaluationConfig(lake, state)),
+    ]

@@ -1,0 +1,70 @@
+"""The part that trains models anew when they are due, each in a process of its own that ends with it."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from headrace.declare.app import App
+from headrace.embedded_servers.child_process import ChildProcess
+from headrace.embedded_servers.process_priority import lower_priority
+from headrace.models.versions.version_store import VersionStore
+from headrace.monitoring.retraining.schedule import RetrainingSchedule
+from headrace.monitoring.retraining.training_attempts import last_attempt_us, record_attempt
+from headrace.runtime.settings import Settings
+
+LOGGER = logging.getLogger("headrace.retrain")
+POLL_SECONDS = 5.0
+STOP_SECONDS = 10.0
+
+FiringAlerts = Callable[[], Mapping[str, int]]
+
+
+def run_retraining(
+    app_path: str, app: App, broker: str, settings: Settings, firing_alerts: FiringAlerts, stop: threading.Event
+) -> None:
+    """Train whoever is due, one after another, until stopped; `firing` tells which alerts fire, and since when.
+
+    What was tried is read from the models' folders, so that of several who look one trains.
+    """
+    started_us = time.time_ns() // 1000
+    rules = {model.name: model.retrain for model in app.models if model.retrain is not None}
+    while not stop.wait(POLL_SECONDS):
+        attempts_us = {name: last_attempt_us(VersionStore(settings.state, name), started_us) for name in rules}
+        for model, reason in list(
+            RetrainingSchedule(rules, attempts_us).due_models(time.time_ns() // 1000, firing_alerts()).items()
+        )[:1]:
+            LOGGER.info("training %s anew: %s", model, reason)
+            command = retrain_command(app_path, model, reason, broker, settings)
+            _run_training(
+                [*command, "--tried", str(attempts_us[model])], settings.state / "logs" / f"retrain-{model}.log", stop
+            )
+            if not stop.is_set():  # one that was stopped is tried again
+                record_attempt(VersionStore(settings.state, model))
+
+
+def retrain_command(app_path: str, model: str, reason: str, broker: str, settings: Settings) -> list[str]:
+    """How a model is trained anew: from the lake, or from the log where there is none."""
+    source = ["--lake", str(settings.lake)] if settings.lake else ["--lake", "off", "--broker", broker]
+    spark = ["--spark", settings.spark] if settings.spark else []
+    arguments = ["retrain", app_path, model, "--why", reason, "--state", str(settings.state), *source, *spark]
+    return [sys.executable, "-m", "headrace", *arguments]
+
+
+def _run_training(command: list[str], log_file: Path, stop: threading.Event) -> None:
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    own_log_file = log_file.with_suffix(
+        f".{os.getpid()}.log"
+    )  # of several who look each has its own, until it has ended
+    child = ChildProcess(command, folder=Path.cwd(), output=own_log_file)
+    child.start()
+    lower_priority(child.pid)  # events and requests come first
+    while child.is_alive() and not stop.wait(0.5):
+        pass
+    child.stop(STOP_SECONDS)
+    output_lines = own_log_file.read_text(errors="replace").strip().splitlines()
+    own_log_file.replace(log_file)
+    LOGGER.info("%s", output_lines[-1] if output_lines else "it said nothing")

@@ -1,1 +1,0 @@
-"""Models: loaded, bound to their inputs, scored, trained and kept in versions; no Spark, and nothing is unpickled."""

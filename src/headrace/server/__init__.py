@@ -1,0 +1,1 @@
+"""The HTTP server: features, predictions, metrics and the dashboard."""

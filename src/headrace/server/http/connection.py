@@ -1,0 +1,408 @@
+"""One connection of a client: HTTP/1.1 as httptools parses it, answers in the order of requests, bounds on both sides.
+
+bytes ──▶ parser ──▶ a whole request ──▶ begun at once ──────────────▶ answer, in the same turn of the event loop
+                         │                    └ it has to wait: a task ──▶ answer, when it is there
+                         └ another is at work, or was just answered: it waits its turn, and nothing more is read
+
+An answer that flows comes in pieces, and its connection is good for nothing else. Whoever goes ends the work that was
+begun for it, and leaves no memory behind.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+import httptools
+
+from headrace.server.http.admission_control import RETRY_AFTER_SECONDS, RequestArrival
+from headrace.server.http.request_head import reject_repeated_header
+from headrace.server.http.request_parser import RequestParser
+from headrace.server.http.response_bytes import encode_response
+from headrace.server.http.responses import BadRequest, BodyStream, Header, Response
+from headrace.server.http.resumed_coroutine import resume_coroutine
+from headrace.server.http.routing import MAX_BODY_BYTES, Request, Router, body_too_large_error, timeout_error
+from headrace.server.http.transfer_rate import TransferRate
+
+MAX_HEAD_BYTES = 1 << 16
+LINGER_SECONDS = 2.0
+CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS.value
+LOGGER = logging.getLogger("headrace.serve")
+
+ResponseCoroutine = Coroutine[Any, Any, Response]
+
+
+class ConnectionRegistry(Protocol):
+    """What the connections of a server share; `date` is the header's text of this second."""
+
+    router: Router
+    date_header: bytes
+
+    def register(self, connection: "HttpConnection", address: str) -> Response | None:
+        """A new connection; what it is told where there are too many."""
+
+    def unregister(self, connection: "HttpConnection") -> None:
+        """A connection has ended."""
+
+
+class PendingRequest(NamedTuple):
+    """A request, whether another may follow it and, where it was refused unread, what it is told."""
+
+    request: Request
+    keeps_alive: bool
+    rejection: Response | None
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests and writes answers."""
+
+    _transport: asyncio.Transport
+    url: bytes
+    headers: list[Header]
+    _body_parts: list[bytes]
+
+    def __init__(self, registry: ConnectionRegistry) -> None:
+        self._registry, self._router, self._admission_queue = registry, registry.router, registry.router.admission_queue
+        self._loop = asyncio.get_running_loop()
+        self._parser: RequestParser | None = RequestParser(self)
+        self._pending_requests: deque[PendingRequest] = deque()
+        self._response_task: asyncio.Task[None] | None = None
+        self._connection_rejection: Response | None = None
+        self._head_rejection: Response | None = None
+        self._is_responding = self._has_just_responded = self._is_writing_paused = self._is_throttled = False
+        self._is_closing = self._is_discarding_body = self._has_checked_head = self._has_protocol_error = False
+        self._is_receiving_request, self._is_in_head = False, True
+        self._unparsed_bytes, self._body_bytes, self._unanswered_count = 0, 0, 0
+        self._has_timed_out, self._response_due_at = False, 0.0
+        self._transfer: TransferRate | None = None
+        self.busy_since: float | None = self._loop.time()
+        self.idle_since = 0.0
+        self._client_address = ""
+
+    # Told by the event loop.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream's
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._client_address = str(peer[0]) if peer else ""
+        self._connection_rejection = self._registry.register(self, self._client_address)
+
+    def data_received(self, data: bytes) -> None:
+        if self._has_protocol_error:
+            return
+        if self.busy_since is None:
+            self.busy_since = self._loop.time()
+        if self._admission_queue.loop_turn_started_at is None:
+            self._admission_queue.begin_loop_turn()
+            self._loop.call_soon(self._admission_queue.end_loop_turn)
+        self._has_just_responded = False
+        self._unparsed_bytes += len(data)
+        self._parse(data)
+        if not self._is_in_head:
+            self._check_head()
+        if self._unparsed_bytes > MAX_HEAD_BYTES:
+            self._reject_malformed("The headers are too long." if self._is_in_head else "The trailers are too long.")
+        if self._pending_requests:
+            self._pause_reading()
+            self._loop.call_soon(self._process_next)
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: it is asked for no more until it does."""
+        self._is_writing_paused = True
+        self.busy_since = self.busy_since or self._loop.time()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._update_idle_state()
+        self._process_next()
+
+    def connection_lost(self, _cause: Exception | None) -> None:
+        self._registry.unregister(self)
+        self._admission_queue.dequeue(self._unanswered_count)
+        self._unanswered_count = 0
+        if self._response_task is not None:
+            self._response_task.cancel()
+        # The parser and this connection know each other: together they would stay until they are collected.
+        self._parser, self._response_task = None, None
+        self._pending_requests.clear()
+        self.url, self.headers, self._body_parts = b"", [], []
+
+    # Told by the parser.
+
+    def on_message_begin(self) -> None:
+        self.url, self.headers, self._body_parts = b"", [], []
+        self._is_receiving_request, self._head_rejection = True, None
+        self._body_bytes, self._is_discarding_body, self._has_checked_head = 0, False, False
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:  # what trails a body says nothing that was not to be known before it
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._head_rejection = reject_repeated_header(self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed_bytes = 0
+        if not self._is_discarding_body:
+            self._body_parts.append(body)
+            self._body_bytes += len(body)
+            if self._body_bytes > MAX_BODY_BYTES:
+                self._discard_body(body_too_large_error().response)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head, self._unparsed_bytes = True, 0
+        if self._parser is None or self._parser.offers_upgrade:
+            return
+        self._is_receiving_request = False
+        if not self._is_discarding_body:
+            self._accept_request(self._head_rejection or self._connection_rejection)
+
+    # From bytes to a request.
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            if self._parser is not None and self._parser.feed(data):
+                self._is_closing = True
+        except httptools.HttpParserCallbackError:
+            LOGGER.exception("a connection failed")
+            self._transport.abort()
+        except httptools.HttpParserError:
+            self._reject_malformed("Invalid HTTP request received.")
+
+    def _check_head(self) -> None:
+        """Of a body that is not all here: refuse one that may not come or is too large, ask for one that waits."""
+        if self._is_discarding_body or self._has_checked_head:
+            return
+        self._has_checked_head = True
+        headers_by_name = {name.lower(): value for name, value in self.headers}
+        content_length = int(headers_by_name.get(b"content-length", b"0"))
+        rejection = (
+            self._head_rejection
+            or self._connection_rejection
+            or self._router.reject_early(self._build_request(RequestArrival(perf_counter(), 0)))
+        )
+        if rejection is not None:
+            self._discard_body(rejection)
+        elif content_length > MAX_BODY_BYTES:
+            self._discard_body(body_too_large_error(content_length).response)
+        elif headers_by_name.get(b"expect", b"").lower() == b"100-continue" and not self._unanswered_count:
+            self._transport.write(CONTINUE_RESPONSE)
+
+    def _discard_body(self, rejection: Response) -> None:
+        """Answer what is not all here yet, and pass over what comes of it."""
+        self._is_discarding_body, self._body_parts = True, []
+        self._accept_request(rejection)
+
+    def _accept_request(self, rejection: Response | None) -> None:
+        """Begin with a request, unless others have to come first."""
+        if self._is_closing:
+            return
+        parser = self._parser
+        keeps_alive = (
+            self._head_rejection is None
+            and self._connection_rejection is None
+            and parser is not None
+            and parser.keeps_alive
+        )
+        self._is_closing = not keeps_alive
+        self._unanswered_count += 1
+        pending_request = PendingRequest(self._build_request(self._admission_queue.enqueue()), keeps_alive, rejection)
+        if self._is_responding or self._pending_requests or self._has_just_responded or self._is_writing_paused:
+            self._pending_requests.append(pending_request)
+        else:
+            self._start_request(pending_request)
+
+    def _build_request(self, arrival: RequestArrival) -> Request:
+        path, _, query = self._path_and_query().partition(b"?")
+        path_text = path.decode(errors="replace")
+        return Request(
+            "" if self._parser is None else self._parser.method.decode(),
+            unquote(path_text) if "%" in path_text else path_text,
+            query,
+            self.headers,
+            self._body_parts[0] if len(self._body_parts) == 1 else b"".join(self._body_parts),
+            arrival,
+            self._client_address,
+        )
+
+    def _path_and_query(self) -> bytes:
+        """What is asked for; a proxy writes the whole URL."""
+        if self.url.startswith(b"/"):
+            return self.url
+        _, _, rest = self.url.partition(b"://")
+        return b"/" + rest.partition(b"/")[2]
+
+    def _reject_malformed(self, reason: str) -> None:
+        """What cannot be parsed at all is refused in JSON, as everything else; what was refused already ends."""
+        if self._transport.is_closing() or self._has_protocol_error:
+            return
+        self._has_protocol_error = self._is_closing = True
+        if self._is_discarding_body:
+            self.close()
+            return
+        self._write_response(BadRequest(f"{reason} Send HTTP/1.1.").response, keep_alive=False)
+        self._close_after_linger()
+
+    def _close_after_linger(self) -> None:
+        """Close once the client had time to take the answer: with bytes unread, a close would be a reset."""
+        if not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+    # From a request to its answer.
+
+    def _start_request(self, pending_request: PendingRequest) -> None:
+        self._is_responding = True
+        if pending_request.rejection is not None:
+            self._router.record_response(pending_request.request, pending_request.rejection)
+            self._respond(pending_request, pending_request.rejection)
+            return
+        response_coroutine = self._router.handle(pending_request.request)
+        if pending_request.request.path in self._router.inline_paths:
+            try:
+                awaited_future = response_coroutine.send(None)
+            except StopIteration as stop:
+                self._respond(pending_request, stop.value)
+                return
+            response_coroutine = resume_coroutine(response_coroutine, awaited_future)
+        self._has_timed_out, self._response_due_at = (
+            False,
+            self._loop.time() + self._router.timeout_s(pending_request.request.path),
+        )
+        self._response_task = self._loop.create_task(self._respond_when_ready(pending_request, response_coroutine))
+
+    async def _respond_when_ready(self, pending_request: PendingRequest, response_coroutine: ResponseCoroutine) -> None:
+        try:
+            response = await response_coroutine
+        except asyncio.CancelledError:
+            if not self._has_timed_out:
+                raise
+            response = timeout_error(self._router.timeout_s(pending_request.request.path)).response
+            self._router.record_response(pending_request.request, response)
+        if response.body_stream is None or pending_request.request.method == "HEAD":
+            self._respond(pending_request, response)
+            self._process_next()
+        elif not self._transport.is_closing():
+            self._stream_response(response, response.body_stream)
+
+    def _stream_response(self, response: Response, body_stream: BodyStream) -> None:
+        """Write what comes until the client has gone or the server ends; nothing else is read meanwhile."""
+        self._mark_answered()
+        self._write_response(response, keep_alive=False)
+        self._update_idle_state()
+        body_stream(self._send_chunk)
+
+    def _send_chunk(self, chunk: bytes | None) -> bool:
+        """One piece of what flows, or its end; gives whether the client is still there.
+
+        One that is slow misses pieces, and one that takes none for long is let go of as any other.
+        """
+        if chunk is None:
+            self._transport.close()
+        if self._transport.is_closing():
+            return False
+        if chunk is not None and not self._is_writing_paused:
+            self._transport.write(chunk)
+            self._update_idle_state()
+        return True
+
+    def _respond(self, pending_request: PendingRequest, response: Response) -> None:
+        self._is_responding, self._has_just_responded = False, True
+        if self._transport.is_closing():
+            return
+        self._mark_answered()
+        is_last = not pending_request.keeps_alive or (self._is_closing and not self._pending_requests)
+        self._write_response(response, not is_last, pending_request.request.method == "HEAD")
+        if is_last:
+            self._transport.close()
+        elif response.status == TOO_MANY_REQUESTS and self._router.limits_per_client:
+            self._throttle()
+        self._update_idle_state()
+
+    def _mark_answered(self) -> None:
+        self._unanswered_count -= 1
+        self._admission_queue.dequeue(1)
+
+    def _write_response(self, response: Response, keep_alive: bool, without_body: bool = False) -> None:
+        self._transport.write(encode_response(response, self._registry.date_header, keep_alive, without_body))
+
+    # What comes next.
+
+    def _process_next(self) -> None:
+        """Begin with who waits or, if nobody does, read on."""
+        if self._is_responding or self._is_writing_paused or self._is_throttled or self._transport.is_closing():
+            return
+        if self._pending_requests:
+            self._start_request(self._pending_requests.popleft())
+            self._loop.call_soon(self._process_next)
+        else:
+            self._transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _throttle(self) -> None:
+        """Read nothing for a while: what the client sends meanwhile waits in its socket."""
+        self._is_throttled = True
+        self._pause_reading()
+        self._loop.call_later(RETRY_AFTER_SECONDS, self._end_throttling)
+
+    def _end_throttling(self) -> None:
+        self._is_throttled = False
+        self._process_next()
+
+    def _update_idle_state(self) -> None:
+        """Idle again, if nothing is to be done and the client has taken everything."""
+        self.idle_since = self._loop.time()
+        self.busy_since = (
+            self.idle_since if self._unanswered_count or self._is_writing_paused or self._is_receiving_request else None
+        )
+
+    # Told by the server.
+
+    def is_too_slow(self, now: float, stall_timeout_s: float) -> bool:
+        """Whether the client sends its request, or takes its answer, too slowly; our own work is no fault of its."""
+        if self.busy_since is None or (self._is_responding and not self._is_writing_paused):
+            return False
+        position = -self._transport.get_write_buffer_size() if self._is_writing_paused else self._body_bytes
+        if self._transfer is None or self._transfer.started_at != self.busy_since:
+            self._transfer = TransferRate(self.busy_since, position if self._is_writing_paused else 0)
+        return self._transfer.is_too_slow(now, position, stall_timeout_s)
+
+    def is_idle_since(self, moment: float) -> bool:
+        """Whether nothing was to be done since a moment."""
+        return self.busy_since is None and self.idle_since < moment
+
+    def cancel_overdue_response(self, now: float) -> None:
+        """End the work of a request that has taken longer than it may; the client is told."""
+        if (
+            self._is_responding
+            and self._response_task is not None
+            and now > self._response_due_at
+            and not self._has_timed_out
+        ):
+            self._has_timed_out = True
+            self._response_task.cancel()
+
+    def close(self) -> None:
+        """Take no more requests; those that were taken are answered."""
+        self._is_closing = True
+        if not self._unanswered_count:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._transport.abort()

@@ -1,0 +1,35 @@
+"""Numbers of the catalogue in Prometheus' words: what is not in it cannot be told."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from headrace.declare.metric_catalog import BASE_UNITS, METRIC_CATALOG, MetricType
+from headrace.online_store.delay_histogram import DelayHistogram
+
+FAMILY_CLASSES: dict[MetricType, Callable[..., Any]] = {
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.COUNTER: CounterMetricFamily,
+    MetricType.HISTOGRAM: HistogramMetricFamily,
+}
+
+
+def create_metric(name: str, samples: Iterable[tuple[list[str], float | DelayHistogram]]) -> Metric:
+    """Samples of one number: the values of its labels, in their order, and its own."""
+    family = METRIC_CATALOG[f"headrace_{name}"]
+    unit = family.unit if family.unit in BASE_UNITS else ""
+    metric: Metric = FAMILY_CLASSES[family.metric_type](family.name, family.help, labels=family.labels, unit=unit)
+    for labels, value in samples:
+        metric.add_metric(labels, *_metric_arguments(value))  # type: ignore[attr-defined]  # each kind has its own
+    return metric
+
+
+def _metric_arguments(value: float | DelayHistogram) -> tuple[Any, ...]:
+    if not isinstance(value, DelayHistogram):
+        return (value,)
+    buckets = [
+        ("+Inf" if bound == float("inf") else str(float(bound)), float(n)) for bound, n in value.cumulative_counts()
+    ]
+    return buckets, value.total_seconds

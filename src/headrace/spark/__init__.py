@@ -1,0 +1,1 @@
+"""The engine: gates, tiles and operations as streaming queries of Spark."""

@@ -1,0 +1,1 @@
+"""Checkpoints, savepoints and the state in them."""

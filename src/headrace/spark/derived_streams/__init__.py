@@ -1,0 +1,1 @@
+"""Derived streams: the user's functions of DataFrames as queries."""

@@ -1,0 +1,1 @@
+"""Running the queries of an app: planned, drained, in real time, restarted."""

@@ -1,0 +1,101 @@
+"""Lanes: a backlog is drained in micro-batches, then the same checkpoint goes on in real time.
+
+├── availableNow, 50,000 records a batch ──┤├── real time: milliseconds, a checkpoint now and then ──▶
+lag > 10,000                               lag small
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.spark.checkpoints.checkpoint_files import plan_first_batch, prepare_checkpoint
+from headrace.spark.session.session import batch_metadata
+
+BACKLOG_RECORDS = 10_000
+DRAIN_BATCH_RECORDS = 50_000
+KAFKA_SINK_OPTIONS = {"kafka.enable.idempotence": "true", "kafka.max.request.size": str(16 * 1024 * 1024)}
+
+
+class Lane(Enum):
+    """How a query runs."""
+
+    REAL_TIME = "real-time"
+    DRAINING = "draining"
+    MICRO_BATCH = "micro-batch"
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """One query: what it reads, what it makes of it, and where it keeps its place.
+
+    A gate has neither views nor streams that it derives. `mend` is asked to remove what made the query fail, if it can.
+    """
+
+    name: str
+    stream: str
+    views: tuple[str, ...]
+    broker: str
+    source_topics: tuple[str, ...]
+    checkpoint: Path
+    source_partitions: int
+    shuffle_partitions: int
+    shuffle_count: int
+    linger_ms: int
+    checkpoint_seconds: int
+    build: Callable[[Sequence[DataFrame], Lane], DataFrame]
+    first_batch_ends: tuple[int, ...] | None = None  # where the first batch ends, if that matters
+    derives: tuple[str, ...] = ()
+    lane: Lane = Lane.REAL_TIME  # the fastest it can run in
+    emits_final_rows_only: bool = False  # until the watermark says that they are final
+    repair: Callable[[SparkSession, Exception], None] | None = None
+    side_input: Callable[[], object] | None = (
+        None  # what its plan holds besides its sources: with another one it begins anew
+    )
+
+    @property
+    def task_slots(self) -> int:
+        """A real-time query holds a task slot for each partition it reads and each of every shuffle."""
+        return self.source_partitions + self.shuffle_partitions * self.shuffle_count
+
+
+def start_query(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
+    """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
+    prepare_checkpoint(spec.checkpoint)
+    spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
+    if spec.first_batch_ends is not None:
+        (topic,) = spec.source_topics
+        plan_first_batch(spec.checkpoint, topic, spec.first_batch_ends, batch_metadata(spark))
+    records = spec.build([_read_topic(spark, spec, topic, lane) for topic in spec.source_topics], lane)
+    writer = (
+        records.writeStream.format("kafka")
+        .queryName(spec.name)
+        .options(**spark_kafka_options(spec.broker))
+        .option("kafka.linger.ms", spec.linger_ms)
+        .options(**KAFKA_SINK_OPTIONS)
+        .option("checkpointLocation", spec.checkpoint.as_uri())
+        .outputMode("append" if spec.emits_final_rows_only else "update")
+    )
+    if lane is Lane.REAL_TIME:
+        return writer.trigger(realTime=f"{spec.checkpoint_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]  # 4.3, untyped
+    if lane is Lane.DRAINING:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime="0 seconds").start()
+
+
+def _read_topic(spark: SparkSession, spec: QuerySpec, topic: str, lane: Lane) -> DataFrame:
+    reader = (
+        spark.readStream.format("kafka")
+        .options(**spark_kafka_options(spec.broker))
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "false")
+    )
+    if lane is Lane.DRAINING:
+        reader = reader.option("maxOffsetsPerTrigger", DRAIN_BATCH_RECORDS)
+    return reader.load()

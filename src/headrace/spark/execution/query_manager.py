@@ -1,0 +1,267 @@
+"""Runs the queries of an app on Spark until told to stop, and reports on each every second."""
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.declare.app import App
+from headrace.declare.operations.operation import DerivedStream
+from headrace.errors import HeadraceError
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.status.heartbeat import QueryProgress, publish_progress
+from headrace.kafka.topics import ensure_topics
+from headrace.spark.derived_streams.derived_query import StreamFunction, choose_lane, stream_functions
+from headrace.spark.execution.app_queries import AppQueryPlan, StreamingConfig, derive_spec, plan_queries
+from headrace.spark.execution.lanes import QuerySpec
+from headrace.spark.execution.query_runner import PendingQuerySpec, QueryRunner
+from headrace.spark.execution.runner_protocol import Runner
+from headrace.spark.session.error_summary import summarize_spark_error
+from headrace.spark.session.liveness import require_alive, stop_session_at_exit
+from headrace.spark.session.session import SparkSessionConfig, java_process_id, start_session
+from headrace.spark.session.task_slots import require_task_slots
+from headrace.spark.stateful.operation_chains import OperationChain
+from headrace.spark.stateful.operation_query import OperationRunner, OperationSpec
+from headrace.spark.stateful.operation_versions import OperationVersion, begin_operation_version
+from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.tiles.query_versions import save_query_versions
+
+LOGGER = logging.getLogger("headrace.stream")
+REPORT_SECONDS = 1.0
+STOP_SECONDS = 20.0
+TOPIC_CHECK_SECONDS = 30.0
+SPARE_SLOTS = 2
+
+
+class PartitionsChanged(HeadraceError):
+    """A topic has another number of partitions than its queries were planned for."""
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """Where Spark runs and what it is given."""
+
+    master: str | None
+    jars: Sequence[Path]
+    java_home: Path | None = None
+
+
+def run_queries(app: App, config: StreamingConfig, options: SparkOptions, stop: threading.Event) -> None:
+    """Run every query of the app but its operations until `stop` is set; one that fails is restarted alone.
+
+    Raises where that cannot help: the Spark session is gone.
+    """
+    plan = plan_queries(app, config)
+    for version_plan in plan.query_versions:
+        save_query_versions(version_plan, config.state_folder)
+    with _spark_session(options, plan.query_task_slots + SPARE_SLOTS, config.state_folder.resolve() / "spark") as spark:
+        require_task_slots(spark, plan.query_task_slots)
+        manager = QueryManager(spark, app, config, plan)
+        _run_until_stopped(manager, manager.build_query_runners(), stop)
+
+
+def run_operations(
+    app: App, config: StreamingConfig, options: SparkOptions, stop: threading.Event, on_started: Callable[[int], None]
+) -> None:
+    """Run the operations of the app until `stop` is set; `begun` is called with Java's process once all of them run.
+
+    One that is down by then is not waited for.
+    """
+    plan = plan_queries(app, config)
+    pending_begins = _begin_operation_versions(app, config, plan.operation_versions)
+    with _spark_session(
+        options, plan.operation_task_slots + SPARE_SLOTS, config.state_folder.resolve() / "operators"
+    ) as spark:
+        manager = QueryManager(spark, app, config, plan)
+        _run_until_stopped(
+            manager, manager.build_operation_runners(pending_begins), stop, partial(on_started, java_process_id(spark))
+        )
+
+
+def _begin_operation_versions(
+    app: App, config: StreamingConfig, versions: Sequence[OperationVersion]
+) -> dict[str, Callable[[], None]]:
+    """Write down what now runs, before anything reads what it makes; gives how to try again where that failed."""
+    pending_begins: dict[str, Callable[[], None]] = {}
+    for version in versions:
+        begin = partial(begin_operation_version, app, version, config.state_folder, config.broker)
+        try:
+            begin()
+        except (HeadraceError, OSError) as error:
+            LOGGER.error("Could not begin run %s of %s: %s", version.number, version.operation.name, error)
+            pending_begins[version.operation.name] = begin
+    return pending_begins
+
+
+@dataclass(frozen=True)
+class QueryManager:
+    """Who runs the queries of an app: one for each, and where they work."""
+
+    spark: SparkSession
+    app: App
+    config: StreamingConfig
+    plan: AppQueryPlan
+
+    def build_query_runners(self) -> list[Runner]:
+        """Each after those whose output it reads, and knowing of them."""
+        runners: dict[str, Runner] = {}
+        gate_specs = {spec.stream: spec for spec in self.plan.specs if not spec.views}
+        functions = stream_functions(self.app)
+        for stream in self.app.streams:
+            function = functions.get(stream.made_by) if isinstance(stream, DerivedStream) else None
+            upstream = [] if function is None else [runners.setdefault(*self._function_runner(function, runners))]
+            runners[gate_specs[stream.name].name] = self._query_runner(gate_specs[stream.name], upstream)
+        for spec in self.plan.specs:
+            if spec.views:
+                runners[spec.name] = self._query_runner(spec, [runners[gate_specs[spec.stream].name]])
+        return list(runners.values())
+
+    def build_operation_runners(
+        self, pending_begins: Mapping[str, Callable[[], None]] = MappingProxyType({})
+    ) -> list[Runner]:
+        """One for each operation; what could not be begun before is begun when it starts."""
+        versions = {version.operation.name: version for version in self.plan.operation_versions}
+        chain, turns = OperationChain(self.config.broker, self.config.state_folder, versions), StartTurns()
+        return [
+            OperationRunner(self.spark, self._operation_spec(chain, run), turns, pending_begins.get(run.operation.name))
+            for run in self.plan.operation_versions
+        ]
+
+    def _operation_spec(self, chain: OperationChain, version: OperationVersion) -> OperationSpec:
+        changelog_partitions = self.plan.changelog_partitions.get(version.operation.name, 1)
+        return chain.operation_spec(version, self.app.derived_streams_of(version.operation), changelog_partitions)
+
+    def _function_runner(self, function: StreamFunction, runners: Mapping[str, Runner]) -> tuple[str, Runner]:
+        """Who derives a stream by a function, by the name of its query; the function is called when that starts."""
+        gate_runners, stream = [runners[f"{parent.name}.gate"] for parent in function.parents], function.stream.name
+        pending_spec = PendingQuerySpec(
+            function.derivation.query, stream, (), (stream,), partial(self._function_spec, function)
+        )
+        return pending_spec.name, self._query_runner(pending_spec, gate_runners)
+
+    def _function_spec(self, function: StreamFunction) -> QuerySpec:
+        decision = choose_lane(self.spark.newSession(), function)
+        return derive_spec(function, decision, self.config, self.plan.partition_counts)
+
+    def repair_topics(self) -> None:
+        """Create topics that are gone; raises where one has more partitions than its queries were planned for.
+
+        A failed query may be down for either reason, and no restart of it alone would help.
+        """
+        try:
+            partition_counts = ensure_topics(
+                self.config.broker, self.app.streams, self.app.views, self.app.models
+            ).stream_partitions
+        except HeadraceError as error:
+            LOGGER.warning("Could not look at the topics: %s", error)
+            return
+        for topic, count in partition_counts.items():
+            if count != (planned_count := self.plan.partition_counts.get(topic, count)):
+                raise PartitionsChanged(
+                    f"Topic {topic} has {count} partitions, and its queries were planned for {planned_count}: "
+                    "this process starts again to read all of them."
+                )
+
+    def _query_runner(self, spec: QuerySpec | PendingQuerySpec, upstream: Sequence[Runner]) -> QueryRunner:
+        return QueryRunner(self.spark, spec, self.config.lane, upstream)
+
+
+@contextmanager
+def _spark_session(options: SparkOptions, task_slots: int, scratch: Path) -> Iterator[SparkSession]:
+    shutil.rmtree(scratch, ignore_errors=True)  # what a crash left there
+    if options.java_home is not None:
+        os.environ["JAVA_HOME"] = str(options.java_home)
+    with stop_session_at_exit(
+        start_session(SparkSessionConfig(options.master, task_slots, options.jars, scratch))
+    ) as spark:
+        yield spark
+
+
+def _run_until_stopped(
+    manager: QueryManager,
+    runners: Sequence[Runner],
+    stop: threading.Event,
+    on_started: Callable[[], None] = lambda: None,
+) -> None:
+    try:
+        for runner in runners:
+            runner.start()
+        _report_until_stopped(stop, manager, runners, on_started)
+    except Exception:
+        require_alive(manager.spark)  # raises in its place: whatever fails for want of Java says less
+        raise
+    finally:
+        until_s = time.monotonic() + STOP_SECONDS
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.join(timeout=max(0.0, until_s - time.monotonic()))
+
+
+def _report_until_stopped(
+    stop: threading.Event, manager: QueryManager, runners: Sequence[Runner], on_started: Callable[[], None]
+) -> None:
+    producer, has_started, topics_due_s = Producer(manager.config.broker), False, 0.0
+    while not stop.wait(REPORT_SECONDS):
+        require_alive(manager.spark)
+        for runner in runners:
+            if runner.failure is not None:
+                raise runner.failure
+            _report_progress(producer, runner)
+        is_down = any(runner.check_health().is_down for runner in runners)
+        if is_down and time.monotonic() >= topics_due_s:
+            manager.repair_topics()
+            topics_due_s = time.monotonic() + TOPIC_CHECK_SECONDS
+        if not has_started and all(runner.is_running() or runner.check_health().is_down for runner in runners):
+            has_started = True
+            on_started()
+
+
+def _report_progress(producer: Producer, runner: Runner) -> None:
+    """Send how a query fares; what cannot be asked just now is sent the next time."""
+    try:
+        publish_progress(producer, query_progress(runner))
+    except Exception as error:  # noqa: BLE001  # one query's figures are no reason to end the others
+        LOGGER.warning("Could not report on %s: %s", runner.spec.name, summarize_spark_error(error))
+
+
+def query_progress(runner: Runner) -> QueryProgress:
+    """What a query has to say of itself now."""
+    last_progress, health = runner.last_progress(), runner.check_health()
+    operators = last_progress.get("stateOperators", [])
+    return QueryProgress(
+        query=runner.spec.name,
+        stream=runner.spec.stream,
+        views=runner.spec.views,
+        derives=runner.spec.derives,
+        lane=runner.lane.value,
+        running=runner.is_running(),
+        at_us=time.time_ns() // 1000,
+        watermark_us=parse_watermark_us(last_progress),
+        state_rows=sum(operator["numRowsTotal"] for operator in operators),
+        state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
+        dropped_by_watermark=runner.count_dropped_rows(),
+        checkpoint_ms=last_progress.get("durationMs", {}).get("commitOffsets"),
+        reached=dict(runner.reached_offsets()),
+        restarts=health.restarts,
+        down_since_us=health.down_since_us,
+        error=health.error,
+    )
+
+
+def parse_watermark_us(progress: Mapping[str, Any]) -> int | None:
+    """The watermark that Spark's account of a batch tells of; None before there is one."""
+    text = progress.get("eventTime", {}).get("watermark")
+    moment = datetime.fromisoformat(text) if text else None
+    return int(moment.timestamp() * 1_000_000) if moment and moment.year > 1970 else None

@@ -1,0 +1,1 @@
+"""The gate: raw records parsed and judged."""

@@ -1,0 +1,175 @@
+"""The gate: each raw record goes to exactly one of STREAM.clean, .late, .dead or .dropped, judged by itself alone.
+
+    payments ──▶ not JSON? wrong type? id, key, time missing? check failed? too far ahead? ──▶ payments.dead
+             ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
+             ──▶ payments.clean
+
+Of captured changes it takes the envelope apart: a clean one is the row and what is told of it, as one plain event.
+Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from headrace.declare.durations import duration_text
+from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.streams.change_capture import Changes
+from headrace.declare.streams.stream import Stream
+from headrace.kafka.schema_registry.schema_files import KnownSchemas
+from headrace.kafka.trace_context import TRACEPARENT, TRACEPARENT_LENGTH
+from headrace.spark.gate import debezium_envelope
+from headrace.spark.gate.column_expressions import to_column
+from headrace.spark.gate.json_parser import parse_error, parse_json, to_event
+from headrace.spark.gate.registry_decoder import decode_records
+
+RAISED_HEADER = "headrace.raised"  # on a raw record of a derived stream: the row it is made of raised this
+
+
+def apply_gate(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
+    """Kafka records of the raw topic → Kafka records for the stream's outputs; `known` are its registered schemas.
+
+    Events go on as JSON, however they came; dead letters are the bytes as they came.
+    """
+    is_kept, is_dead = F.col("fate") != stream.dropped, F.col("fate") == stream.dead
+    is_rewritten = stream.encoding is not None or isinstance(stream, Changes)
+    value = F.when(is_dead, F.col("value")).otherwise(F.col("written")) if is_rewritten else F.col("value")
+    return classify_records(raw, stream, known_schemas).select(
+        F.col("fate").alias("topic"),
+        F.when(is_kept, F.col("key")).alias("key"),
+        F.when(is_kept, value).alias("value"),
+        F.col("partition"),
+        _output_headers(stream).alias("headers"),
+    )
+
+
+def classify_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
+    """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
+    parsed_records = _parse_records(raw, stream, known_schemas)
+    timed_records = parsed_records.withColumn("arrival", _arrival_us(stream)).withColumn(
+        "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
+    )
+    return timed_records.withColumn("reason", _dead_letter_reason(stream)).withColumn("fate", _output_topic(stream))
+
+
+def _parse_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None) -> DataFrame:
+    """Raw records with the event of each, why it has none and, where it is not the bytes themselves, its JSON."""
+    if isinstance(stream, Changes):
+        return debezium_envelope.unwrap_changes(raw, stream)
+    return (
+        _parse_json_records(raw, stream)
+        if stream.encoding is None
+        else decode_records(raw, stream, known_schemas or KnownSchemas())
+    )
+
+
+def _parse_json_records(raw: DataFrame, stream: Stream) -> DataFrame:
+    value = F.col("value")
+    parsed_records = raw.withColumn("json", parse_json(value, stream)).withColumn(
+        "event", to_event(F.col("json"), stream)
+    )
+    return parsed_records.withColumn("unread", parse_error(value, stream))
+
+
+def _arrival_us(stream: Stream) -> Column:
+    """When the log took the record, or when the stream's own column says it arrived."""
+    appended_us = F.unix_micros("timestamp")
+    if stream.arrival is None:
+        return appended_us
+    # A dead letter without that column still arrived at some time.
+    return F.coalesce(F.unix_micros(F.col("event").getField(stream.arrival)), appended_us)
+
+
+def _dead_letter_reason(stream: Stream) -> Column:
+    """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
+    reasons = [
+        F.col("unread"),
+        _missing_column_reason(stream),
+        _failed_check_reason(stream),
+        _too_far_ahead_reason(stream),
+    ]
+    return F.coalesce(*([_raised_reason()] if isinstance(stream, DerivedStream) else []), *reasons)
+
+
+def _raised_reason() -> Column:
+    """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
+    return F.concat(F.lit("raised: "), _first_header(RAISED_HEADER).cast("string"))
+
+
+def _missing_column_reason(stream: Stream) -> Column:
+    event = F.col("event")
+    return F.coalesce(
+        *(
+            F.when(event.getField(column).isNull(), F.lit(f"missing-{role}: column {column} is absent or null"))
+            for role, column in stream.required_columns.items()
+        )
+    )
+
+
+def _failed_check_reason(stream: Stream) -> Column:
+    if stream.check is None:
+        return F.lit(None).cast("string")
+    passed = to_column(stream.check, stream.schema, F.col("event"))
+    return F.when(~passed, F.lit(f"failed-check: {stream.check}"))
+
+
+def _too_far_ahead_reason(stream: Stream) -> Column:
+    limit_text = duration_text(stream.ahead_us)
+    message = f"too-far-ahead: column {stream.time} is more than {limit_text} after its arrival"
+    event_time_reason = F.when(F.col("lateness") < -stream.ahead_us, F.lit(message))
+    if stream.arrival is None:
+        return event_time_reason
+    message = f"too-far-ahead: column {stream.arrival} is more than {limit_text} after the log took it"
+    ahead_us = F.col("arrival") - F.unix_micros("timestamp")
+    return F.coalesce(event_time_reason, F.when(ahead_us > stream.ahead_us, F.lit(message)))
+
+
+def _output_topic(stream: Stream) -> Column:
+    late_topic = stream.dropped if stream.late.then == "drop" else stream.late_topic
+    is_skipped = F.col("passed_over") if isinstance(stream, Changes) else F.lit(False)
+    return (
+        F.when(is_skipped, stream.dropped)
+        .when(F.col("reason").isNotNull(), stream.dead)
+        .when(F.col("lateness") > stream.late.until_us, late_topic)
+        .otherwise(stream.clean)
+    )
+
+
+def _output_headers(stream: Stream) -> Column:
+    """What the gate says of a record, its place first, as readers count on; then the trace it is part of, if any."""
+    gate_headers, traceparent = _gate_headers(stream), _traceparent_value()
+    return F.when(traceparent.isNull(), gate_headers).otherwise(
+        F.concat(gate_headers, F.array(_header_struct(TRACEPARENT, traceparent)))
+    )
+
+
+def _traceparent_value() -> Column:
+    value = _first_header(TRACEPARENT)
+    return F.when(F.length(value) == TRACEPARENT_LENGTH, value)
+
+
+def _first_header(name: str) -> Column:
+    """The first such header of a record; null without one. No lambda: Spark generates no code for those."""
+    names, values = F.col("headers.key"), F.col("headers.value")
+    return F.get(values, F.array_position(names, F.lit(name)).cast("int") - 1)
+
+
+def _gate_headers(stream: Stream) -> Column:
+    position_headers = [_gate_header("offset", F.col("offset")), _gate_header("arrival", F.col("arrival"))]
+    reason_headers = [
+        _gate_header("reason", F.col("reason")),
+        _gate_header("topic", F.col("topic")),
+        _gate_header("partition", F.col("partition")),
+    ]
+    return (
+        F.when(F.col("fate") == stream.dead, F.array(*position_headers, *reason_headers))
+        .when(F.col("fate") == stream.clean, F.array(*position_headers))
+        .otherwise(F.array(*position_headers, _gate_header("lateness", F.coalesce(F.col("lateness"), F.lit(0)))))
+    )
+
+
+def _gate_header(name: str, value: Column) -> Column:
+    return _header_struct(f"headrace.{name}", value.cast("string").cast("binary"))
+
+
+def _header_struct(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.alias("value"))

@@ -1,0 +1,26 @@
+"""Records of the log as a stream of rows, so many at once."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.kafka.client.client_config import spark_kafka_options
+
+MAX_POLL_RECORDS = 5_000  # ten times Kafka's default: Spark asks for the log's ends after each
+
+
+def read_record_stream(
+    spark: SparkSession, broker: str, topics: Sequence[str], starting_offsets: str, max_batch_records: int
+) -> DataFrame:
+    """Records of topics; `start` is where a query begins that has no checkpoint, in the words of Spark's source."""
+    return (
+        spark.readStream.format("kafka")
+        .options(**spark_kafka_options(broker))
+        .option("kafka.max.poll.records", MAX_POLL_RECORDS)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", starting_offsets)
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "false")
+        .option("maxOffsetsPerTrigger", max_batch_records)
+        .load()
+    )

@@ -1,0 +1,1 @@
+"""Stateful operations as Spark runs them."""

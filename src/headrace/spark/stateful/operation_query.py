@@ -1,0 +1,285 @@
+"""Runs one operation as a query of its own, and tells it the time.
+
+    ├── data comes: the clock is told every second ──┤├── nothing comes: every `idle` ──▶
+
+The clock is told only as far as it is proven; where recorded history tells its own time, it is told only once nothing
+has come for `idle`: up to the newest arrival, so that what is complete by then is closed.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.declare.operations.operation import Derivation, DerivedStream
+from headrace.errors import HeadraceError
+from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.producer.producer import Producer
+from headrace.kafka.record import Partition
+from headrace.spark.checkpoints.checkpoint_files import (
+    committed_partition_offsets,
+    committed_watermark_us,
+    prepare_checkpoint,
+    query_lag,
+)
+from headrace.spark.execution.lanes import BACKLOG_RECORDS, KAFKA_SINK_OPTIONS, Lane
+from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread, RestartPolicy
+from headrace.spark.execution.query_runner import POLL_SECONDS, QueryFailed, has_finished_trigger
+from headrace.spark.gate.gate_progress import GateProgressTracker
+from headrace.spark.session.liveness import is_session_alive
+from headrace.spark.stateful.keyed_operator import STATE_PARTITIONS, KeyedOperatorConfig, run_keyed_operator
+from headrace.spark.stateful.query_clock import QueryClock, RecordedClock, now_us
+from headrace.spark.stateful.start_turns import StartTurns
+
+CLOCK_SECONDS = 1.0
+TRIGGER_SECONDS = 1  # as often as the time is told: more often would only cost cores
+EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as Spark's Kafka source writes them
+LOGGER = logging.getLogger("headrace.stream")
+
+
+@dataclass(frozen=True)
+class OperationSpec:
+    """One operation as a query: what it reads and writes, and where it keeps its place."""
+
+    config: KeyedOperatorConfig
+    checkpoint: Path
+    gate_checkpoint: Callable[[str], Path]  # the checkpoint of the gate of a stream
+    derivation_clock_us: Callable[[Derivation], int]  # up to when a derivation has written all it knows
+    since_us: int | None = None  # when what it reads was appended; None: all there is
+
+    @property
+    def name(self) -> str:
+        return self.config.operation.query
+
+    @property
+    def stream(self) -> str:
+        return self.config.operation.inputs[0].name if self.config.view else self.config.outputs[0].name
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return (self.config.view.name,) if self.config.view else ()
+
+    @property
+    def derives(self) -> tuple[str, ...]:
+        return tuple(stream.name for stream in self.config.outputs)
+
+    @property
+    def task_slots(self) -> int:
+        return STATE_PARTITIONS
+
+
+def start_operation(spark: SparkSession, spec: OperationSpec, run_id: str) -> StreamingQuery:
+    """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
+    prepare_checkpoint(spec.checkpoint)
+    spark.conf.set("spark.sql.shuffle.partitions", STATE_PARTITIONS)
+    return (
+        run_keyed_operator(spark, spec.config, _start_offsets(spec), run_id)
+        .writeStream.format("kafka")
+        .queryName(spec.name)
+        .options(**spark_kafka_options(spec.config.broker))
+        .options(**KAFKA_SINK_OPTIONS)
+        .option("checkpointLocation", spec.checkpoint.as_uri())
+        .outputMode("update")
+        .trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
+        .start()
+    )
+
+
+def _start_offsets(spec: OperationSpec) -> dict[str, dict[int, int]]:
+    """Where a first batch begins: times of before this query are about what it has not read."""
+    config, offsets = spec.config, OffsetClient(spec.config.broker)
+    start_offsets: dict[str, dict[int, int]] = {topic: {} for topic in [*config.input_topics, config.operation.clock]}
+    for partition in offsets.require_partitions(list(start_offsets)):
+        start_offset = LATEST_OFFSET if partition.topic == config.operation.clock else EARLIEST_OFFSET
+        start_offsets[partition.topic][partition.number] = start_offset
+    if spec.since_us is not None:
+        for topic in config.input_topics:
+            start_offsets[topic] = dict(enumerate(offsets.offsets_for_time(topic, spec.since_us)))
+    return start_offsets
+
+
+class OperationRunner(RestartingThread):
+    """Runs an operation until it is stopped; what fails is begun again, alone, and goes on where it was."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: OperationSpec,
+        start_turns: StartTurns | None = None,
+        before_first_start: Callable[[], None] | None = None,
+        policy: RestartPolicy = DEFAULT_POLICY,
+    ) -> None:
+        """`starts` are the turns in which operations of a driver start, `prepare` is called once before the first."""
+        super().__init__(spec.name, policy)
+        self.spec, self._before_first_start = spec, before_first_start
+        self._spark, self._start_turns = spark.newSession(), start_turns or StartTurns()
+        self._clock_clients = ClockClients(OffsetClient(spec.config.broker), Producer(spec.config.broker))
+        self._run: OperationRun | None = None
+
+    def _attempt(self) -> None:
+        if self._before_first_start is not None:
+            self._before_first_start()
+            self._before_first_start = None
+        try:
+            with self._start_turns.take_turn(self._stopped) as turn:
+                if turn is None:
+                    return
+                self._run = run = OperationRun(self._spark, self.spec, self._clock_clients)
+                while not run.has_begun and not turn.is_over and not self._stopped.wait(POLL_SECONDS):
+                    run.poll()
+            while not self._stopped.wait(POLL_SECONDS):
+                run.poll()
+        finally:
+            self._stop_query()
+
+    def _stop_query(self) -> None:
+        if self._run is not None:
+            with suppress(Exception):  # where Java is gone, so is the query
+                self._run.query.stop()
+
+    def _can_restart(self) -> bool:
+        return is_session_alive(self._spark)
+
+    def stop(self) -> None:
+        super().stop()
+        self._stop_query()
+
+    @property
+    def lane(self) -> Lane:
+        return Lane.DRAINING if self._run is None else self._run.lane
+
+    def is_running(self) -> bool:
+        """Whether it has caught up, and its first batch is done: its Python workers are there."""
+        run = self._run
+        return run is not None and run.lane is not Lane.DRAINING and run.query.isActive and run.has_begun
+
+    def _is_working(self) -> bool:
+        run = self._run
+        return run is not None and run.query.isActive and run.has_begun
+
+    @property
+    def is_draining(self) -> bool:
+        return self.lane is Lane.DRAINING and self.is_alive() and not self.check_health().is_down
+
+    @property
+    def is_writing_backlog(self) -> bool:
+        return self.is_draining and self._is_working()
+
+    def last_progress(self) -> dict[str, Any]:
+        """Spark's own account of the last finished batch; empty before the first."""
+        progress = self._run.query.lastProgress if self._run is not None else None
+        return json.loads(progress.json) if progress is not None else {}
+
+    def count_dropped_rows(self) -> int:
+        """None can be: no row that carries an event carries a time that Spark looks at."""
+        return 0
+
+    def reached_offsets(self) -> dict[str, int]:
+        """The next offset of each partition of its input, as of its last batch; of several inputs, by place."""
+        has_one_topic, read_offsets = (
+            len(self.spec.config.input_topics) == 1,
+            {} if self._run is None else self._run.read_offsets,
+        )
+        return {
+            str(partition.number if has_one_topic else partition): offset for partition, offset in read_offsets.items()
+        }
+
+
+class ClockClients(NamedTuple):
+    """The log as a clock needs it: who knows where topics end, and who sends what is told."""
+
+    offsets: OffsetClient
+    producer: Producer
+
+
+class OperationRun:
+    """An operation from one start of its query to its end, and the clock that is told to it.
+
+    Nothing of it is carried over to the next start: what is told under the id of an earlier one is not heard.
+    """
+
+    def __init__(self, spark: SparkSession, spec: OperationSpec, clients: ClockClients) -> None:
+        self._spec, self._run_id, self.lane = spec, uuid4().hex, Lane.DRAINING
+        self._offsets, self._producer = clients
+        self.read_offsets, self._last_read_s, self._last_check_s = dict[Partition, int](), 0.0, 0.0
+        self._has_begun = False
+        self.query = start_operation(spark, spec, self._run_id)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its first batch is done, or there was nothing to do."""
+        self._has_begun = self._has_begun or has_finished_trigger(self.query)
+        return self._has_begun
+
+    def poll(self) -> None:
+        """See how far the query is and tell it the time; raises what ended it."""
+        if not self.query.isActive:
+            self.query.awaitTermination()  # raises what ended it
+            raise QueryFailed(f"The query {self._spec.name} ended by itself. It goes on where it was.")
+        try:
+            self._update_read_offsets()
+            if self.lane is Lane.DRAINING and self._has_caught_up():
+                self.lane = Lane.MICRO_BATCH
+            if time.monotonic() >= self._next_check_s:
+                self._send_clock()
+        except (HeadraceError, OSError, ValueError) as error:
+            # A broker that restarts, a batch that Spark cleans up meanwhile: the next look finds it.
+            LOGGER.debug("%s: no look at the clock: %s", self._spec.name, error)
+
+    def _update_read_offsets(self) -> None:
+        """See how far it has read."""
+        topics, committed = self._spec.config.input_topics, committed_partition_offsets(self._spec.checkpoint)
+        read_offsets = {partition: offset for partition, offset in committed.items() if partition.topic in topics}
+        if read_offsets != self.read_offsets:
+            self.read_offsets, self._last_read_s = read_offsets, time.monotonic()
+
+    def _has_caught_up(self) -> bool:
+        """Whether little is waiting."""
+        topics = self._spec.config.input_topics
+        return (
+            query_lag(
+                self._spec.checkpoint,
+                self._offsets.topic_start_offsets(topics),
+                self._offsets.topic_end_offsets(topics),
+            )
+            <= BACKLOG_RECORDS
+        )
+
+    @property
+    def _next_check_s(self) -> float:
+        """When to look at the clock next."""
+        idle_s = self._spec.config.operation.idle_us / 1_000_000
+        if self._spec.config.is_recorded:  # records move it, but where none come
+            return max(self._last_read_s, self._last_check_s) + idle_s
+        return self._last_check_s + (min(CLOCK_SECONDS, idle_s) if self._last_read_s > self._last_check_s else idle_s)
+
+    def _send_clock(self) -> None:
+        self._last_check_s = time.monotonic()
+        clock_us = self._clock.advance(self.read_offsets)
+        if clock_us is not None and clock_us > committed_watermark_us(self._spec.checkpoint):
+            self._producer.send(self._spec.config.operation.clock, str(clock_us).encode(), key=self._run_id)
+
+    @cached_property
+    def _clock(self) -> QueryClock | RecordedClock:
+        inputs = tuple(dict.fromkeys(self._spec.config.operation.inputs))
+        if self._spec.config.is_recorded:
+            return RecordedClock([stream.clean for stream in inputs], self._offsets)
+        derived = [stream.made_by for stream in inputs if isinstance(stream, DerivedStream)]
+        gates = [
+            GateProgressTracker(stream, self._offsets, self._spec.gate_checkpoint(stream.name)) for stream in inputs
+        ]
+        complete_until_us = partial(self._complete_until_us, derived)
+        return QueryClock(gates, self._offsets, complete_until_us=complete_until_us, is_in_arrival_order=not derived)
+
+    def _complete_until_us(self, derived: Sequence[Derivation]) -> int:
+        return min([now_us(), *map(self._spec.derivation_clock_us, derived)])

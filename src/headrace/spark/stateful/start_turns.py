@@ -1,0 +1,43 @@
+"""Turns in which the operations of a driver start: the Python workers of one are there before the next begins.
+
+Each start of an operation runs a Python process that has to connect within ten seconds, which Spark does not let one
+change: several at once on a busy machine would not.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_TURN_SECONDS = 60.0  # a first batch may take longer than its workers need to come up
+POLL_SECONDS = 0.2
+
+
+class StartTurn:
+    """The time in which one operation starts alone."""
+
+    def __init__(self, max_seconds: float) -> None:
+        self._ends_at_s = time.monotonic() + max_seconds
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._ends_at_s
+
+
+class StartTurns:
+    """Gives one turn at a time."""
+
+    def __init__(self, max_seconds: float = MAX_TURN_SECONDS) -> None:
+        self._lock, self._max_seconds = threading.Lock(), max_seconds
+
+    @contextmanager
+    def take_turn(self, stopped: threading.Event) -> Iterator[StartTurn | None]:
+        """A turn for the length of the block; None where one is stopped while waiting for it."""
+        while not stopped.is_set():
+            if self._lock.acquire(timeout=POLL_SECONDS):
+                try:
+                    yield StartTurn(self._max_seconds)
+                finally:
+                    self._lock.release()
+                return
+        yield None

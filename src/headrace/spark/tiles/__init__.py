@@ -1,0 +1,1 @@
+"""The query that folds clean events into tiles."""

@@ -1,0 +1,72 @@
+"""The columns of a live table as SQL names them, and how names and texts are written in SQL."""
+
+from collections.abc import Mapping
+
+from headrace.declare.features.view import Feature, View
+from headrace.declare.names import LIVE_EVENT_TIME_COLUMN
+from headrace.declare.streams.schema import Kind
+
+SqlColumns = Mapping[str, str]
+
+EVENT_TIME_COLUMN = LIVE_EVENT_TIME_COLUMN
+SQL_TYPES = {
+    Kind.STRING: "VARCHAR",
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.INTEGER: "BIGINT",
+    Kind.DOUBLE: "DOUBLE",
+    Kind.TIMESTAMP: "TIMESTAMPTZ",
+}
+LARGE_SUM_TYPE = "DECIMAL(38,0)"
+
+
+def live_columns(view: View) -> dict[str, str]:
+    """A view's live table: its key, every feature, and when the newest event of its windows happened."""
+    key_types = {column.name: SQL_TYPES[column.kind] for column in view.entity}
+    feature_types = {feature.name: _feature_type(feature, view) for feature in view.features}
+    on_demand_types = {
+        on_demand_feature.name: SQL_TYPES[on_demand_feature.kind] for on_demand_feature in view.on_demand_features
+    }
+    return key_types | feature_types | on_demand_types | {EVENT_TIME_COLUMN: SQL_TYPES[Kind.TIMESTAMP]}
+
+
+def _feature_type(feature: Feature, view: View) -> str:
+    """The type of a feature; sums of 64-bit integers may pass 64 bits."""
+    aggregate = feature.aggregate
+    match aggregate.function, aggregate.kind:
+        case "count" | "distinct", _:
+            return SQL_TYPES[Kind.INTEGER]
+        case "sum", Kind.INTEGER:
+            column = view.schema.column(str(aggregate.column), view.name)
+            return LARGE_SUM_TYPE if column.type == "bigint" else SQL_TYPES[Kind.INTEGER]
+        case "top", Kind() as kind:
+            return f"{SQL_TYPES[kind]}[]"
+        case "count_by", Kind() as kind:
+            return f"MAP({SQL_TYPES[kind]}, BIGINT)"
+        case (("min" | "max" | "first" | "last"), Kind() as kind):
+            return SQL_TYPES[kind]
+    return SQL_TYPES[Kind.DOUBLE]
+
+
+def quote_identifier(name: str) -> str:
+    """A name as SQL takes it, whatever is in it.
+
+    >>> quote_identifier("payments-eu")
+    '"payments-eu"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_string(value: str) -> str:
+    """A text as SQL takes it.
+
+    >>> quote_string("it's")
+    "'it''s'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+def build_raising_query(columns: SqlColumns, message: str) -> str:
+    """A query that has these columns, and raises a sentence as soon as a row is wanted of it."""
+    # Each column leans on the error, and so does the row: whatever a query leaves out, it meets one of them.
+    select_list = ", ".join(f"e::{sql_type} AS {quote_identifier(name)}" for name, sql_type in columns.items())
+    return f"SELECT {select_list} FROM (SELECT error({quote_string(message)}) AS e) WHERE e IS NULL"  # noqa: S608  # all quoted

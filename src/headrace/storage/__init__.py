@@ -1,0 +1,1 @@
+"""Files that an app keeps for its owner alone, and secrets."""

@@ -1,1 +1,0 @@
-"""Declarations become Spark queries: the gate, the tiles, their lanes and checkpoints."""

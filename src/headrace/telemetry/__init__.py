@@ -1,0 +1,1 @@
+"""Telemetry: alerts, metrics and traces for those who operate an app."""

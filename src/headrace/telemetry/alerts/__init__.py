@@ -1,0 +1,1 @@
+"""Alerts: evaluated, kept, notified."""

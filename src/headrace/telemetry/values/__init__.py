@@ -1,0 +1,1 @@
+"""Where the values that alerts watch come from."""

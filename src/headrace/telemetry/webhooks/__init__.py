@@ -1,0 +1,1 @@
+"""Notifications sent to webhooks."""

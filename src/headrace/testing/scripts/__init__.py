@@ -1,0 +1,1 @@
+"""Tests of operations: a script of events, time and crashes, with or without Spark."""

@@ -1,0 +1,1 @@
+"""Features of many entities at many times, for training sets."""

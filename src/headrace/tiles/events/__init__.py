@@ -1,0 +1,1 @@
+"""Events in plain Python: parsed, admitted, and held as columns."""

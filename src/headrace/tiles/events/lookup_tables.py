@@ -1,0 +1,167 @@
+"""Tables in memory: looked up by key, and read again when their file changes.
+
+file     v1 ────────────── v2 ───── broken ───── v3 ──▶
+looks    ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·       at most one a second, when somebody asks
+values   v1 ─────────────────v2 ─────────────────── v3     read by a thread of its own; what is broken is logged
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from headrace.declare.streams.change_capture import LatestRows
+from headrace.declare.streams.lookup_table import LookupTable, Table, TableBroken
+from headrace.tiles.events.current_rows import CapturedTable
+from headrace.tiles.events.event_columns import ValueColumn, to_value_column
+
+LOGGER = logging.getLogger("headrace.tables")
+CHECK_SECONDS = 1.0
+
+
+class FileStamp(NamedTuple):
+    """What tells one state of a file from another."""
+
+    modified_ns: int
+    size: int
+
+
+class FileTableSnapshot:
+    """The rows of a table at one moment; after the last stands one of nulls, for keys that have none."""
+
+    def __init__(self, table: Table, columns: dict[str, list[Any]]) -> None:
+        keys = columns[table.key]
+        _require_unique_keys(table, keys)
+        self._row_by_key = {key: row_number for row_number, key in enumerate(keys) if key is not None}
+        self._columns = {
+            column.name: to_value_column([*columns[column.name], None], column.kind) for column in table.schema
+        }
+
+    def look_up(self, column: str, keys: ValueColumn) -> ValueColumn:
+        """The column's values in the rows of these keys: null where the key is, or is unknown."""
+        pairs = zip(keys.data.tolist(), keys.valid.tolist(), strict=True)
+        row_numbers = np.array([self._row_by_key.get(key, -1) if is_valid else -1 for key, is_valid in pairs], np.int64)
+        return self._columns[column][row_numbers]
+
+    def list_rows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Every row that has a key: its values of these columns, None for null."""
+        columns = [_to_list(self._columns[name]) for name in names]
+        return [tuple(column[row_number] for column in columns) for row_number in self._row_by_key.values()]
+
+
+def _to_list(values: ValueColumn) -> list[Any]:
+    pairs = zip(values.data.tolist(), values.valid.tolist(), strict=True)
+    return [value if is_valid else None for value, is_valid in pairs]
+
+
+def _require_unique_keys(table: Table, keys: list[Any]) -> None:
+    ((key, count),) = Counter(key for key in keys if key is not None).most_common(1) or [(None, 0)]
+    if count > 1:
+        raise TableBroken(
+            f"{str(table.path)!r} has {count} rows with {table.key}={key!r}. Keep one: which one counts is not for us."
+        )
+
+
+class FileTable:
+    """A table's rows, as its file was when it was last looked at; many threads may ask."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.problem = ""
+        self._stamp: FileStamp | None = None
+        self._next_check = time.monotonic() + CHECK_SECONDS
+        self._reload_lock = threading.Lock()
+        self._snapshot = self._load_first()
+
+    def snapshot(self) -> FileTableSnapshot:
+        """The rows to answer with; now and then a look at the file is begun, and its result is for later questions."""
+        if time.monotonic() >= self._next_check and self._reload_lock.acquire(blocking=False):
+            self._next_check = time.monotonic() + CHECK_SECONDS
+            threading.Thread(target=self._reload_if_changed, name=f"table {self.table.path.name}", daemon=True).start()
+        return self._snapshot
+
+    def _load_first(self) -> FileTableSnapshot:
+        """The file as it is; one that is not there yet, and whose columns were declared, is a table without rows."""
+        stamp = _file_stamp(self.table)
+        if stamp is None:
+            self._warn_once(f"{str(self.table.path)!r} is not there: every key is unknown until it is.")
+            return FileTableSnapshot(self.table, {name: [] for name in self.table.schema.names})
+        snapshot = FileTableSnapshot(self.table, self.table.read())
+        self._stamp = stamp
+        return snapshot
+
+    def _reload_if_changed(self) -> None:
+        try:
+            # Taken before the file is read: one that changes meanwhile is another one at the next look.
+            stamp = _file_stamp(self.table)
+            if stamp is None:
+                self._warn_once(f"{str(self.table.path)!r} is gone; its last rows stay.")
+            elif stamp != self._stamp:
+                self._snapshot = FileTableSnapshot(self.table, self.table.read())
+                self._stamp, self.problem = stamp, ""
+                LOGGER.info("%s was read again", self.table.path)
+        except TableBroken as problem:
+            self._warn_once(f"{problem} Until then its last rows stay.")
+        finally:
+            self._reload_lock.release()
+
+    def _warn_once(self, problem: str) -> None:
+        """Log a trouble once, not once a second."""
+        if problem != self.problem:
+            LOGGER.warning(problem)
+        self.problem = problem
+
+
+def _file_stamp(table: Table) -> FileStamp | None:
+    try:
+        stat = table.path.stat()
+    except OSError:
+        return None
+    return FileStamp(stat.st_mtime_ns, stat.st_size)
+
+
+class TableSnapshot(Protocol):
+    """Rows at one moment."""
+
+    def look_up(self, column: str, keys: ValueColumn) -> ValueColumn: ...
+
+
+class InMemoryTable(Protocol):
+    """A table's rows in this process."""
+
+    def snapshot(self) -> TableSnapshot: ...
+
+
+@cache
+def shared_file_table(table: Table) -> FileTable:
+    """The one copy of a file's rows in this process, for every view that reads it."""
+    return FileTable(table)
+
+
+@cache
+def shared_captured_table(latest: LatestRows) -> CapturedTable:
+    """The rows of a captured table in this process: whoever follows its changes applies them here."""
+    return CapturedTable(latest)
+
+
+def shared_table(table: LookupTable) -> InMemoryTable:
+    """The one copy of a table in this process."""
+    return _open_table(table, shared_file_table)
+
+
+def unshared_table(table: LookupTable) -> InMemoryTable:
+    """A copy of its own of a file's rows; of a captured table's there is one."""
+    return _open_table(table, FileTable)
+
+
+def _open_table(table: LookupTable, open_file_table: Callable[[Table], FileTable]) -> InMemoryTable:
+    if isinstance(table, LatestRows):
+        return shared_captured_table(table)
+    if isinstance(table, Table):
+        return open_file_table(table)
+    raise TypeError(f"{table.label}: nobody keeps rows of a {type(table).__name__}")

@@ -1,0 +1,1 @@
+"""Reading features from the tiles of one entity."""

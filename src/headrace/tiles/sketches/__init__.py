@@ -1,0 +1,1 @@
+"""Sketches: distinct counts, quantiles, frequent items."""

@@ -1,0 +1,13 @@
+"""A shop whose changes come by its outbox, and what is known of each account by them."""
+
+import headrace as hr
+from tests.connectors.outbox.writing import SCHEMA
+
+changes = hr.Stream("shop.changes", schema=SCHEMA, id="id", key="account", time="at")
+outbox = hr.Outbox("env:PG_URL", table="shop_outbox")
+
+
+@hr.features(changes, by="account")
+class Accounts:
+    changes = hr.count(windows="1d")
+    newest = hr.max("version", windows="1d")

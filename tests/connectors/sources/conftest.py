@@ -1,0 +1,26 @@
+"""A NATS and a Pulsar for every test of bridges."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.connectors.sources.pulsar_serving import OwnPulsar
+from tests.connectors.sources.serving import OwnNats
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
+    """One NATS for the whole run; give each test streams of its own."""
+    server = OwnNats(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def pulsar_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPulsar]:
+    """One Pulsar for the whole run; give each test topics of its own."""
+    server = OwnPulsar(tmp_path_factory.mktemp("pulsar"))
+    server.start()
+    yield server
+    server.stop()
