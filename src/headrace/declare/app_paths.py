@@ -1,15 +1,12 @@
 """Files that an app names lie beside it."""
 
-import inspect
 from pathlib import Path
 
-from headrace.declare.source_location import is_declaring
+from headrace.declare.source_location import users_frame
 
 
 def resolve_app_path(path: str) -> Path:
     """A path relative to the file whose declaration names it, or to the working folder where there is none."""
-    frame = inspect.currentframe()
-    while frame is not None and is_declaring(frame):
-        frame = frame.f_back
+    frame = users_frame()
     file = frame.f_globals.get("__file__") if frame is not None else None
     return (Path(file).parent if file else Path()).resolve() / path

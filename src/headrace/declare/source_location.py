@@ -8,9 +8,12 @@ from types import FrameType
 _PACKAGE = __name__.rpartition(".")[0]
 
 
-def is_declaring(frame: FrameType) -> bool:
-    """Whether a frame is of this package, and so not yet the user's."""
-    return f"{frame.f_globals.get('__name__', '')}.".startswith(f"{_PACKAGE}.")
+def users_frame() -> FrameType | None:
+    """The innermost frame outside of `headrace.declare`: the user's, whose declaration is being made."""
+    frame = inspect.currentframe()
+    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(f"{_PACKAGE}."):
+        frame = frame.f_back
+    return frame
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,7 @@ def locate_caller(frames_up: int = 1) -> SourceLocation:
 
 def locate_declaration() -> SourceLocation:
     """The line outside of `headrace.declare` whose declaration is being made."""
-    frame = inspect.currentframe()
-    while frame is not None and is_declaring(frame):
-        frame = frame.f_back
-    return _location_of_frame(frame)
+    return _location_of_frame(users_frame())
 
 
 def _location_of_frame(frame: FrameType | None) -> SourceLocation:

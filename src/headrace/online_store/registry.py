@@ -26,18 +26,18 @@ def create_store(url: str, views: Sequence[View]) -> SharedStore:
     scheme = store_scheme(url)
     if scheme in REDIS_SCHEMES:
         return RedisStore(url, views)
-    store: SharedStore = getattr(_module(scheme), f"{scheme.title()}Store")(url, views)
+    store: SharedStore = getattr(_store_module(scheme), f"{scheme.title()}Store")(url, views)
     return store
 
 
 def require_store(url: str) -> None:
     """Refuse a store of another kind than there are, or one whose driver is missing."""
     if url != MEMORY and (scheme := store_scheme(url)) not in REDIS_SCHEMES:
-        _module(scheme)
+        _store_module(scheme)
 
 
-def _module(kind: str) -> Any:
-    return import_plugin(f"online_store.{kind}", kind, f"--store {kind}://…", f"{kind}_store")
+def _store_module(scheme: str) -> Any:
+    return import_plugin(f"online_store.{scheme}", scheme, f"--store {scheme}://…", f"{scheme}_store")
 
 
 def store_scheme(url: str) -> str:

@@ -50,7 +50,7 @@ def broker_address(settings: Settings) -> str:
     return settings.broker or f"127.0.0.1:{settings.broker_port}"
 
 
-def restore_savepoint(app: App, settings: Settings) -> str | None:
+def restore_requested_savepoint(app: App, settings: Settings) -> str | None:
     """Go back to the savepoint that is asked for; what was there before is kept under the name this gives.
 
     Where the app could not go on from it, that is said while everything is still where it was.
@@ -68,7 +68,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
     # Imported here: only this part pays for Spark.
     from headrace.spark.execution.query_manager import run_queries
 
-    restore_savepoint(app, settings)
+    restore_requested_savepoint(app, settings)
     run_queries(app, query_config(settings), spark_options(settings), stop)
 
 

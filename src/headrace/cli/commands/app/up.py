@@ -28,7 +28,7 @@ from headrace.runtime.part_runner import (
     broker_address,
     has_captured_tables,
     require_valid_receivers,
-    restore_savepoint,
+    restore_requested_savepoint,
     stop_on_signals,
 )
 from headrace.runtime.parts.app_parts import BROKER, OUTAGE_EFFECTS, REGISTRY, list_parts, part_command
@@ -199,7 +199,7 @@ def require_valid_app(app_path: str, app: App, settings: Settings) -> None:
 
 
 def _restore_savepoint(app: App, settings: Settings) -> None:
-    if (previous_savepoint := restore_savepoint(app, settings)) is not None:
+    if (previous_savepoint := restore_requested_savepoint(app, settings)) is not None:
         print_progress(
             f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {previous_savepoint}"
         )
