@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.app import CardSpend, payments
+from headrace.aggregates.counts.distinct import DistinctPartial
 from headrace.embedded_servers.jars import jar_paths
 from headrace.embedded_servers.java import find_java
 from headrace.spark.session.session import SparkSessionConfig, start_session
-from headrace.tiles.layout import HopLayout, Partial, hop_layouts
+from headrace.tiles.layout import HopLayout, hop_layouts
 
 SCHEMA = "payment_id string, card string, merchant string, amount double, at timestamp"
 
@@ -74,7 +75,7 @@ def tiles(records: DataFrame) -> DataFrame:
 
 def _merchants(layout: HopLayout) -> Column:
     """The sketch of the tiles that have one."""
-    lg_k = next((slot.size for slot in layout.slots if slot.partial is Partial.DISTINCT), None)
+    lg_k = next((slot.size for slot in layout.slots if slot.partial == DistinctPartial()), None)
     if lg_k is None:
         return F.lit(None).cast("binary").alias(f"merchants_{layout.hop_us}")
     mine = F.when(F.col("hop") == layout.hop_us, F.col("merchant"))

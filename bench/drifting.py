@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, pdtr
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.durations import UNITS_US
 from headrace.models.versions.reference_distribution import Segment, build_references
 from headrace.monitoring.drift.drift_fold import fold_rows
 from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout
-from headrace.tiles.events.event_columns import ValueColumn
 
 Latent = NDArray[np.float64]
 Frame = Mapping[str, NDArray[np.generic]]

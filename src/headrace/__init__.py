@@ -13,24 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headrace import testing
+from headrace.aggregates.counts.count import count
+from headrace.aggregates.counts.distinct import distinct
+from headrace.aggregates.counts.top import top
+from headrace.aggregates.selection.first import first
+from headrace.aggregates.selection.last import last
+from headrace.aggregates.selection.max import max
+from headrace.aggregates.selection.min import min
+from headrace.aggregates.statistics.ewm import ewm
+from headrace.aggregates.statistics.mean import mean
+from headrace.aggregates.statistics.quantile import quantile
+from headrace.aggregates.statistics.stddev import stddev
+from headrace.aggregates.statistics.sum import sum
+from headrace.aggregates.statistics.var import var
 from headrace.client.sync_client import Client
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.alerts.alert_values import Objective, metric, share
-from headrace.declare.features.aggregates import (
-    count,
-    distinct,
-    ewm,
-    first,
-    last,
-    max,
-    mean,
-    min,
-    quantile,
-    stddev,
-    sum,
-    top,
-    var,
-)
 from headrace.declare.features.operands import abs, coalesce, log, request, sqrt, where
 from headrace.declare.features.view import View, features
 from headrace.declare.models.drift import Drift

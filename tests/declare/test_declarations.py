@@ -5,12 +5,13 @@ from importlib import import_module
 import pytest
 
 import headrace as hr
+from headrace.aggregates.aggregate_function import to_slot
+from headrace.aggregates.sketches.sketch_sizes import hyperloglog_lg_k
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import Call, Field, Literal, field_names, parse_condition
-from headrace.declare.features.sketch_sizes import hyperloglog_lg_k
 from headrace.declare.features.windows import HOPS_US, choose_hop_us
 from headrace.declare.streams.schema import Kind, parse_schema
-from headrace.tiles.layout import hop_layouts, to_slot
+from headrace.tiles.layout import hop_layouts
 
 SCHEMA = "id string, card string, amount double, n bigint, flag boolean, at timestamp"
 COLUMNS = parse_schema(SCHEMA, "test")

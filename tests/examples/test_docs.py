@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.fraud.app import payments
+from headrace.aggregates.sketches.sketch_sizes import hyperloglog_lg_k
 from headrace.declare.durations import duration_text, duration_us
-from headrace.declare.features.sketch_sizes import hyperloglog_lg_k
 from headrace.declare.features.windows import choose_hop_us
 from headrace.lake.formats.arrow_schemas import arrow_schema
 from headrace.lake.formats.format_detection import FormatName, create_lake

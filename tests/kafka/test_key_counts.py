@@ -5,10 +5,10 @@ import time
 from typing import Any
 
 import headrace as hr
+from headrace.aggregates.sketches.heavy_hitters import HALF_WINDOW_US, find_heavy_hitters
 from headrace.kafka.key_counts import KeyColumns, StreamKeyCounts
 from headrace.kafka.partition_skew import PartitionSkew, partition_skews
 from headrace.kafka.record import ConsumerRecord, Partition
-from headrace.tiles.sketches.heavy_hitters import HALF_WINDOW_US, find_heavy_hitters
 
 payments = hr.Stream(
     "payments",

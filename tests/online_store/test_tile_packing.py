@@ -5,9 +5,10 @@ import math
 import pytest
 
 import headrace as hr
+from headrace.aggregates.partial import StoredObject
 from headrace.online_store.tile_packing import TileUnpacker, pack_tile, tile_field, unpack_tile
 from headrace.tiles.layout import HopLayout, hop_layouts
-from headrace.tiles.tile import FeatureTile, StoredObject
+from headrace.tiles.tile import FeatureTile
 from tests.online_store.tiles import payments
 
 
@@ -22,7 +23,7 @@ class Objects:
 
 def tile(layout: HopLayout, start_us: int, objects: dict[str, StoredObject]) -> FeatureTile:
     fixed = [0 if block.store == "int" else 0.0 for _, block in layout.fixed_columns]
-    stored = tuple(objects.get(slot.partial.value) for _, slot in layout.object_slots)
+    stored = tuple(objects.get(slot.partial.name) for _, slot in layout.object_slots)
     return FeatureTile(layout.row_struct.pack(start_us, 1, 2, 3, *fixed), stored)
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import headrace as hr
+from headrace.aggregates.partial import StoredObject
+from headrace.aggregates.selection.occurrences import OccurrencePartial
 from headrace.kafka.record import ConsumerRecord
-from headrace.tiles.layout import Partial, hop_layouts
-from headrace.tiles.tile import FeatureTile, FeatureTileKey, StoredObject, encode_key, encode_tile
+from headrace.tiles.layout import hop_layouts
+from headrace.tiles.tile import FeatureTile, FeatureTileKey, encode_key, encode_tile
 
 MINUTE_US = 60_000_000
 T0_US = 1_767_225_600_000_000
@@ -16,6 +18,8 @@ T0_US = 1_767_225_600_000_000
 payments = hr.Stream(
     "payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
 )
+
+LAST = OccurrencePartial(is_first=False)
 
 
 _numbers = count()
@@ -57,7 +61,9 @@ def tile_record(view: hr.View, key: FeatureTileKey, n: int, time_us: int, offset
     (layout,) = [layout for layout in hop_layouts(view) if layout.version == key.version]
     fixed = [n if block.store == "int" else n * 1.5 for _, block in layout.fixed_columns]
     objects: Sequence[StoredObject] = [
-        (time_us, f"p{n:03}", float("nan") if n == 2 else n * 1.5) if slot.partial is Partial.LAST else "text"
+        (time_us, f"p{n:03}", float("nan") if n == 2 else n * 1.5)
+        if slot.partial == OccurrencePartial(is_first=False)
+        else "text"
         for _, slot in layout.object_slots
     ]
     tile = FeatureTile(layout.row_struct.pack(key.start_us, n, time_us, time_us, *fixed), tuple(objects))

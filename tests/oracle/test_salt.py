@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.features.view import View
 from headrace.kafka.record import ConsumerRecord as LogRecord
 from headrace.online_store.feature_lookup import EventRef, IncludedEvent, TileRowsReader
@@ -29,7 +30,6 @@ from headrace.tiles.layout import (
 )
 from headrace.tiles.online.event_tiles import EventTiles
 from headrace.tiles.salt import salt_bucket
-from headrace.tiles.sketches.frequent_items import key_text
 from tests.oracle import brute
 from tests.oracle.several import counted, hostile_to
 from tests.oracle.streams import Sent

@@ -48,7 +48,7 @@ def test_of_events_at_one_time_the_smaller_id_is_first_and_the_greater_last() ->
     )
     (tile,) = tiles.values()
     layout = hop_layouts(Objects)[0]
-    stored = {slot.partial.value: found for (_, slot), found in zip(layout.object_slots, tile.objects, strict=True)}
+    stored = {slot.partial.name: found for (_, slot), found in zip(layout.object_slots, tile.objects, strict=True)}
     assert stored["first"] == (7, "a", 1.0)
     assert stored["last"] == (7, "é", 3)
 

@@ -3,8 +3,9 @@ import math
 import orjson
 import pytest
 
-from headrace.tiles.layout import ColumnBlock, HopLayout, hop_layouts
-from headrace.tiles.sketches.distinct_count import build_distinct_sketch
+from headrace.aggregates.partial import ColumnBlock
+from headrace.aggregates.sketches.distinct_count import build_distinct_sketch
+from headrace.tiles.layout import HopLayout, hop_layouts
 from headrace.tiles.tile import FeatureTile, FeatureTileKey, decode_key, decode_tile, encode_key, encode_tile
 from tests.tiles.views import MINUTE_US, Numbers, Objects
 
@@ -57,7 +58,7 @@ def test_objects_come_back_from_their_json() -> None:
         "last": (60_000_002, "p2", -1),
         "text_min": "é",
     }
-    objects = tuple(stored[slot.partial.value] for _, slot in OBJECTS.object_slots)
+    objects = tuple(stored[slot.partial.name] for _, slot in OBJECTS.object_slots)
     tile = FeatureTile(OBJECTS.row_struct.pack(MINUTE_US, 2, 3, 4, *[1] * (OBJECTS.width - 4)), objects)
     assert decode_tile(OBJECTS, MINUTE_US, encode_tile(OBJECTS, tile)) == tile
 

@@ -17,7 +17,6 @@ from headrace.declare.streams.schema import Kind
 from headrace.errors import HeadraceError
 
 ResultT = TypeVar("ResultT")
-COUNT_FUNCTIONS = {"count", "distinct"}
 
 
 class BadUrl(HeadraceError):
@@ -258,18 +257,15 @@ def _parse_feature_row(view: View, row: Mapping[str, Any]) -> FeatureRow:
     return FeatureRow(entity, values, _parse_time(row["event_time"]), row["age_ms"])
 
 
-def _output_kinds(view: View) -> dict[str, Kind | None]:
-    """What each output was computed from: the kind of its column, or of its expression."""
-    window_kinds = {
-        feature.name: None if feature.aggregate.function in COUNT_FUNCTIONS else feature.aggregate.kind
-        for feature in view.features
-    }
+def _output_kinds(view: View) -> dict[str, Kind]:
+    """The kind of each output, or of what it has as a list or as keys of a map."""
+    window_kinds = {feature.name: feature.aggregate.result_type.kind for feature in view.features}
     return window_kinds | {
         on_demand_feature.name: on_demand_feature.kind for on_demand_feature in view.on_demand_features
     }
 
 
-def _parse_value(kind: Kind | None, encoded: Any) -> Any:
+def _parse_value(kind: Kind, encoded: Any) -> Any:
     """A value as `hr.testing` gives it: JSON has no moments, and no NaN or infinities."""
     if encoded is None:
         return None
@@ -278,7 +274,7 @@ def _parse_value(kind: Kind | None, encoded: Any) -> Any:
     return float(encoded) if kind is Kind.DOUBLE else encoded
 
 
-def _parse_map(kind: Kind | None, encoded: Mapping[str, int]) -> dict[Any, int]:
+def _parse_map(kind: Kind, encoded: Mapping[str, int]) -> dict[Any, int]:
     """A map as `hr.testing` gives it: keys are text in JSON alone."""
     is_text = kind is Kind.STRING
     return {key if is_text else json.loads(key): count for key, count in encoded.items()}

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from headrace.aggregates.sketches.frequent_items import MAX_TEXT_LENGTH, key_text
+from headrace.aggregates.sketches.heavy_hitters import HALF_WINDOW_US, RecentKeyCounts
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.record import ConsumerRecord
-from headrace.tiles.sketches.frequent_items import MAX_TEXT_LENGTH, key_text
-from headrace.tiles.sketches.heavy_hitters import HALF_WINDOW_US, RecentKeyCounts
 
 KeyColumns = tuple[str, ...]
 MAX_KEYS = 10_000

@@ -40,7 +40,7 @@ from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.kafka.client.client import REQUEST_TIMEOUT_SECONDS, create_admin_client, fetch_metadata, to_headrace_error
 from headrace.kafka.offsets import OffsetClient
-from headrace.tiles.layout import SKETCH_PARTIALS, HopLayout, hop_layouts, max_sketch_bytes
+from headrace.tiles.layout import HopLayout, hop_layouts
 
 TopicConfig = dict[str, str]
 
@@ -252,7 +252,7 @@ def changelog_retention(view: View) -> TopicConfig:
 
 def _max_tile_bytes(layout: HopLayout) -> int:
     """Every sketch full, in base64, and a usual message's worth of everything else."""
-    sketches = sum(4 * max_sketch_bytes(slot) // 3 + 128 for slot in layout.slots if slot.partial in SKETCH_PARTIALS)
+    sketches = sum(4 * slot.partial.max_bytes(slot) // 3 + 128 for slot in layout.slots if slot.partial.is_sketch)
     return MAX_RAW_BYTES + sketches
 
 

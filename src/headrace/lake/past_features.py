@@ -16,6 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.aggregate_function import to_slot
+from headrace.aggregates.partial import AggregateSlot, HistoryInput
+from headrace.aggregates.sketches.distinct_count import to_coupon
+from headrace.aggregates.sketches.frequent_items import MAX_TEXT_LENGTH
+from headrace.aggregates.value_columns import MapColumn, Mask, ValueColumn
 from headrace.declare.expressions import Expression, field_names
 from headrace.declare.features.view import Feature, View
 from headrace.declare.streams.lookup_table import ENTITY_PREFIX
@@ -24,18 +29,13 @@ from headrace.lake.training.arrow_features import LARGE_SUM_TYPE, from_arrow, ou
 from headrace.tiles.batch.event_history import EntityTimePairs, EventHistory
 from headrace.tiles.batch.point_in_time_features import compute_features, count_window_events
 from headrace.tiles.batch.sorted_times import Ints
-from headrace.tiles.events.event_columns import MapColumn, Mask, ValueColumn
 from headrace.tiles.events.on_demand_features import OnDemandEvaluator
-from headrace.tiles.layout import AggregateSlot, Partial, hop_layouts, to_slot
-from headrace.tiles.sketches.distinct_count import to_coupon
-from headrace.tiles.sketches.frequent_items import MAX_TEXT_LENGTH
+from headrace.tiles.layout import hop_layouts
 
 STATUS_COLUMN = "hr_status"
 FOUND, BEFORE_FIRST_EVENT, UNKNOWN_ENTITY, NO_KEY = range(4)
 NO_ENTITY = -1
 NEVER_US = np.iinfo(np.int64).max
-POSITION_PARTIALS = {Partial.FIRST, Partial.LAST}
-RANKED_PARTIALS = {Partial.TEXT_MIN, Partial.TEXT_MAX}
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,10 @@ class _PastEvents:
         if feature.aggregate.is_list_valued:
             return self._to_lists(slot, values, arrow_type)
         indices = pa.array(values.data, mask=~values.valid)
-        if slot.partial in POSITION_PARTIALS:
+        history_input = slot.partial.history_input_of(slot.kind)
+        if history_input is HistoryInput.EVENT_RANK:
             return _take_values(self._column_values(slot).take(pa.array(self._event_order)), indices, arrow_type)
-        if slot.partial in RANKED_PARTIALS:
+        if history_input is HistoryInput.TEXT_RANK:
             return _take_values(self._rank_texts(slot)[0], indices, arrow_type)
         return indices.cast(arrow_type)
 
@@ -182,11 +183,12 @@ class _PastEvents:
         return ValueColumn(self._slot_data(slot, column), is_counted)
 
     def _slot_data(self, slot: AggregateSlot, column: pa.Array) -> np.ndarray:
-        if slot.partial in POSITION_PARTIALS:
+        history_input = slot.partial.history_input_of(slot.kind)
+        if history_input is HistoryInput.EVENT_RANK:
             return self._event_ranks
-        if slot.partial in RANKED_PARTIALS or (slot.partial is Partial.TOP and slot.kind is Kind.STRING):
+        if history_input is HistoryInput.TEXT_RANK:
             return self._rank_texts(slot)[1]
-        if slot.partial is Partial.DISTINCT:
+        if history_input is HistoryInput.COUPON:
             return _to_coupons(column)
         arrow_type = pa.float64() if slot.kind is Kind.DOUBLE else pa.int64()
         return np.asarray(pc.fill_null(column.cast(arrow_type), 0).to_numpy(zero_copy_only=False))
@@ -217,7 +219,7 @@ class _PastEvents:
     def _rank_texts(self, slot: AggregateSlot) -> tuple[pa.Array, Ints]:
         """The different texts in their order, and of each event the place of its own."""
         texts = self._column_values(slot)
-        if slot.partial is Partial.TOP:
+        if slot.partial.is_sketch:
             texts = pc.utf8_slice_codeunits(texts, 0, MAX_TEXT_LENGTH)
         encoded = texts.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary)

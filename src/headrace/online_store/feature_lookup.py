@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headrace.aggregates.partial import INT64_MAX
 from headrace.declare.durations import UNITS_US
 from headrace.declare.features.view import View
 from headrace.errors import HeadraceError
 from headrace.tiles.finish import to_datetime
-from headrace.tiles.layout import INT64_MAX, HopLayout, hop_layouts
+from headrace.tiles.layout import HopLayout, hop_layouts
 from headrace.tiles.online.feature_reader import FeatureReader
 from headrace.tiles.online.tile_rows import TileRows
 from headrace.tiles.salt import salt_bucket

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from headrace.aggregates.partial import INT64_MAX, INT64_MIN
 from headrace.declare.features.view import View
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.online_store.bounded_cache import BoundedCache
@@ -22,7 +23,7 @@ from headrace.online_store.feature_lookup import (
 )
 from headrace.online_store.sorted_rows import HopRange
 from headrace.online_store.tile_packing import CHANGED_AT_FIELD, HashFields, TileUnpacker, hash_key, parse_hash_key
-from headrace.tiles.layout import INT64_MAX, INT64_MIN, all_layouts
+from headrace.tiles.layout import all_layouts
 from headrace.tiles.online.tile_rows import TileRows
 from headrace.tiles.tile import Entity
 

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.aggregates.partial import INT64_MAX, INT64_MIN
 from headrace.online_store.tile_packing import HashFields
-from headrace.tiles.layout import INT64_MAX, INT64_MIN
 
 _SORT_KEY = struct.Struct(">QQ4s")
 _FIELD = struct.Struct(">4sq")

@@ -7,14 +7,13 @@ value  =  the packed row, as in memory │ for each object: length, 4 bytes (−
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import orjson
 
-from headrace.declare.streams.schema import Kind
-from headrace.tiles.layout import AggregateSlot, HopLayout, Partial
+from headrace.aggregates.partial import AggregateSlot, StoredObject
+from headrace.tiles.layout import HopLayout
 from headrace.tiles.online.tile_rows import TileRows
-from headrace.tiles.tile import Entity, FeatureTile, StoredObject
+from headrace.tiles.tile import Entity, FeatureTile
 
 HashFields = Mapping[bytes, bytes]
 CHANGED_AT_FIELD = b"~"
@@ -79,20 +78,8 @@ def unpack_tile(layout: HopLayout, value: bytes) -> FeatureTile:
 def _pack_object(stored: StoredObject | None, slot: AggregateSlot) -> bytes:
     if stored is None:
         return _NULL
-    payload = _encode_object(stored, slot)
+    payload = slot.partial.to_bytes(stored, slot.kind)
     return _LENGTH.pack(len(payload)) + payload
-
-
-def _encode_object(stored: Any, slot: AggregateSlot) -> bytes:
-    match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
-            return bytes(stored)
-        case Partial.FIRST | Partial.LAST:
-            time_us, event_id, value = stored
-            # JSON has no NaN and no infinities: a double is written as Python writes it.
-            return orjson.dumps((time_us, event_id, repr(value) if slot.kind is Kind.DOUBLE else value))
-        case _:
-            return str(stored).encode()
 
 
 def _unpack_objects(layout: HopLayout, value: bytes) -> Iterator[StoredObject | None]:
@@ -100,19 +87,8 @@ def _unpack_objects(layout: HopLayout, value: bytes) -> Iterator[StoredObject | 
     for _, slot in layout.object_slots:
         (length,) = _LENGTH.unpack_from(value, position)
         position += _LENGTH.size
-        yield None if length < 0 else _decode_object(value[position : position + length], slot)
+        yield None if length < 0 else slot.partial.from_bytes(value[position : position + length], slot.kind)
         position += max(0, length)
-
-
-def _decode_object(payload: bytes, slot: AggregateSlot) -> StoredObject:
-    match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
-            return payload
-        case Partial.FIRST | Partial.LAST:
-            time_us, event_id, value = orjson.loads(payload)
-            return time_us, event_id, float(value) if slot.kind is Kind.DOUBLE else value
-        case _:
-            return payload.decode()
 
 
 class TileUnpacker:

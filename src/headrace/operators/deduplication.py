@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from headrace.aggregates.partial import Scalar
 from headrace.declare.durations import UNITS_US
 from headrace.declare.streams.stream import Stream
 from headrace.operators.operator import InputEvent, Key, Operator, OutputEvent
-from headrace.tiles.tile import Scalar
 
 OperatorState = TypeVar("OperatorState")
 EventId = tuple[int, Scalar]

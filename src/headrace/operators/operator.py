@@ -11,7 +11,7 @@ the same clocks make the same, in a test, in Spark, and again after a crash.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from headrace.tiles.tile import Scalar
+from headrace.aggregates.partial import Scalar
 
 Key = tuple[Scalar, ...]
 

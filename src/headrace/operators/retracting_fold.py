@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from headrace.aggregates.json_values import from_json_value, to_json_value
 from headrace.declare.durations import UNITS_US
 from headrace.declare.expressions import field_names
 from headrace.declare.features.retractable_views import OLD_ROW_INPUT, RetractableView
 from headrace.declare.streams.change_capture import BEFORE_PREFIX, DELETED, LSN, OP
-from headrace.operators.json_values import from_json_value, to_json_value
 from headrace.operators.operator import InputEvent, Key, Operator, OutputEvent
 from headrace.operators.windows.window_state import NEVER_US
 from headrace.tiles.fold import fold_into_tiles, to_event_columns

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from headrace.tiles.sketches.frequent_items import key_text
+from headrace.aggregates.sketches.frequent_items import key_text
 
 
 def row_to_json(row: Sequence[Any]) -> bytes:

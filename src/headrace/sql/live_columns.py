@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from headrace.declare.features.aggregate_rules import Shape
 from headrace.declare.features.view import Feature, View
 from headrace.declare.names import LIVE_EVENT_TIME_COLUMN
 from headrace.declare.streams.schema import Kind
@@ -31,20 +32,13 @@ def live_columns(view: View) -> dict[str, str]:
 
 def _feature_type(feature: Feature, view: View) -> str:
     """The type of a feature; sums of 64-bit integers may pass 64 bits."""
-    aggregate = feature.aggregate
-    match aggregate.function, aggregate.kind:
-        case "count" | "distinct", _:
-            return SQL_TYPES[Kind.INTEGER]
-        case "sum", Kind.INTEGER:
-            column = view.schema.column(str(aggregate.column), view.name)
-            return LARGE_SUM_TYPE if column.type == "bigint" else SQL_TYPES[Kind.INTEGER]
-        case "top", Kind() as kind:
-            return f"{SQL_TYPES[kind]}[]"
-        case "count_by", Kind() as kind:
-            return f"MAP({SQL_TYPES[kind]}, BIGINT)"
-        case (("min" | "max" | "first" | "last"), Kind() as kind):
-            return SQL_TYPES[kind]
-    return SQL_TYPES[Kind.DOUBLE]
+    result = feature.aggregate.result_type
+    if result.is_unbounded and view.schema.column(str(feature.aggregate.column), view.name).type == "bigint":
+        return LARGE_SUM_TYPE
+    sql_type = SQL_TYPES[result.kind]
+    if result.shape is Shape.LIST:
+        return f"{sql_type}[]"
+    return f"MAP({sql_type}, BIGINT)" if result.shape is Shape.MAP else sql_type
 
 
 def quote_identifier(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.app import App
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
@@ -28,7 +29,6 @@ from headrace.tiles.events.event_parser import Event, InvalidEventError, parse_e
 from headrace.tiles.fold import fold_into_tiles, to_event_columns
 from headrace.tiles.layout import HopLayout, salted_layouts, stream_layouts
 from headrace.tiles.salt import salt_bucket
-from headrace.tiles.sketches.frequent_items import key_text
 from headrace.tiles.tile import FeatureTileKey, decode_key
 
 MAX_SHOWN_TEXT = 400
@@ -243,7 +243,7 @@ def _partial_names(layout: HopLayout) -> dict[str, str]:
     """What the fields of a tile in the changelog are called here."""
     columns = ((f"{suffix}{number}", layout.slots[number], suffix) for number, suffix, _ in layout.columns())
     return {
-        name: f"{slot.partial.value} {slot.column or ''} {suffix}".replace("  ", " ") for name, slot, suffix in columns
+        name: f"{slot.partial.name} {slot.column or ''} {suffix}".replace("  ", " ") for name, slot, suffix in columns
     }
 
 

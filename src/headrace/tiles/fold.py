@@ -3,7 +3,7 @@
 events ──sorted by entity, time, id──▶ runs of one entity and one hop ──one reduction a partial──▶ tiles
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,20 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.aggregates.partial import AggregateSlot
+from headrace.aggregates.value_columns import Data, Mask, ValueColumn, to_value_column
 from headrace.declare.features.view import View
 from headrace.declare.streams.stream import Stream
 from headrace.declare.streams.union import STREAM_COLUMN
-from headrace.tiles.events.event_columns import Data, Mask, ValueColumn, to_value_column
 from headrace.tiles.events.event_parser import Event
 from headrace.tiles.events.expression_kernel import evaluate_condition
-from headrace.tiles.layout import AggregateSlot, HopLayout, Partial, stream_layouts
-from headrace.tiles.sketches.distinct_count import build_distinct_sketch
-from headrace.tiles.sketches.frequent_items import build_frequent_sketch
-from headrace.tiles.sketches.quantiles import build_quantile_sketch
-from headrace.tiles.tile import Entity, FeatureTile, FeatureTileKey, StoredObject
+from headrace.tiles.layout import HopLayout, stream_layouts
+from headrace.tiles.tile import Entity, FeatureTile, FeatureTileKey
 
 Ints = NDArray[np.int64]
-LOW_32_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,7 @@ class _TileBuilder:
         self.entity_numbers = entity_numbers
         self.times_us = events.times_us
         self.ids = events.ids
+        self.hop_us = layout.hop_us
         self.starts_us = self.times_us // layout.hop_us * layout.hop_us
 
     def build_tiles(self, entities: Sequence[Entity]) -> Iterator[tuple[FeatureTileKey, FeatureTile]]:
@@ -151,7 +149,7 @@ class _TileBuilder:
             return {"c": self.count_per_tile(mask)}
         values = self.events.columns[slot.column]
         mask &= values.valid
-        return {"c": self.count_per_tile(mask)} | _FOLDS[slot.partial](self, values.data, mask, slot)
+        return {"c": self.count_per_tile(mask)} | slot.partial.fold(self, values.data, mask, slot)
 
     def reduce_per_tile(self, reduction: np.ufunc, data: Data) -> Data:
         """A reduction of each run."""
@@ -172,95 +170,3 @@ class _TileBuilder:
         bounds = [*self.first_rows.tolist(), len(self.events)]
         for first, end in pairwise(bounds):
             yield data[first:end][mask[first:end]].tolist()
-
-
-def _int_sum(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-    return {"hi": builder.sum_per_tile(data >> 32, mask), "lo": builder.sum_per_tile(data & LOW_32_BITS, mask)}
-
-
-def _float_sum(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-    return {"s": builder.sum_per_tile(data, mask)}
-
-
-def _moments(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-    mean = builder.sum_per_tile(data.astype(np.float64), mask) / np.maximum(builder.count_per_tile(mask), 1)
-    deviation = data - builder.repeat_per_event(mean)
-    return {"mean": mean, "m2": builder.sum_per_tile(deviation * deviation, mask)}
-
-
-def _decayed(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
-    """An event counts half for each half-life it lies before its tile's end."""
-    weights = np.exp2((builder.times_us - builder.starts_us - builder.layout.hop_us) / slot.size)
-    return {"wx": builder.sum_per_tile(data * weights, mask), "w": builder.sum_per_tile(weights, mask)}
-
-
-def _extreme(reduction: np.ufunc, identity: float) -> Callable[..., dict[str, Any]]:
-    def fold_extreme(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-        return {"v": builder.reduce_per_tile(reduction, np.where(mask, data, identity))}
-
-    return fold_extreme
-
-
-def _text_extreme(pick: Callable[..., str | None]) -> Callable[..., dict[str, Any]]:
-    def fold_text(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-        return {"v": [pick(texts, default=None) for texts in builder.values_per_tile(data, mask)]}
-
-    return fold_text
-
-
-def _occurrence(reduction: np.ufunc, no_row: int) -> Callable[..., dict[str, Any]]:
-    """First and last: events are sorted by time and id, so the row's number decides."""
-
-    def fold_occurrence(builder: _TileBuilder, data: Data, mask: Mask, _: AggregateSlot) -> dict[str, Any]:
-        chosen_rows = builder.reduce_per_tile(reduction, np.where(mask, np.arange(len(mask)), no_row)).tolist()
-        occurrences = zip(builder.times_us.tolist(), builder.ids.tolist(), data.tolist(), strict=True)
-        by_row: list[StoredObject] = list(occurrences)
-        return {"v": [by_row[row] if 0 <= row < len(by_row) else None for row in chosen_rows]}
-
-    return fold_occurrence
-
-
-def _distinct(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
-    return {
-        "v": [
-            build_distinct_sketch(values, slot.size) if values else None
-            for values in builder.values_per_tile(data, mask)
-        ]
-    }
-
-
-def _quantile(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
-    return {
-        "v": [
-            build_quantile_sketch(values, slot.size) if values else None
-            for values in builder.values_per_tile(data, mask)
-        ]
-    }
-
-
-def _top(builder: _TileBuilder, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
-    return {
-        "v": [
-            build_frequent_sketch(values, slot.size) if values else None
-            for values in builder.values_per_tile(data, mask)
-        ]
-    }
-
-
-_FOLDS: dict[Partial, Callable[..., dict[str, Any]]] = {
-    Partial.INT_SUM: _int_sum,
-    Partial.FLOAT_SUM: _float_sum,
-    Partial.MOMENTS: _moments,
-    Partial.DECAYED: _decayed,
-    Partial.INT_MIN: _extreme(np.minimum, np.iinfo(np.int64).max),
-    Partial.INT_MAX: _extreme(np.maximum, np.iinfo(np.int64).min),
-    Partial.FLOAT_MIN: _extreme(np.fmin, np.nan),
-    Partial.FLOAT_MAX: _extreme(np.maximum, -np.inf),
-    Partial.TEXT_MIN: _text_extreme(min),
-    Partial.TEXT_MAX: _text_extreme(max),
-    Partial.FIRST: _occurrence(np.minimum, np.iinfo(np.int64).max),
-    Partial.LAST: _occurrence(np.maximum, -1),
-    Partial.DISTINCT: _distinct,
-    Partial.QUANTILE: _quantile,
-    Partial.TOP: _top,
-}

@@ -9,48 +9,21 @@ Partials of one kind stand side by side, so that a window is one numpy reduction
 
 import hashlib
 import json
-import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from headrace.declare.expressions import Expression
-from headrace.declare.features.aggregates import Aggregate
-from headrace.declare.features.sketch_sizes import frequent_items_lg_size, hyperloglog_lg_k, kll_k
+from headrace.aggregates.aggregate_function import to_slot
+from headrace.aggregates.partial import AggregateSlot, ColumnBlock
 from headrace.declare.features.view import View
 from headrace.declare.features.windows import FOREVER_US
-from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
-from headrace.tiles.sketches.frequent_items import MAX_TEXT_LENGTH, map_capacity
 
 START, EVENT_COUNT, TIME, ARRIVAL = range(4)
 HEAD_FIELDS = ("start", "n", "time", "arrival")
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-
-
-class Partial(Enum):
-    """The kinds of partial aggregate; features that share one share its columns."""
-
-    COUNT = "count"
-    INT_SUM = "int_sum"
-    FLOAT_SUM = "float_sum"
-    MOMENTS = "moments"
-    DECAYED = "decayed"
-    INT_MIN = "int_min"
-    INT_MAX = "int_max"
-    FLOAT_MIN = "float_min"
-    FLOAT_MAX = "float_max"
-    TEXT_MIN = "text_min"
-    TEXT_MAX = "text_max"
-    FIRST = "first"
-    LAST = "last"
-    DISTINCT = "distinct"
-    QUANTILE = "quantile"
-    TOP = "top"
 
 
 @dataclass(frozen=True)
@@ -74,123 +47,6 @@ class TilePart:
         return label if self.salt_bucket is None else f"{label} {self.salt_bucket[0]}/{self.salt_bucket[1]}"
 
 
-class ColumnBlock(Enum):
-    """Where in a row a column stands: how it is stored, how it merges, and the value of no events."""
-
-    INT_ADD = ("int", "add", 0)
-    INT_MIN = ("int", "min", INT64_MAX)
-    INT_MAX = ("int", "max", INT64_MIN)
-    FLOAT_ADD = ("float", "add", 0.0)
-    FLOAT_MIN = ("float", "min", math.nan)
-    FLOAT_MAX = ("float", "max", -math.inf)
-    FLOAT_STATEFUL = ("float", "keep", 0.0)
-    OBJECT = ("object", "keep", None)
-
-    def __init__(self, store: str, merge: str, identity: float | None) -> None:
-        self.store, self.merge, self.identity = store, merge, identity
-
-
-# Every slot begins with c, the number of values in it: none means null.
-PARTIAL_COLUMNS: dict[Partial, tuple[tuple[str, ColumnBlock], ...]] = {
-    Partial.COUNT: (("c", ColumnBlock.INT_ADD),),
-    Partial.INT_SUM: (("c", ColumnBlock.INT_ADD), ("hi", ColumnBlock.INT_ADD), ("lo", ColumnBlock.INT_ADD)),
-    Partial.FLOAT_SUM: (("c", ColumnBlock.INT_ADD), ("s", ColumnBlock.FLOAT_ADD)),
-    Partial.MOMENTS: (
-        ("c", ColumnBlock.INT_ADD),
-        ("mean", ColumnBlock.FLOAT_STATEFUL),
-        ("m2", ColumnBlock.FLOAT_STATEFUL),
-    ),
-    Partial.DECAYED: (
-        ("c", ColumnBlock.INT_ADD),
-        ("wx", ColumnBlock.FLOAT_STATEFUL),
-        ("w", ColumnBlock.FLOAT_STATEFUL),
-    ),
-    Partial.INT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.INT_MIN)),
-    Partial.INT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.INT_MAX)),
-    Partial.FLOAT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.FLOAT_MIN)),
-    Partial.FLOAT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.FLOAT_MAX)),
-    Partial.TEXT_MIN: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.TEXT_MAX: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.FIRST: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.LAST: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.DISTINCT: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.QUANTILE: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-    Partial.TOP: (("c", ColumnBlock.INT_ADD), ("v", ColumnBlock.OBJECT)),
-}
-SKETCH_PARTIALS = {Partial.DISTINCT, Partial.QUANTILE, Partial.TOP}
-SKETCH_SIZES = {
-    "distinct": hyperloglog_lg_k,
-    "quantile": kll_k,
-    "top": frequent_items_lg_size,
-    "count_by": frequent_items_lg_size,
-}
-
-
-@dataclass(frozen=True)
-class AggregateSlot:
-    """One partial aggregate of a tile: what is folded, of which column, for which events."""
-
-    partial: Partial
-    column: str | None
-    kind: Kind | None
-    where: Expression | None
-    size: int = 0  # lg k of a HyperLogLog, k of a KLL, lg of a map of frequent items, half-life in µs
-
-    @property
-    def identity(self) -> list[str | int]:
-        """What makes this slot another one than that, in plain values."""
-        return [
-            self.partial.value,
-            self.column or "",
-            self.kind.value if self.kind else "",
-            str(self.where or ""),
-            self.size,
-        ]
-
-
-def to_slot(aggregate: Aggregate) -> AggregateSlot:
-    """The partial aggregate from which an aggregate is finished."""
-    return AggregateSlot(_partial_of(aggregate), aggregate.column, aggregate.kind, aggregate.where, _size_of(aggregate))
-
-
-def _size_of(aggregate: Aggregate) -> int:
-    if aggregate.error is None:
-        return aggregate.halflife_us or 0
-    return SKETCH_SIZES[aggregate.function](aggregate.error)
-
-
-def max_sketch_bytes(slot: AggregateSlot) -> int:
-    """How large a slot's sketch can become, at most or nearly so; 0 where it has none."""
-    match slot.partial:
-        case Partial.DISTINCT:
-            return 40 + (1 << slot.size)
-        case Partial.QUANTILE:
-            return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, whatever the number of values
-        case Partial.TOP:
-            return 40 + map_capacity(slot.size) * (8 + (4 + 4 * MAX_TEXT_LENGTH if slot.kind is Kind.STRING else 8))
-        case _:
-            return 0
-
-
-def _partial_of(aggregate: Aggregate) -> Partial:
-    match aggregate.function, aggregate.kind:
-        case "sum" | "mean", Kind.INTEGER:
-            return Partial.INT_SUM
-        case "sum" | "mean", _:
-            return Partial.FLOAT_SUM
-        case "stddev" | "var", _:
-            return Partial.MOMENTS
-        case "ewm", _:
-            return Partial.DECAYED
-        case "count_by", _:
-            return Partial.TOP
-        case "min" | "max" as function, kind:
-            width = {Kind.DOUBLE: "float", Kind.STRING: "text"}.get(kind, "int") if kind else "int"
-            return Partial(f"{width}_{function}")
-        case function, _:
-            return Partial(function)
-
-
 @dataclass(frozen=True)
 class HopLayout:
     """The columns of a view's tiles of one hop."""
@@ -209,7 +65,7 @@ class HopLayout:
         """(slot number, suffix, block) of every partial, in the order of the row; objects last."""
         for block in ColumnBlock:
             for number, slot in enumerate(self.slots):
-                for suffix, column_block in PARTIAL_COLUMNS[slot.partial]:
+                for suffix, column_block in slot.partial.all_columns:
                     if column_block is block:
                         yield number, suffix, block
 

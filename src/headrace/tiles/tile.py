@@ -1,20 +1,15 @@
 """A tile as the changelog carries it: JSON outside, one packed row and a few objects inside."""
 
 import struct
-from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable
-from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import orjson
 
-from headrace.declare.streams.schema import Kind
-from headrace.tiles.layout import AggregateSlot, HopLayout, Partial
+from headrace.aggregates.json_values import to_changelog_value
+from headrace.aggregates.partial import AggregateSlot, Scalar, StoredObject
+from headrace.tiles.layout import HopLayout
 
-Scalar = bool | int | float | str
 Entity = tuple[Scalar, ...]
-Occurrence = tuple[int, Scalar, Scalar]  # event time in µs, id, value
-StoredObject = str | bytes | Occurrence
 
 _ENTITY_FIELDS = tuple(f"e{index}" for index in range(1024))
 
@@ -70,49 +65,16 @@ def encode_tile(layout: HopLayout, tile: FeatureTile) -> bytes:
     names = ("n", "t", "a", *(name for name, _ in layout.fixed_columns))
     fixed = dict(zip(names, layout.row_struct.unpack(tile.row)[1:], strict=True))
     objects = {
-        name: _encode_object(stored, slot)
+        name: slot.partial.to_json(stored, slot.kind)
         for (name, slot), stored in zip(layout.object_slots, tile.objects, strict=True)
         if stored is not None
     }
-    return orjson.dumps({name: _to_json_value(value) for name, value in fixed.items()} | objects)
+    return orjson.dumps({name: to_changelog_value(value) for name, value in fixed.items()} | objects)
 
 
 def _from_json_value(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def _to_json_value(value: Any) -> Any:
-    """A value as JSON can say it."""
-    if not isinstance(value, float) or isfinite(value):
-        return value
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
 def _decode_object(encoded: Any, slot: AggregateSlot) -> StoredObject | None:
-    return None if encoded is None else _DECODERS[slot.partial](encoded, slot)
-
-
-def _encode_object(stored: Any, slot: AggregateSlot) -> Any:
-    match slot.partial:
-        case Partial.DISTINCT | Partial.QUANTILE | Partial.TOP:
-            return b2a_base64(stored, newline=False).decode()
-        case Partial.FIRST | Partial.LAST:
-            return {"t": stored[0], "i": stored[1], "v": _to_json_value(stored[2])}
-        case _:
-            return stored
-
-
-def _decode_occurrence(encoded: Any, slot: AggregateSlot) -> Occurrence:
-    value = float(encoded["v"]) if slot.kind is Kind.DOUBLE else encoded["v"]
-    return encoded["t"], encoded["i"], value
-
-
-_DECODERS: dict[Partial, Callable[[Any, AggregateSlot], StoredObject]] = {
-    Partial.TEXT_MIN: lambda written, _: written,
-    Partial.TEXT_MAX: lambda written, _: written,
-    Partial.FIRST: _decode_occurrence,
-    Partial.LAST: _decode_occurrence,
-    Partial.DISTINCT: lambda written, _: a2b_base64(written),
-    Partial.QUANTILE: lambda written, _: a2b_base64(written),
-    Partial.TOP: lambda written, _: a2b_base64(written),
-}
+    return None if encoded is None else slot.partial.from_json(encoded, slot.kind)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.models.versions.reference_distribution import (
     ReferenceDistributionMissing,
     describe_references,
@@ -15,7 +16,6 @@ from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout, create
 from headrace.monitoring.drift.drift_tests import DriftPolicy, run_drift_tests
 from headrace.monitoring.drift.drift_tile import merge_tiles
 from headrace.monitoring.drift.ranking import feature_importance, rank_drifted
-from headrace.tiles.events.event_columns import ValueColumn
 from tests.models.cards import card_for
 
 COUNTRIES = np.array(["FR", "DE", "US", "IT"], object)

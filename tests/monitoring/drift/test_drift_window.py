@@ -4,6 +4,7 @@ import numpy as np
 import orjson
 import pytest
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.models.drift import Drift
 from headrace.models.versions.reference_distribution import build_references
 from headrace.monitoring.drift.drift_fold import fold_rows
@@ -14,7 +15,6 @@ from headrace.monitoring.drift.drift_writer import fold_parts
 from headrace.monitoring.drift.served_columns import decode_vector, extract_columns
 from headrace.monitoring.drift.window_report import create_policy, create_window_report
 from headrace.monitoring.outcomes.duplicate_predictions import DuplicatePredictionFilter
-from headrace.tiles.events.event_columns import ValueColumn
 from tests.monitoring.drift.test_drift_tests import LAYOUT, counted, live
 from tests.monitoring.served import drawn as served
 from tests.monitoring.served import new_model, vectors

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.models.versions.reference_distribution import describe_references, parse_references
 from headrace.monitoring.drift.drift_fold import MINUTE_US, fold_rows
 from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout
@@ -21,7 +22,6 @@ from headrace.monitoring.drift.drift_tile import (
     encode_tile,
     merge_tiles,
 )
-from headrace.tiles.events.event_columns import ValueColumn
 
 RNG = np.random.default_rng(1)
 TRAINED = {

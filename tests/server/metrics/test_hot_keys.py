@@ -17,11 +17,11 @@ from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import ensure_topics
 from headrace.server.metrics.hot_keys import MAX_KEY_CHARS, HotKeyReport, HotKeyStats, KeySource, find_hot_keys
+from tests.aggregates.sketches.test_heavy_hitters import planted
 from tests.kafka.streams import new_stream, new_view
 from tests.server.metrics.test_metrics_route import metrics, value
 from tests.server.serving import app_of_views
 from tests.server.test_server import served
-from tests.tiles.sketches.test_heavy_hitters import planted
 from tests.waiting import wait_until
 
 payments = hr.Stream(

@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from headrace.aggregates.value_columns import to_value_column
 from headrace.declare.expressions import Call, Expression, Field, Literal, infer_kind
 from headrace.declare.streams.schema import Kind, parse_schema
 from headrace.spark.gate.column_expressions import to_column
-from headrace.tiles.events.event_columns import to_value_column
 from headrace.tiles.events.expression_kernel import evaluate
 
 SCHEMA = parse_schema("i bigint, k bigint, x double, y double, s string, r string, p boolean, q boolean", "test")

@@ -8,17 +8,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headrace.declare.features.sketch_sizes import frequent_items_lg_size
-from headrace.declare.streams.schema import Kind
-from headrace.spark.tiles.partial_aggregates import partial_columns
-from headrace.tiles.layout import AggregateSlot, Partial, max_sketch_bytes
-from headrace.tiles.sketches.frequent_items import (
+from headrace.aggregates.counts.top import FrequentItemsPartial
+from headrace.aggregates.partial import AggregateSlot
+from headrace.aggregates.sketches.frequent_items import (
     MAX_TEXT_LENGTH,
     build_frequent_sketch,
     counts_by_value,
     map_capacity,
     most_frequent,
 )
+from headrace.aggregates.sketches.sketch_sizes import frequent_items_lg_size
+from headrace.declare.streams.schema import Kind
+from headrace.spark.tiles.partial_aggregates import partial_columns
 
 LG_MAP = frequent_items_lg_size(0.02)
 TYPES = {Kind.STRING: "string", Kind.INTEGER: "bigint", Kind.BOOLEAN: "boolean"}
@@ -31,12 +32,12 @@ HOSTILE: dict[Kind, list[Any]] = {
 
 def sketches(spark: SparkSession, kind: Kind, parts: list[list[Any]]) -> list[bytes]:
     """What Spark makes of each part."""
-    slot = AggregateSlot(Partial.TOP, "v", kind, None, LG_MAP)
+    slot = AggregateSlot(FrequentItemsPartial(), "v", kind, None, LG_MAP)
     rows = [(number, value) for number, part in enumerate(parts) for value in part]
     events = spark.createDataFrame(rows, f"part int, v {TYPES[kind]}")
     ((_, _), (_, top)) = partial_columns(slot, F.col("v"), F.lit(True))
     found = [bytes(row["top"]) for row in events.groupBy("part").agg(top.alias("top")).orderBy("part").collect()]
-    assert max(map(len, found)) <= max_sketch_bytes(slot)
+    assert max(map(len, found)) <= slot.partial.max_bytes(slot)
     return found
 
 

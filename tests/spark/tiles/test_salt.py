@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.features.view import View
 from headrace.spark.checkpoints.state_plan import StatePlan
 from headrace.spark.execution.execution_plan import plan_app, to_text
@@ -16,7 +17,6 @@ from headrace.spark.tiles.query_versions import IncompatibleChangeError, plan_qu
 from headrace.spark.tiles.tile_query import TileFoldConfig, TilePlan, fold_events, to_tile_inputs
 from headrace.tiles.layout import hop_layouts, salted_layouts
 from headrace.tiles.salt import salt_bucket
-from headrace.tiles.sketches.frequent_items import key_text
 from headrace.tiles.tile import decode_key
 from tests.server.serving import app_of_views
 

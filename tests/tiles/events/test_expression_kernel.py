@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.expressions import (
     ARITHMETIC_OPERATORS,
     COMPARISON_OPERATORS,
@@ -21,7 +22,6 @@ from headrace.declare.expressions import (
     parse_condition,
 )
 from headrace.declare.streams.schema import Kind, parse_schema
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 from headrace.tiles.events.expression_kernel import evaluate, evaluate_condition
 from tests.oracle.rowwise import value_of
 

@@ -11,9 +11,9 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.streams.lookup_table import TableBroken
 from headrace.declare.streams.schema import KIND_OF_TYPE
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 from headrace.tiles.events.lookup_tables import FileTable
 from tests.waiting import wait_until
 

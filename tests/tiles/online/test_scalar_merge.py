@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.tiles.layout import hop_layouts, to_slot
+from headrace.aggregates.aggregate_function import to_slot
+from headrace.tiles.layout import hop_layouts
 from headrace.tiles.online.feature_reader import _ColumnMerge
 from headrace.tiles.online.scalar_merge import MAX_SCALAR_ROWS
 

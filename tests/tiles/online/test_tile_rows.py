@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregates.partial import StoredObject
 from headrace.tiles.layout import EVENT_COUNT, START, HopLayout, hop_layouts
 from headrace.tiles.online.tile_rows import TileRows
-from headrace.tiles.tile import FeatureTile, StoredObject
+from headrace.tiles.tile import FeatureTile
 from tests.tiles.views import MINUTE_US, VIEWS
 
 LAYOUTS: list[HopLayout] = [hop_layouts(view)[0] for view in VIEWS]

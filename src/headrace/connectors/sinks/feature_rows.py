@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.connectors.sinks.sink_rows import SinkRow, SinkRowReader, SinkRowValues
 from headrace.declare.features.view import View
 from headrace.declare.sinks.sink import Sink
@@ -22,7 +23,6 @@ from headrace.online_store.memory.memory_store import ViewTable
 from headrace.server.http.responses import encode_json
 from headrace.tiles.events.on_demand_features import OnDemandEvaluator
 from headrace.tiles.finish import to_datetime
-from headrace.tiles.sketches.frequent_items import key_text
 
 
 class FeatureRowReader(SinkRowReader):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.sinks.sink import Sink
 from headrace.declare.streams.schema import Kind, Schema
 from headrace.declare.streams.stream import Stream
@@ -15,7 +16,6 @@ from headrace.kafka.ledger import OFFSET_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.tiles.events.event_parser import InvalidEventError, parse_event
 from headrace.tiles.finish import MAX_DATETIME_US, MIN_DATETIME_US, to_datetime
-from headrace.tiles.sketches.frequent_items import key_text
 
 SinkRowValues = dict[str, Any]
 PREDICTION_TIME_FIELDS = {"event_time": "event_time_us", "arrival": "arrival_us", "decided_at": "decided_at_us"}

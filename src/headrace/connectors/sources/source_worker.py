@@ -11,6 +11,7 @@ import time
 
 import orjson
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.connectors.sources.source_position import (
     BATCH_SIZE,
     CopyMarker,
@@ -24,7 +25,6 @@ from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
 from headrace.kafka.status.heartbeat import SourceProgress
 from headrace.kafka.topics import max_record_bytes
-from headrace.tiles.sketches.frequent_items import key_text
 
 LOGGER = logging.getLogger("headrace.bridge")
 RETRY_SECONDS = 0.5

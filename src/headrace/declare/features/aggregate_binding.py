@@ -3,30 +3,12 @@
 from collections.abc import Sequence
 
 from headrace.declare.durations import duration_text, duration_us
-from headrace.declare.expressions import NUMBER_KINDS, parse_condition
+from headrace.declare.expressions import parse_condition
+from headrace.declare.features.aggregate_rules import aggregate_rules, require_sketch_error
 from headrace.declare.features.aggregates import Aggregate, AggregateDeclaration
 from headrace.declare.features.windows import Window, parse_window
-from headrace.declare.streams.schema import Kind, Schema
+from headrace.declare.streams.schema import Schema
 from headrace.errors import DeclarationError
-
-MAX_TOP_K = 100
-ORDERED_KINDS = NUMBER_KINDS | {Kind.STRING, Kind.TIMESTAMP}
-COUNTABLE_KINDS = {Kind.STRING, Kind.INTEGER, Kind.BOOLEAN, Kind.TIMESTAMP}
-ACCEPTED_KINDS = {
-    "sum": NUMBER_KINDS,
-    "mean": NUMBER_KINDS,
-    "stddev": NUMBER_KINDS,
-    "var": NUMBER_KINDS,
-    "quantile": NUMBER_KINDS,
-    "ewm": NUMBER_KINDS,
-    "min": ORDERED_KINDS,
-    "max": ORDERED_KINDS,
-    "first": set(Kind),
-    "last": set(Kind),
-    "distinct": COUNTABLE_KINDS,
-    "top": COUNTABLE_KINDS - {Kind.TIMESTAMP},
-    "count_by": COUNTABLE_KINDS - {Kind.TIMESTAMP},
-}
 
 
 def bind_aggregate(declaration: AggregateDeclaration, schema: Schema, where: str) -> Aggregate:
@@ -34,20 +16,15 @@ def bind_aggregate(declaration: AggregateDeclaration, schema: Schema, where: str
     condition = None if declaration.where is None else parse_condition(declaration.where, schema, f"{where}: where")
     if declaration.column is None:
         return Aggregate(declaration.function, None, None, condition, None)
-    kind = schema.column(declaration.column, where).kind
-    accepted_kinds = ACCEPTED_KINDS[declaration.function]
-    if kind not in accepted_kinds:
-        accepted_names = ", ".join(sorted(accepted_kind.value for accepted_kind in accepted_kinds))
+    kind, rules = schema.column(declaration.column, where).kind, aggregate_rules(declaration.function)
+    if kind not in rules.accepted_kinds:
+        accepted_names = ", ".join(sorted(accepted_kind.value for accepted_kind in rules.accepted_kinds))
         raise DeclarationError(
-            f"{where}: {_describe_aggregate(declaration)} {declaration.column!r}, which is {kind.value}. It takes "
-            f"{accepted_names}."
+            f"{where}: {rules.describe()} {declaration.column!r}, which is {kind.value}. It takes {accepted_names}."
         )
     if declaration.error is not None:
-        _require_error(declaration.error, where)
-    if declaration.function == "quantile":
-        _require_share(declaration.share, where)
-    if declaration.function == "top":
-        _require_k(declaration.k, where)
+        require_sketch_error(declaration.error, where)
+    rules.require_options(declaration, where)
     return Aggregate(
         declaration.function,
         declaration.column,
@@ -60,27 +37,8 @@ def bind_aggregate(declaration: AggregateDeclaration, schema: Schema, where: str
     )
 
 
-def _describe_aggregate(declaration: AggregateDeclaration) -> str:
-    return "count by" if declaration.function == "count_by" else f"{declaration.function} of"
-
-
 def _halflife_us(declaration: AggregateDeclaration, where: str) -> int | None:
-    return duration_us(declaration.halflife, f"{where}: halflife") if declaration.function == "ewm" else None
-
-
-def _require_error(error: object, where: str) -> None:
-    if not isinstance(error, float) or not 0.001 <= error <= 0.25:
-        raise DeclarationError(f"{where}: error={error!r}. Write a relative error from 0.001 to 0.25.")
-
-
-def _require_share(share: object, where: str) -> None:
-    if type(share) not in {int, float} or not 0 <= share <= 1:  # type: ignore[operator]  # a number by now
-        raise DeclarationError(f"{where}: quantile {share!r}. Write a share from 0 to 1, such as 0.5 for the median.")
-
-
-def _require_k(k: object, where: str) -> None:
-    if type(k) is not int or not 1 <= k <= MAX_TOP_K:
-        raise DeclarationError(f"{where}: top {k!r}. Write how many values to give, from 1 to {MAX_TOP_K}.")
+    return None if declaration.halflife is None else duration_us(declaration.halflife, f"{where}: halflife")
 
 
 def declared_windows(declaration: AggregateDeclaration) -> Sequence[str]:

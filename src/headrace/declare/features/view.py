@@ -259,12 +259,8 @@ def expression_inputs(features: Sequence[Feature], request_columns: Sequence[Col
 
 def _output_kind(aggregate: Aggregate) -> Kind:
     """The kind of an output in expressions; a sum of integers may pass 64 bits, so it is a double there."""
-    match aggregate.function, aggregate.kind:
-        case "count" | "distinct", _:
-            return Kind.INTEGER
-        case (("min" | "max" | "first" | "last"), Kind() as kind):
-            return kind
-    return Kind.DOUBLE
+    result = aggregate.result_type
+    return Kind.DOUBLE if result.is_unbounded else result.kind
 
 
 def _resolve_expressions(body: type, name: str) -> dict[str, ResolvedExpression]:

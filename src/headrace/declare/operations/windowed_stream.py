@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, get_args
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.expressions import NUMBER_KINDS
 from headrace.declare.features.aggregate_binding import bind_aggregate
+from headrace.declare.features.aggregate_rules import aggregate_rules
 from headrace.declare.features.aggregates import Aggregate, AggregateDeclaration
 from headrace.declare.operations.operation import KNOWN_AT, DerivedStream, StreamOperation
 from headrace.declare.operations.window_shapes import Global, Session, WindowShape
 from headrace.declare.source_location import locate_caller
-from headrace.declare.streams.schema import Kind, Schema
+from headrace.declare.streams.schema import TYPE_OF_KIND, Kind, Schema
 from headrace.declare.streams.stream import Late, Stream
 from headrace.errors import DeclarationError
 
@@ -31,11 +32,6 @@ EMIT_MARGIN_US = (
     2000  # what is known is known a microsecond or two after its time, and durations are whole milliseconds
 )
 _RESERVED_COLUMNS = {ID, RESULT_TIME, KNOWN_AT, *(name for name, _ in (*WINDOW_COLUMNS, *RESULT_COLUMNS))}
-_UNSUPPORTED_AGGREGATES = {
-    "top": 'it is a list. Write hr.first, hr.last or hr.count(where="… = …") for one value, or a view for the list.',
-    "count_by": 'it is a map. Write one hr.count(where="{column} = …") a value, or a view for the map.',
-    "ewm": 'what fades has no end to be told at. Write hr.mean("{column}"), or hr.ewm in a view.',
-}
 
 
 class Measure(NamedTuple):
@@ -188,20 +184,17 @@ class _WindowRequest(NamedTuple):
             )
         if declaration.windows or declaration.hop:
             raise DeclarationError(f"{where}: its windows are those of over=. Leave windows= and hop= out.")
-        if declaration.function in _UNSUPPORTED_AGGREGATES:
-            reason = _UNSUPPORTED_AGGREGATES[declaration.function].format(column=declaration.column)
-            raise DeclarationError(f"{where}: hr.{declaration.function.split('_')[0]} cannot be a column: {reason}")
+        rules = aggregate_rules(declaration.function)
+        if rules.why_not_windowed:
+            reason = rules.why_not_windowed.format(column=declaration.column)
+            raise DeclarationError(f"{where}: {rules.call_name} cannot be a column: {reason}")
         aggregate = bind_aggregate(declaration, self.stream.schema, where)
         return Measure(name, aggregate, _result_type(aggregate, self.stream.schema))
 
 
 def _result_type(aggregate: Aggregate, schema: Schema) -> str:
-    match aggregate.function, aggregate.kind:
-        case ("count" | "distinct", _) | ("sum", Kind.INTEGER):
-            return "bigint"
-        case "min" | "max" | "first" | "last", _:
-            return schema.column(aggregate.column, "").type
-    return "double"
+    result = aggregate.result_type
+    return schema.column(aggregate.column, "").type if result.is_column_value else TYPE_OF_KIND[result.kind]
 
 
 def _build_result_stream(operation: StreamOperation, spec: Windowing) -> DerivedStream:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.event_encoder import EventEncoder, create_event_encoder
@@ -17,7 +18,6 @@ from headrace.kafka.producer.producer import DeliveryCallback, Producer
 from headrace.kafka.topics import max_record_bytes
 from headrace.tiles.events.event_json import EventRow, require_row, row_to_json
 from headrace.tiles.events.event_parser import Event, InvalidEventError
-from headrace.tiles.sketches.frequent_items import key_text
 
 DEFAULT_BROKER = "127.0.0.1:9092"
 RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for what the log adds

@@ -21,18 +21,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.aggregate_function import aggregate_function, to_slot
+from headrace.aggregates.sketches.frequent_items import key_text
+from headrace.aggregates.value_columns import Mask
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.union import STREAM_COLUMN
 from headrace.lake.past_features import ViewInputs, compute_past_features, count_past_events, known_column
-from headrace.tiles.events.event_columns import Mask
-from headrace.tiles.layout import SKETCH_PARTIALS, Partial, to_slot
-from headrace.tiles.sketches.frequent_items import key_text
 
 OUTCOMES = ("exact", "rounded", "estimated", "in_flight", "wrong")
 RELATIVE_TOLERANCE = 1e-9
-ROUNDING_TOLERANCE = 1e-14  # of the sum of absolute values: a hundred times the precision of a double
-FLOAT_SUM_PARTIALS = {Partial.FLOAT_SUM, Partial.MOMENTS, Partial.DECAYED}
 MAX_WORST_ROWS = 5
 MAX_EXPLAINING_EVENTS = 8
 
@@ -147,16 +145,15 @@ def _tolerances(view: View, events: pa.Table) -> dict[str, float]:
     inputs = ViewInputs(view)
     tolerances = dict.fromkeys(view.names, 0.0)
     for feature in view.features:
-        slot = to_slot(feature.aggregate)
+        slot, function = to_slot(feature.aggregate), aggregate_function(feature.aggregate.function)
         if feature.aggregate.is_map_valued:
             tolerances[feature.name] = feature.aggregate.error or 0.0
-        elif slot.partial in SKETCH_PARTIALS:
+        elif slot.partial.is_sketch:
             tolerances[feature.name] = math.inf
-        elif slot.kind is Kind.DOUBLE and slot.partial in FLOAT_SUM_PARTIALS:
+        elif slot.kind is Kind.DOUBLE and slot.partial.is_rounded:
             magnitudes = np.abs(events[f"v{inputs.value_columns.index(str(slot.column))}"].to_numpy())
             finite_magnitudes = magnitudes[np.isfinite(magnitudes)]
-            power = 2 if feature.aggregate.function == "var" else 1
-            tolerances[feature.name] = ROUNDING_TOLERANCE * float((finite_magnitudes**power).sum())
+            tolerances[feature.name] = function.rounding_tolerance(finite_magnitudes)
     return tolerances
 
 

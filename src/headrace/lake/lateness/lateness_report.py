@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from headrace.aggregates.aggregate_function import aggregate_function
 from headrace.declare.durations import duration_us
 from headrace.declare.features.aggregates import Aggregate
 from headrace.declare.features.view import View
@@ -38,7 +39,6 @@ HUMAN_DURATIONS = (
     *("1s", "2s", "5s", "10s", "15s", "30s", "1m", "2m", "5m", "10m", "15m", "30m"),
     *("1h", "2h", "3h", "6h", "12h", "1d", "2d", "3d", "7d", "14d", "30d", "90d", "365d", "3650d"),
 )
-MEASURED_FUNCTIONS = ("count", "sum")
 
 
 class NoEventsIngestedError(HeadraceError):
@@ -147,7 +147,7 @@ def _weights(view: View, stream: Stream) -> list[tuple[str, Column]]:
     """What each event adds to a count or a sum: 1, or the size of its number; one entry for all windows alike."""
     names_by_aggregate: dict[Aggregate, list[str]] = {}
     for feature in view.features:
-        if feature.aggregate.function in MEASURED_FUNCTIONS:
+        if aggregate_function(feature.aggregate.function).is_additive:
             names_by_aggregate.setdefault(feature.aggregate, []).append(feature.name)
     event = to_view_event(F.col("event"), stream, view)
     return [

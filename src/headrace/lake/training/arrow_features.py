@@ -3,9 +3,10 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.aggregates.value_columns import ValueColumn
+from headrace.declare.features.aggregate_rules import Shape
 from headrace.declare.features.view import Feature, View
 from headrace.declare.streams.schema import Kind
-from headrace.tiles.events.event_columns import ValueColumn
 
 ARROW_TYPES = {
     Kind.STRING: pa.string(),
@@ -19,20 +20,13 @@ LARGE_SUM_TYPE = pa.decimal128(38, 0)
 
 def output_type(feature: Feature, view: View) -> pa.DataType:
     """The type of a feature's column; sums of 64-bit integers may pass 64 bits."""
-    aggregate = feature.aggregate
-    match aggregate.function, aggregate.kind:
-        case "count" | "distinct", _:
-            return pa.int64()
-        case "sum", Kind.INTEGER:
-            column = view.schema.column(str(aggregate.column), view.name)
-            return LARGE_SUM_TYPE if column.type == "bigint" else pa.int64()
-        case "top", Kind() as kind:
-            return pa.list_(ARROW_TYPES[kind])
-        case "count_by", Kind() as kind:
-            return pa.map_(ARROW_TYPES[kind], pa.int64())
-        case (("min" | "max" | "first" | "last"), Kind() as kind):
-            return ARROW_TYPES[kind]
-    return pa.float64()
+    result = feature.aggregate.result_type
+    if result.is_unbounded and view.schema.column(str(feature.aggregate.column), view.name).type == "bigint":
+        return LARGE_SUM_TYPE
+    arrow_type = ARROW_TYPES[result.kind]
+    if result.shape is Shape.LIST:
+        return pa.list_(arrow_type)
+    return pa.map_(arrow_type, pa.int64()) if result.shape is Shape.MAP else arrow_type
 
 
 def from_arrow(column: pa.Array, kind: Kind) -> ValueColumn:

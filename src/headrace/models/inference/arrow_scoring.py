@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.models.model import Model
 from headrace.declare.streams.schema import Column, Kind
 from headrace.lake.training.arrow_features import from_arrow
 from headrace.models.inference.onnx_model import load_inference_session
 from headrace.models.inference.scorer import Scorer
 from headrace.models.versions.version_loader import LoadedOnnxVersion
-from headrace.tiles.events.event_columns import ValueColumn
 
 Batches = Iterator[pa.RecordBatch]
 ADDED_COLUMNS = (("score", pa.float64()), ("decision", pa.string()), ("model_version", pa.string()))

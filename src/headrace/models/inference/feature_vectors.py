@@ -156,9 +156,7 @@ class _ViewColumns:
         self._deriver, self._has_derived = OnDemandEvaluator(view), bool(view.on_demand_features)
         self._get_single_values = tuple_getter([view.names.index(name) for name in names])
         self._integer_sum_indexes = [
-            names.index(one.name)
-            for one in view.features
-            if one.aggregate.function == "sum" and one.aggregate.kind is Kind.INTEGER
+            names.index(one.name) for one in view.features if one.aggregate.result_type.is_unbounded
         ]
 
     def build_rows(self, results: Sequence[LookupResult], events: Sequence[Event]) -> Sequence[Sequence[Any]]:

@@ -11,18 +11,17 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.durations import UNITS_US
 from headrace.declare.models.model import Model
 from headrace.declare.streams.schema import Column, Kind
 from headrace.models.inference.input_binding import IncompatibleModelError, ModelBinding, ModelInput, bind_model
 from headrace.models.inference.onnx_model import load_inference_session, run_with_timeout
 from headrace.models.inference.time_limits import ModelTimeoutError
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 
 Scores = NDArray[np.float64]
 
 TRIAL_TIMEOUT_S = 15.0
-NEVER_NULL_FUNCTIONS = ("count", "distinct")
 ONES: dict[Kind, Any] = {Kind.STRING: "a", Kind.BOOLEAN: True, Kind.INTEGER: 1, Kind.DOUBLE: 1.0}
 ZEROS: dict[Kind, Any] = {Kind.STRING: "", Kind.BOOLEAN: False, Kind.INTEGER: 0, Kind.DOUBLE: 0.0}
 
@@ -132,7 +131,7 @@ def _require_number(score: float, scorer: Scorer, trial: str, row: list[Any], wh
 def _trial_rows(model: Model, columns: Sequence[Column]) -> dict[str, list[Any]]:
     """Rows every model must have an answer to."""
     never_null_names = {
-        item.name for view in model.views for item in view.features if item.aggregate.function in NEVER_NULL_FUNCTIONS
+        item.name for view in model.views for item in view.features if not item.aggregate.result_type.is_nullable
     }
     fields = {*model.fields}
     unseen_entity = [

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.models.model import Model
 from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.kafka.producer.producer import Producer
@@ -27,7 +28,6 @@ from headrace.models.versions.live_versions import VersionWatcher
 from headrace.online_store.feature_lookup import EventRef, RetentionExceededError, StoreUnavailable
 from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
 from headrace.tiles.events.event_parser import Event, InvalidEventError, parse_event
-from headrace.tiles.sketches.frequent_items import key_text
 
 LOGGER = logging.getLogger("headrace.score")
 BUDGET_MARGIN_US = 10_000  # of the budget, for reading, scoring and sending; a fifth of it where that is less

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.models.model import Model, TrainFunction
 from headrace.declare.streams.schema import Column
 from headrace.errors import HeadraceError
-from headrace.models.inference.scorer import NEVER_NULL_FUNCTIONS, Scorer, Scores, load_scorer
+from headrace.models.inference.scorer import Scorer, Scores, load_scorer
 from headrace.models.training.examples import TrainingExamples, TrainTestSplit
 from headrace.models.training.feature_importance import estimator_importance
 from headrace.models.training.onnx_export import export_to_onnx
-from headrace.tiles.events.event_columns import ValueColumn
 
 TOLERANCE = 1e-5
 NULL_TRIAL_ROWS = 1000
@@ -149,7 +149,7 @@ def _feature_names(estimator: Any) -> Sequence[str] | None:
 def sample_with_nulls(model: Model, frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     """Some rows of a frame with nulls where the server may answer null: half of them at random, and all at once."""
     never_null_names = {
-        item.name for view in model.views for item in view.features if item.aggregate.function in NEVER_NULL_FUNCTIONS
+        item.name for view in model.views for item in view.features if not item.aggregate.result_type.is_nullable
     }
     nullable_names = [one.name for one in columns if one.name not in never_null_names and one.name not in model.fields]
     sample = frame.head(NULL_TRIAL_ROWS).copy()

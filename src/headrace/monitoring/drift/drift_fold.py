@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.durations import UNITS_US
 from headrace.models.versions.reference_distribution import Numbers, Segment, Texts, round_to_float32, text_keys
 from headrace.monitoring.drift.drift_layout import ALL_ROWS, SPECIAL_BINS, DriftColumn, DriftLayout
 from headrace.monitoring.drift.drift_tile import DriftTile, sample_texts
-from headrace.tiles.events.event_columns import ValueColumn
 
 MINUTE_US = UNITS_US["m"]
 

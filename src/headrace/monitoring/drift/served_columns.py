@@ -7,11 +7,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.declare.models.model import Model
 from headrace.declare.streams.schema import Kind
 from headrace.monitoring.drift.drift_layout import DriftLayout
 from headrace.monitoring.drift.ranking import SCORE_COLUMN
-from headrace.tiles.events.event_columns import ValueColumn
 
 MAX_TIME_US = 1 << 62
 

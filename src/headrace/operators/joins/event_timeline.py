@@ -11,7 +11,7 @@ from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from headrace.tiles.tile import Scalar
+from headrace.aggregates.partial import Scalar
 
 RowPosition = tuple[
     int, int, Scalar

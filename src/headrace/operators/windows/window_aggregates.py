@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headrace.aggregates.accumulator import Accumulator
+from headrace.aggregates.aggregate_function import aggregate_function
+from headrace.aggregates.json_values import from_json_value, to_json_value
 from headrace.declare.expressions import Expression, Field
 from headrace.declare.features.aggregates import Aggregate
 from headrace.declare.operations.windowed_stream import Windowing
 from headrace.declare.streams.schema import KIND_OF_TYPE, Kind, Schema
 from headrace.operators.condition_evaluator import compile_expression
-from headrace.operators.json_values import from_json_value, to_json_value
 from headrace.operators.operator import InputEvent
-from headrace.operators.windows.accumulators import Accumulator, create_accumulator
 
 ResultValues = dict[str, Any]
 ColumnReader = Callable[[Mapping[str, Any]], Any]
@@ -49,7 +50,13 @@ class WindowAggregator:
         ]
 
     def create_state(self) -> WindowAggregateState:
-        return WindowAggregateState(0, [create_accumulator(column.aggregate) for column in self._columns])
+        return WindowAggregateState(
+            0,
+            [
+                aggregate_function(column.aggregate.function).create_accumulator(column.aggregate)
+                for column in self._columns
+            ],
+        )
 
     def add_event(self, state: WindowAggregateState, event: InputEvent) -> None:
         state.event_count += 1
@@ -91,6 +98,10 @@ class WindowAggregator:
             column.name: from_json_value(value, column.kind)
             for column, value in zip(self._columns, encoded, strict=True)
         }
+
+
+def _create_accumulator(aggregate: Aggregate) -> Accumulator:
+    return aggregate_function(aggregate.function).create_accumulator(aggregate)
 
 
 def _column_reader(aggregate: Aggregate, schema: Schema) -> ColumnReader:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from headrace.aggregates.json_values import from_json_value, to_json_value
 from headrace.declare.features.windows import FOREVER_US
 from headrace.declare.streams.schema import Schema
-from headrace.operators.json_values import from_json_value, to_json_value
 from headrace.operators.operator import InputEvent
 from headrace.operators.windows.window_aggregates import ResultValues, WindowAggregateState, WindowAggregator
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import orjson
 
+from headrace.aggregates.partial import Scalar
 from headrace.declare.features.operands import REQUEST_PREFIX
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Column, Kind
 from headrace.server.http.responses import BadRequest, PayloadTooLarge
 from headrace.tiles.events.event_parser import INTEGER_BITS, parse_timestamp_us
 from headrace.tiles.finish import to_datetime
-from headrace.tiles.tile import Entity, Scalar
+from headrace.tiles.tile import Entity
 
 MAX_KEYS = 1000
 MAX_SHOWN_CHARS = 80

@@ -4,6 +4,7 @@ from math import isfinite
 from time import monotonic
 from typing import Any
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.online_store.feature_lookup import LookupResult, RetentionExceededError
@@ -16,7 +17,6 @@ from headrace.server.http.routing import Request
 from headrace.server.timestamps import TimestampFormatter
 from headrace.tiles.events.on_demand_features import OnDemandEvaluator
 from headrace.tiles.finish import to_datetime
-from headrace.tiles.sketches.frequent_items import key_text
 from headrace.tiles.tile import Entity
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.declare.app import App
+from headrace.declare.features.aggregate_rules import Shape
 from headrace.declare.features.operands import REQUEST_PREFIX
 from headrace.declare.features.view import Feature, View
 from headrace.declare.models.model import Model
@@ -158,15 +159,13 @@ def _output_schemas(view: View) -> dict[str, JsonSchema]:
 
 
 def _output_schema(feature: Feature) -> JsonSchema:
-    aggregate = feature.aggregate
-    if aggregate.is_map_valued:
+    result = feature.aggregate.result_type
+    if result.shape is Shape.MAP:
         return {"type": "object", "additionalProperties": INTEGER}
-    if aggregate.is_list_valued:
-        return nullable(list_schema(RESPONSE_SCHEMAS[aggregate.kind] if aggregate.kind else ANY))
-    if aggregate.function in {"count", "distinct"}:
-        return INTEGER
-    keeps_kind = aggregate.function in {"min", "max", "first", "last"} and aggregate.kind is not None
-    return nullable(RESPONSE_SCHEMAS[aggregate.kind] if keeps_kind and aggregate.kind else DOUBLE)
+    schema = DOUBLE if result.is_unbounded else RESPONSE_SCHEMAS[result.kind]
+    if result.shape is Shape.LIST:
+        schema = list_schema(schema)
+    return nullable(schema) if result.is_nullable else schema
 
 
 def _model_operations(model: Model) -> dict[str, OpenApiOperation]:

@@ -17,6 +17,7 @@ from itertools import chain
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
+from headrace.aggregates.sketches.heavy_hitters import HALF_WINDOW_US, find_heavy_hitters
 from headrace.declare.app import App
 from headrace.declare.features.view import MAX_SALT, View
 from headrace.declare.streams.stream import Stream
@@ -30,7 +31,6 @@ from headrace.kafka.record import escape_unprintable
 from headrace.server.http.responses import Response, json_response
 from headrace.server.http.routing import Request
 from headrace.server.metrics.ledgers import StreamLedgers
-from headrace.tiles.sketches.heavy_hitters import HALF_WINDOW_US, find_heavy_hitters
 
 MAX_KEYS, MAX_KEY_CHARS = 5, 64
 MIN_EVENTS = 1000  # shares of fewer say nothing

@@ -24,7 +24,7 @@ from headrace.spark.execution.watermark_delay import watermark_delay_us
 from headrace.spark.gate.registry_decoder import fastest_gate_lane
 from headrace.spark.stateful.operation_versions import OperationVersion, plan_operation_version
 from headrace.spark.tiles.query_versions import QueryVersion, QueryVersionPlan, plan_query_versions
-from headrace.tiles.layout import HopLayout, hop_layouts, max_sketch_bytes
+from headrace.tiles.layout import HopLayout, hop_layouts
 
 NO_CHANGES = ("nothing has changed",)
 GATE_LANE_REASON = "stateless, Kafka to Kafka"
@@ -286,7 +286,7 @@ def _plan_tiles(stream: Stream, view: View, layout: HopLayout) -> PlannedTiles:
         view=view.name,
         hop=duration_text(layout.hop_us),
         tiles_online=None if layout.is_kept_forever else -(-layout.retention_us // layout.hop_us),
-        bytes_a_tile=layout.row_struct.size + sum(map(max_sketch_bytes, layout.slots)),
+        bytes_a_tile=layout.row_struct.size + sum(slot.partial.max_bytes(slot) for slot in layout.slots),
         tiles_in_state=-(-state_retention_us // layout.hop_us),
         features=tuple(feature.name for feature in view.features if feature.window.hop_us == layout.hop_us),
         beside=tuple(other_stream.name for other_stream in view.streams if other_stream != stream),

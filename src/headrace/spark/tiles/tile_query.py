@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.aggregates.partial import AggregateSlot
 from headrace.declare.durations import UNITS_US
 from headrace.declare.expressions import field_names
 from headrace.declare.features.view import View
@@ -26,7 +27,7 @@ from headrace.spark.gate.column_expressions import to_column, to_view_event, wid
 from headrace.spark.gate.json_parser import parse_json, to_event
 from headrace.spark.tiles.backfill_cutovers import Cutover
 from headrace.spark.tiles.partial_aggregates import partial_columns, tile_value_json
-from headrace.tiles.layout import AggregateSlot, HopLayout, salted_layouts, stream_layouts
+from headrace.tiles.layout import HopLayout, salted_layouts, stream_layouts
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 COUNTS_COLUMN = "counts"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.aggregates.partial import AggregateSlot
+from headrace.aggregates.value_columns import ValueColumn
 from headrace.tiles.batch.sorted_times import Ints, order_by_group_and_time
-from headrace.tiles.events.event_columns import ValueColumn
-from headrace.tiles.layout import AggregateSlot
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,20 @@ folded before (`pieces`), and a feature is a reduction of those ranges.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
 
+from headrace.aggregates.aggregate_function import aggregate_function, to_slot
+from headrace.aggregates.partial import AggregateSlot, FoldColumn
+from headrace.aggregates.value_columns import Data, MapColumn, ValueColumn
 from headrace.declare.features.view import Feature, View
-from headrace.tiles.batch.column_folds import FINISHERS, FoldColumn, MergedColumns, fold_columns
 from headrace.tiles.batch.event_history import EntityTimePairs, EventHistory
-from headrace.tiles.batch.per_event_features import PER_EVENT_FEATURES, WindowEvents
+from headrace.tiles.batch.ranged_events import RangedEvents
 from headrace.tiles.batch.sorted_times import Ints
 from headrace.tiles.batch.window_ranges import HopIndex, WindowRanges, concat_windows
-from headrace.tiles.events.event_columns import Data, MapColumn, ValueColumn
-from headrace.tiles.layout import AggregateSlot, Partial, hop_layouts, to_slot
+from headrace.tiles.layout import hop_layouts
 
 
 def compute_features(view: View, history: EventHistory, pairs: EntityTimePairs) -> dict[str, ValueColumn | MapColumn]:
@@ -78,9 +80,16 @@ def _empty_column(feature: Feature, count: int) -> ValueColumn | MapColumn:
     """The column of a feature where nothing ever happened."""
     if feature.aggregate.is_map_valued:
         return MapColumn(*np.zeros((2, count), np.int64), *np.zeros((2, 0), np.int64))
-    is_zero = feature.aggregate.function in {"count", "distinct"}
+    is_zero = not feature.aggregate.result_type.is_nullable
     shape = (count, feature.aggregate.k or 0) if feature.aggregate.is_list_valued else (count,)
     return ValueColumn(np.zeros(shape, np.int64), np.full(shape, is_zero))
+
+
+def _fold_columns(slot: AggregateSlot, history: EventHistory) -> dict[str, FoldColumn]:
+    """The columns of a slot, a number an event."""
+    values = history.columns[slot]
+    counts = FoldColumn(values.valid.astype(np.int64), np.add, 0)
+    return {"c": counts} | slot.partial.fold_history(values, history.entities)
 
 
 class _SlotColumn:
@@ -100,9 +109,7 @@ def _slot_columns(
     columns_by_key: dict[tuple[object, ...], _SlotColumn] = {}
     slot_columns: dict[AggregateSlot, dict[str, _SlotColumn]] = {}
     for slot in slots:
-        columns = (
-            {} if slot.partial in PER_EVENT_FEATURES else fold_columns(slot, history.columns[slot], history.entities)
-        )
+        columns = {} if slot.partial.needs_window_events else _fold_columns(slot, history)
         slot_columns[slot] = {}
         for suffix, fold_column in columns.items():
             key = (slot.column, slot.where) if suffix == "c" else (slot, suffix)
@@ -124,13 +131,12 @@ class _WindowFeatures:
         self._merged_columns: dict[_SlotColumn, Data] = {}
 
     def compute(self, feature: Feature, slot_columns: dict[str, _SlotColumn]) -> ValueColumn | MapColumn:
-        slot = to_slot(feature.aggregate)
-        if slot.partial in PER_EVENT_FEATURES:
-            return PER_EVENT_FEATURES[slot.partial](feature.aggregate, self._window_events(slot))
+        slot, function = to_slot(feature.aggregate), aggregate_function(feature.aggregate.function)
+        if slot.partial.needs_window_events:
+            return function.compute_history(feature.aggregate, self._window_events(slot))
         merged = {suffix: self._merge_cached(slot_column) for suffix, slot_column in slot_columns.items()}
-        if slot.partial is Partial.MOMENTS:
-            self._correct_moments(slot, merged)
-        return FINISHERS[slot.partial, feature.aggregate.function](merged)
+        slot.partial.refine_history(merged, partial(self._window_events, slot))
+        return function.finish_history(feature.aggregate, merged)
 
     def _merge_cached(self, slot_column: _SlotColumn) -> Data:
         """A column of the windows; features that share it read the same one."""
@@ -152,14 +158,6 @@ class _WindowFeatures:
             merged[self._pairs] = slot_column.reduction.reduceat(reduced[self._order], self._first_ranges)
         return merged
 
-    def _correct_moments(self, slot: AggregateSlot, merged: MergedColumns) -> None:
-        """Where the squares about the entity's mean say too little about those about the window's: from the events."""
-        m2 = merged["d2"] - merged["d"] * merged["d"] / np.maximum(merged["c"], 1)
-        is_imprecise = (merged["c"] > 1) & (merged["d2"] != 0) & ~(m2 > 1e-6 * merged["d2"])
-        if is_imprecise.any():
-            m2[is_imprecise] = self._window_events(slot).select(is_imprecise).squared_deviations()[is_imprecise]
-        merged["m2"] = m2
-
-    def _window_events(self, slot: AggregateSlot) -> WindowEvents:
+    def _window_events(self, slot: AggregateSlot) -> RangedEvents:
         history, ranges = self._history, self._hop.to_event_ranges(self._ranges)
-        return WindowEvents(self._hop, ranges, history.times_us, history.columns[slot], self._pair_count)
+        return RangedEvents(self._hop, ranges, history.times_us, history.columns[slot], self._pair_count)

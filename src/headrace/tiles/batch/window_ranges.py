@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
+from headrace.aggregates.value_columns import Data, Mask
 from headrace.tiles.batch.sorted_times import Ints, SortedTimes
-from headrace.tiles.events.event_columns import Data, Mask
 
 BLOCK_EVENTS = 64
 MIN_EVENTS_FOR_BLOCKS = 2 * BLOCK_EVENTS

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.streams.change_capture import DELETED, LSN, LatestRows
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 from headrace.tiles.events.event_parser import Event
 
 MAX_DELETED_KEYS = 100_000

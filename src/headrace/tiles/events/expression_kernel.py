@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from headrace.aggregates.value_columns import Data, Mask, ValueColumn, constant_column
 from headrace.declare.expressions import Expression, Field, Literal
-from headrace.tiles.events.event_columns import Data, Mask, ValueColumn, constant_column
 
 
 def evaluate(tree: Expression, columns: Mapping[str, ValueColumn], count: int) -> ValueColumn:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.streams.change_capture import LatestRows
 from headrace.declare.streams.lookup_table import LookupTable, Table, TableBroken
 from headrace.tiles.events.current_rows import CapturedTable
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 
 LOGGER = logging.getLogger("headrace.tables")
 CHECK_SECONDS = 1.0

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.expressions import field_names
 from headrace.declare.features.operands import REQUEST_PREFIX
 from headrace.declare.features.view import View
 from headrace.declare.streams.lookup_table import ENTITY_PREFIX, LookupTable
 from headrace.declare.streams.schema import Kind
-from headrace.tiles.events.event_columns import ValueColumn, to_value_column
 from headrace.tiles.events.expression_kernel import evaluate
 from headrace.tiles.events.lookup_tables import InMemoryTable, shared_table
 from headrace.tiles.finish import EPOCH, to_datetime

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from headrace.aggregates.value_columns import Mask, to_value_column
 from headrace.declare.durations import duration_text
 from headrace.declare.expressions import field_names
 from headrace.declare.streams.stream import Stream
-from headrace.tiles.events.event_columns import Mask, to_value_column
 from headrace.tiles.events.event_parser import Event, InvalidEventError, parse_event
 from headrace.tiles.events.expression_kernel import evaluate
 

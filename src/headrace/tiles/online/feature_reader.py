@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.aggregates.aggregate_function import to_slot
+from headrace.aggregates.partial import ColumnBlock, Finisher, ObjectRows, Partial
+from headrace.aggregates.stateful_merge import RowArrays
 from headrace.declare.features.view import Feature, View
-from headrace.tiles.finish import Finisher, ObjectRows, default_value, make_finisher
-from headrace.tiles.layout import HEAD_FIELDS, PARTIAL_COLUMNS, ColumnBlock, HopLayout, Partial, hop_layouts, to_slot
+from headrace.tiles.finish import default_value, make_finisher
+from headrace.tiles.layout import HEAD_FIELDS, HopLayout, hop_layouts
 from headrace.tiles.online.scalar_merge import MAX_SCALAR_ROWS, SCALAR_MERGES
-from headrace.tiles.online.stateful_merge import RowArrays, slot_merges
+from headrace.tiles.online.slot_merges import stateful_merges
 from headrace.tiles.online.tile_rows import TileRows
 
 Ints = NDArray[np.int64]
@@ -128,11 +131,7 @@ class _ColumnMerge:
     """Merges the fixed-width columns of rows, block by block: those its features read."""
 
     def __init__(self, layout: HopLayout, partials: set[Partial]) -> None:
-        numeric_columns = [
-            PARTIAL_COLUMNS[partial]
-            for partial in partials
-            if PARTIAL_COLUMNS[partial][-1][1] is not ColumnBlock.OBJECT
-        ]
+        numeric_columns = [partial.all_columns for partial in partials if not partial.has_object]
         read_blocks = {block for columns in numeric_columns for _, block in columns}
         self._width = layout.width
         self._row_struct = layout.row_struct
@@ -147,7 +146,7 @@ class _ColumnMerge:
         self._scalar_merges = [
             SCALAR_MERGES[block] for _, block in layout.fixed_columns if block in read_blocks and block in SCALAR_MERGES
         ]
-        self._slot_merges = slot_merges(layout, self.positions) if ColumnBlock.FLOAT_STATEFUL in read_blocks else []
+        self._slot_merges = stateful_merges(layout, self.positions) if ColumnBlock.FLOAT_STATEFUL in read_blocks else []
 
     def merge_columns(self, rows: bytearray) -> list[Any]:
         """Each column of the read blocks, merged to one value."""

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.tiles.layout import ColumnBlock
-from headrace.tiles.online.stateful_merge import float_sum
+from headrace.aggregates.partial import ColumnBlock
+from headrace.aggregates.stateful_merge import float_sum
 
 MAX_SCALAR_ROWS = 16
 

@@ -5,8 +5,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from threading import Lock
 
-from headrace.tiles.layout import ARRIVAL, EVENT_COUNT, INT64_MAX, HopLayout
-from headrace.tiles.tile import FeatureTile, StoredObject
+from headrace.aggregates.partial import INT64_MAX, StoredObject
+from headrace.tiles.layout import ARRIVAL, EVENT_COUNT, HopLayout
+from headrace.tiles.tile import FeatureTile
 
 _FIELD_BYTES = 8
 _START_AND_N = struct.Struct("<2q")

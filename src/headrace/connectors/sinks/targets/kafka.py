@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import orjson
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.connectors.sinks.connection_secrets import resolve_address
 from headrace.connectors.sinks.sink_rows import SinkRow
 from headrace.connectors.sinks.sink_schemas import create_row_encoder
@@ -20,7 +21,6 @@ from headrace.kafka.producer.producer import DeliveryFailed, Producer
 from headrace.kafka.schema_registry.record_encoder import AvroEncoder, EventEncodingError
 from headrace.kafka.topics import max_record_bytes
 from headrace.tiles.events.event_json import JSON_OPTIONS
-from headrace.tiles.sketches.frequent_items import key_text
 
 RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for its headers and what the log adds
 

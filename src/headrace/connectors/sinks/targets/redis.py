@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import orjson
 import redis
 
+from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.connectors.sinks.connection_secrets import redact_secret, resolve_address
 from headrace.connectors.sinks.sink_rows import SinkRow
 from headrace.connectors.sinks.text_values import to_field_text
@@ -14,7 +15,6 @@ from headrace.declare.sinks.sink import OFFSET, PARTITION, Sink
 from headrace.declare.sinks.targets import Redis
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset, ExternalOffsets
 from headrace.kafka.record import Partition
-from headrace.tiles.sketches.frequent_items import key_text
 
 RESPONSE_TIMEOUT_SECONDS = 10.0
 FENCED_REPLY = "moved"

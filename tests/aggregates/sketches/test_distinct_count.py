@@ -3,8 +3,8 @@ import random
 import pytest
 from datasketches import hll_sketch, hll_union, tgt_hll_type
 
-from headrace.declare.features.sketch_sizes import hyperloglog_lg_k
-from headrace.tiles.sketches.distinct_count import build_distinct_sketch, estimate_distinct
+from headrace.aggregates.sketches.distinct_count import build_distinct_sketch, estimate_distinct
+from headrace.aggregates.sketches.sketch_sizes import hyperloglog_lg_k
 
 
 def updatable(values: list[int], lg_k: int) -> bytes:

@@ -8,8 +8,8 @@ from datasketches import kll_doubles_sketch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.declare.features.sketch_sizes import kll_k
-from headrace.tiles.sketches.quantiles import build_quantile_sketch, estimate_quantile
+from headrace.aggregates.sketches.quantiles import build_quantile_sketch, estimate_quantile
+from headrace.aggregates.sketches.sketch_sizes import kll_k
 
 SHARES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
 K = kll_k(0.02)

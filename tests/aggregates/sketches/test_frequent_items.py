@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.declare.features.sketch_sizes import frequent_items_lg_size
-from headrace.declare.streams.schema import Kind
-from headrace.tiles.sketches.frequent_items import (
+from headrace.aggregates.sketches.frequent_items import (
     MAX_TEXT_LENGTH,
     build_frequent_sketch,
     counts_by_value,
     map_capacity,
     most_frequent,
 )
+from headrace.aggregates.sketches.sketch_sizes import frequent_items_lg_size
+from headrace.declare.streams.schema import Kind
 
 LG_MAP = frequent_items_lg_size(0.02)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.tiles.sketches.heavy_hitters import HALF_WINDOW_US, LG_MAP, RecentKeyCounts, find_heavy_hitters
+from headrace.aggregates.sketches.heavy_hitters import HALF_WINDOW_US, LG_MAP, RecentKeyCounts, find_heavy_hitters
 
 NOW_US = 100 * HALF_WINDOW_US + HALF_WINDOW_US // 2
 

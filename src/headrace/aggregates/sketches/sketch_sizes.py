@@ -2,6 +2,8 @@
 
 import math
 
+DEFAULT_ERROR = 0.02
+
 
 def hyperloglog_lg_k(error: float) -> int:
     """The size of the HyperLogLog, as a power of two, whose standard error (1.04 / √k) is at most this.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from datasketches import frequent_items_error_type, frequent_strings_sketch
 
+from headrace.aggregates.sketches.frequent_items import MAX_TEXT_LENGTH
 from headrace.declare.durations import UNITS_US
-from headrace.tiles.sketches.frequent_items import MAX_TEXT_LENGTH
 
 HALF_WINDOW_US = 5 * UNITS_US["m"]
 LG_MAP = 12

@@ -1,0 +1,1 @@
+"""Functions that count: events, different values, and how often each value comes."""

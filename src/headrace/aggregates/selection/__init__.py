@@ -1,0 +1,1 @@
+"""Functions that pick one of the values: the smallest, the greatest, the first, the last."""

@@ -1,0 +1,1 @@
+"""Functions that compute with numbers: sums, means, spread, shape, quantiles."""
