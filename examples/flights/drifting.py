@@ -8,6 +8,7 @@ import orjson
 import prepare
 import pyarrow as pa
 
+from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.models.model import Model
 from headrace.declare.streams.schema import Kind
 from headrace.models.versions.model_card import ModelCard
@@ -16,7 +17,6 @@ from headrace.monitoring.drift.drift_layout import ALL_ROWS, DriftLayout, create
 from headrace.monitoring.drift.drift_tests import run_drift_tests
 from headrace.monitoring.drift.drift_tile import merge_tiles
 from headrace.monitoring.drift.ranking import SCORE_COLUMN, DriftedColumn, feature_importance, rank_drifted
-from headrace.aggregates.value_columns import ValueColumn, to_value_column
 
 
 def drift(model: Model, card: ModelCard, predictions: pa.Table) -> list[DriftedColumn]:
