@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import headrace as hr
+from headrace.aggregates.aggregate_function import AggregateFunction, aggregate_functions
+from headrace.declare.features.aggregates import AggregateDeclaration
 from headrace.declare.features.view import View
+from headrace.declare.streams.schema import Kind
 from tests.oracle.streams import CHECK, SCHEMA
 
 WINDOWS = ["1m", "10m", "1h", "7d", "forever"]
@@ -15,8 +18,39 @@ def hostile_stream(name: str, late: hr.Late) -> hr.Stream:
     return hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", late=late, check=CHECK)
 
 
+NAMED = {"count", "count_by", "sum", "mean", "stddev", "var", "quantile", "ewm", "min", "max", "first", "last"}
+NAMED |= {"distinct", "top"}
+COLUMNS = {
+    Kind.DOUBLE: "amount",
+    Kind.INTEGER: "units",
+    Kind.STRING: "label",
+    Kind.TIMESTAMP: "seen",
+    Kind.BOOLEAN: "flag",
+}
+
+
+def declared(function: AggregateFunction, kind: Kind) -> AggregateDeclaration:
+    """An aggregate function as its usage is written in the docs, over a column of a kind."""
+    declaration: AggregateDeclaration = eval(function.usage, {"hr": hr, "c": COLUMNS[kind]})
+    return declaration
+
+
+def functions_of_their_own_word() -> dict[str, AggregateDeclaration]:
+    """Every aggregate function that is not named below: a new one is right on every path, or tests fail."""
+    return {
+        f"{function.name}_{kind.value}": replace(
+            declared(function, kind), where="abs(amount) < 1e9" if kind is Kind.DOUBLE else None, windows=WINDOWS
+        )
+        for function in aggregate_functions()
+        for kind in sorted(function.accepted_kinds, key=lambda one: one.value)
+        if function.name not in NAMED
+    }
+
+
 def every_aggregate(name: str, stream: hr.Stream | Sequence[hr.Stream], by: str | Sequence[str]) -> View:
     """Every aggregate × every window, by an entity."""
+
+    others = functions_of_their_own_word()
 
     @hr.features(stream, by=by)
     class Everything:
@@ -58,5 +92,7 @@ def every_aggregate(name: str, stream: hr.Stream | Sequence[hr.Stream], by: str 
         by_text = hr.count(by="label", windows=WINDOWS)
         by_int = hr.count(by="units", error=0.01, where="amount > 0", windows=WINDOWS)
         by_flag = hr.count(by="flag", where="units > 0", windows=WINDOWS)
+
+        vars().update(others)
 
     return replace(Everything, name=name)

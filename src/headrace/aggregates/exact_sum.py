@@ -4,6 +4,7 @@ A double is a whole number over a power of two, and so is any sum of doubles. It
 """
 
 import math
+from fractions import Fraction
 from typing import Any
 
 
@@ -24,12 +25,13 @@ class ExactSum:
         else:
             self.non_finite += value
 
-    def add_square(self, value: float) -> None:
+    def add_power(self, value: float, power: int) -> None:
+        """Add a value's square, its cube, and so on."""
         if math.isfinite(value):
             numerator, denominator = value.as_integer_ratio()
-            self._add_fraction(numerator * numerator, 2 * (denominator.bit_length() - 1))
+            self._add_fraction(numerator**power, power * (denominator.bit_length() - 1))
         else:
-            self.non_finite += value * value
+            self.non_finite += value**power
 
     def merge(self, other: "ExactSum") -> None:
         self._add_fraction(other.numerator, other.denominator_bits)
@@ -49,6 +51,10 @@ class ExactSum:
 
     def encode_state(self) -> list[Any]:
         return [f"{self.numerator:x}", self.denominator_bits, str(self.non_finite)]
+
+    def to_fraction(self) -> Fraction:
+        """The sum of what is finite."""
+        return Fraction(self.numerator, 1 << self.denominator_bits)
 
     @classmethod
     def decode_state(cls, encoded: list[Any]) -> "ExactSum":

@@ -149,7 +149,7 @@ class VarAccumulator:
     def add(self, value: Any, time_us: int, event_id: Scalar) -> None:
         self.count += 1
         self.sum.add(value)
-        self.sum_of_squares.add_square(value)
+        self.sum_of_squares.add_power(value, 2)
 
     def merge(self, other: Self) -> None:
         self.count += other.count
