@@ -23,6 +23,7 @@ from headrace.aggregates.selection.min import min
 from headrace.aggregates.statistics.ewm import ewm
 from headrace.aggregates.statistics.mean import mean
 from headrace.aggregates.statistics.quantile import quantile
+from headrace.aggregates.statistics.skewness import skewness
 from headrace.aggregates.statistics.stddev import stddev
 from headrace.aggregates.statistics.sum import sum
 from headrace.aggregates.statistics.var import var
@@ -110,6 +111,7 @@ __all__ = [
     "quantile",
     "request",
     "share",
+    "skewness",
     "sqrt",
     "stddev",
     "sum",
