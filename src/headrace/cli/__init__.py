@@ -2,6 +2,8 @@
 
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import click
@@ -13,40 +15,35 @@ from headrace.runtime.locations import add_location_options
 from headrace.runtime.settings import SECURITY_OPTION, file_defaults, group_defaults
 from headrace.runtime.stream_schemas import resolve_subject
 
-# Each command, in the order of the help, and the folder below cli/commands that it is in.
-COMMANDS = {
-    "up": "app",
-    "status": "app",
-    "plan": "app",
-    "run": "app",
-    "backfill": "data",
-    "train": "models",
-    "retrain": "models",
-    "score": "models",
-    "models": "models",
-    "check": "data",
-    "quality": "models",
-    "drift": "models",
-    "alerts": "app",
-    "dead": "data",
-    "parked": "data",
-    "changes": "data",
-    "state": "app",
-    "savepoint": "app",
-    "trace": "app",
-    "hot": "app",
-    "sql": "data",
-    "export": "app",
-    "lateness": "data",
-    "replay": "data",
-    "outbox": "data",
-    "token": "app",
-    "doctor": "app",
-}
+# The folders below cli/commands, as `--help` lists them. A command is one file in one of them, named as its function.
+SECTIONS = {"app": "Run and operate an app", "data": "Streams, lake and features", "models": "Models"}
+
+
+def discover_commands() -> dict[str, str]:
+    """Find every command and the folder that it is in, without importing any of them."""
+    return {
+        module.name: section
+        for section in SECTIONS
+        for module in iter_modules([str(Path(__file__).parent / "commands" / section)])
+    }
+
+
+COMMANDS = discover_commands()
 
 
 class LazyGroup(click.Group):
     """A group whose commands are modules, each named as its function."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by section; a command is imported for its first sentence."""
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        for section, title in SECTIONS.items():
+            names = [name for name, folder in COMMANDS.items() if folder == section]
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(width)) for name, command in commands if command is not None]
+                )
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
