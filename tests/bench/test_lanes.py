@@ -4,9 +4,9 @@ from click.testing import CliRunner
 
 from bench.latency import LANES
 from headrace.cli.commands.app.up import up
+from headrace.runtime.configuration.settings_parser import parse_settings
+from headrace.runtime.configuration.settings_table import LANES as CHOICES
 from headrace.runtime.parts.app_parts import part_command
-from headrace.runtime.settings import LANES as CHOICES
-from headrace.runtime.settings import parse_settings
 from headrace.spark.execution.lanes import Lane
 
 

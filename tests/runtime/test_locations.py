@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import COMMANDS, main
-from headrace.runtime.locations import LOCATIONS, flag_name
+from headrace.runtime.configuration.setting import Setting
+from headrace.runtime.configuration.settings_table import LOCATIONS
 from headrace.runtime.settings import event_source, find_lake_folder
 
 # What a command does not look at it takes all the same, and does not show in its help.
@@ -37,17 +38,17 @@ def _inner(name: str, command: click.Command) -> Iterator[tuple[str, click.Comma
         yield name, command
 
 
-@pytest.mark.parametrize("name", LOCATIONS)
-def test_every_command_takes_a_location_in_the_same_words(name: str) -> None:
+@pytest.mark.parametrize("told", LOCATIONS, ids=lambda one: one.name)
+def test_every_command_takes_a_location_in_the_same_words(told: Setting) -> None:
+    name = told.name
     for command_name, command in every_command():
         if (command_name, name) in NOT_OFFERED:
             continue
         (option,) = [one for one in command.params if one.name == name]
-        told = LOCATIONS[name]
         assert isinstance(option, click.Option), command_name
-        assert option.opts == [flag_name(name)], command_name
-        assert (option.help, option.metavar) == (told["help"], told.get("metavar")), command_name
-        assert option.to_info_dict()["default"] == told.get("default"), command_name
+        assert option.opts == [told.flag], command_name
+        assert (option.help, option.metavar) == (told.help, told.format.metavar), command_name
+        assert option.to_info_dict()["default"] == told.default, command_name
         assert option.envvar == f"HEADRACE_{name.upper()}", command_name
 
 
@@ -61,8 +62,8 @@ def test_only_what_a_command_uses_is_in_its_help() -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in LOCATIONS:
-        monkeypatch.delenv(f"HEADRACE_{name.upper()}", raising=False)
+    for location in LOCATIONS:
+        monkeypatch.delenv(location.variable, raising=False)
     Path("app.py").write_text(APP)
     return tmp_path
 

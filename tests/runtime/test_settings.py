@@ -12,8 +12,10 @@ from headrace.cli import main
 from headrace.cli.commands.app.up import READY_TIMEOUT_SECONDS, ReadinessMonitor
 from headrace.declare.app import load_app
 from headrace.embedded_servers.ports import HOST, free_port
+from headrace.runtime.configuration.settings_file import file_defaults
+from headrace.runtime.configuration.value_formats import otlp_receiver
 from headrace.runtime.parts.app_parts import list_parts, part_command
-from headrace.runtime.settings import BadSetting, Settings, _otlp_receiver, file_defaults, lake_folder
+from headrace.runtime.settings import BadSetting, Settings, lake_folder
 from headrace.server.auth.internal_client import InternalClient
 
 APP = "examples/fraud/app.py"
@@ -56,7 +58,9 @@ def test_parts_are_told_of_the_lake() -> None:
     assert flags == {"--lake": "l", "--lake-every": "500ms", "--lake-retention": "90d"}
     in_iceberg = part_command(APP, "lake", replace(told, lake_format="iceberg"))
     assert in_iceberg[in_iceberg.index("--lake-format") + 1] == "iceberg"
-    assert part_command(APP, "stream", settings())[-5:] == ["off", "--lake-every", "1m", "--lake-retention", "forever"]
+    plain = part_command(APP, "stream", settings())
+    flags = {flag: plain[plain.index(flag) + 1] for flag in ("--lake", "--lake-every", "--lake-retention")}
+    assert flags == {"--lake": "off", "--lake-every": "1m", "--lake-retention": "forever"}
 
 
 def test_a_lake_is_a_process_of_its_own_where_there_is_one() -> None:
@@ -119,8 +123,8 @@ def test_who_cannot_be_told_is_refused_before_anything_starts(flags: list[str], 
 
 def test_the_variable_of_all_who_speak_otlp_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    assert _otlp_receiver(None) is None
+    assert otlp_receiver(None) is None
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector.example")
-    assert _otlp_receiver(None) == "https://collector.example"
-    assert _otlp_receiver("https://ours.example") == "https://ours.example"
-    assert _otlp_receiver("off") is None
+    assert otlp_receiver(None) == "https://collector.example"
+    assert otlp_receiver("https://ours.example") == "https://ours.example"
+    assert otlp_receiver("off") is None

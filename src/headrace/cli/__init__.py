@@ -10,9 +10,9 @@ import click
 
 from headrace.declare.streams.encoding import use_schema_lookup
 from headrace.errors import HeadraceError
-from headrace.runtime.error_log import STATE_META_KEY, is_debugging, to_click_exception
-from headrace.runtime.locations import add_location_options
-from headrace.runtime.settings import SECURITY_OPTION, file_defaults, group_defaults
+from headrace.runtime.configuration.click_options import add_common_settings
+from headrace.runtime.configuration.settings_file import file_defaults, group_defaults
+from headrace.runtime.error_log import is_debugging, to_click_exception
 from headrace.runtime.stream_schemas import resolve_subject
 
 # The folders below cli/commands, as `--help` lists them. A command is one file in one of them, named as its function.
@@ -54,10 +54,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(
             import_module(f"headrace.cli.commands.{COMMANDS[cmd_name]}.{cmd_name}"), cmd_name
         )
-        add_location_options(command)
-        _add_security_option(command)
-        _set_environment_variables(command)
-        _record_state_option(command)
+        add_common_settings(command)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -75,36 +72,15 @@ class LazyGroup(click.Group):
             raise to_click_exception(error, ctx) from error
 
 
-def _add_security_option(command: click.Command) -> None:
-    """Let whatever reaches a broker be told who it is there."""
-    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _add_security_option(subcommand)
-    option_names = [option.name for option in command.params]
-    if "broker" in option_names and SECURITY_OPTION.name not in option_names:
-        command.params.insert(option_names.index("broker") + 1, SECURITY_OPTION)
+def _list_option_names() -> frozenset[str | None]:
+    """The parameters of every command, each of which headrace.toml may set."""
+    context = click.Context(main)
+    commands = [command for name in COMMANDS if (command := main.get_command(context, name)) is not None]
+    return frozenset(option.name for command in commands for one in _leaves(command) for option in one.params)
 
 
-def _record_state_option(command: click.Command) -> None:
-    """Let whoever logs a command's errors know the folder that its --state names."""
-
-    def record_state(context: click.Context, _: click.Parameter, state: str) -> str:
-        context.meta[STATE_META_KEY] = state
-        return state
-
-    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _record_state_option(subcommand)
-    for option in command.params:
-        if option.name == "state" and option.callback is None:
-            option.callback = record_state
-
-
-def _set_environment_variables(command: click.Command) -> None:
-    """Let HEADRACE_HTTP stand for --http, and so on for every option."""
-    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _set_environment_variables(subcommand)
-    for option in command.params:
-        if isinstance(option, click.Option) and option.name and option.envvar is None:
-            option.envvar = f"HEADRACE_{option.name.strip('_').upper()}"
+def _leaves(command: click.Command) -> list[click.Command]:
+    return [*command.commands.values()] if isinstance(command, click.Group) else [command]
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,7 +88,7 @@ def _set_environment_variables(command: click.Command) -> None:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Features declared once, kept fresh by Spark, served and trained alike."""
-    defaults, command_name = file_defaults(list(COMMANDS)), context.invoked_subcommand or ""
+    defaults, command_name = file_defaults(list(COMMANDS), _list_option_names), context.invoked_subcommand or ""
     group = main.get_command(context, command_name)
     context.default_map = (
         group_defaults(defaults, command_name, group.commands) if isinstance(group, click.Group) else defaults

@@ -12,7 +12,8 @@ import click
 
 from headrace.kafka.dead_letter_queue import DeadLetter, DeadLetterQueue, DeadLetterQueueConfig, DeadLetterState
 from headrace.kafka.record import Headers, escape_unprintable
-from headrace.runtime.settings import BROKER_OPTIONS, BadSetting
+from headrace.runtime.configuration.click_options import setting_options
+from headrace.runtime.settings import BadSetting
 from headrace.tiles.finish import to_datetime
 
 ACTIONS = ("ls", "show", "replay", "discard")
@@ -30,7 +31,7 @@ LETTER_OPTIONS = (
         "--from", "from_", type=click.Path(exists=True, path_type=Path), help="Replay what this file has, as mended."
     ),
     click.option("--yes", is_flag=True, help="Do not ask whether to discard."),
-    *BROKER_OPTIONS,
+    setting_options("broker", "broker_port"),
     click.option("--json", "in_json", is_flag=True, help="As JSON."),
 )
 

@@ -1,4 +1,4 @@
-"""What the commands share that train a model."""
+"""What the commands share that train a model or read a spine."""
 
 from typing import Any
 
@@ -7,7 +7,21 @@ import click
 from headrace.declare.models.labels import Labels
 from headrace.declare.models.model import Model
 from headrace.runtime.batch_session import batch_session
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, event_source
+
+# The events are read from the lake; with --lake off, straight from the log.
+SOURCE_OPTIONS = (
+    setting_options("state", "lake", "broker", "broker_port", "spark"),
+    click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON."),
+)
+
+SPINE_OPTIONS = (
+    click.option("--spine", metavar="FILE", help="Rows of entity and time, and whatever else."),
+    click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True),
+    click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
+    *SOURCE_OPTIONS,
+)
 
 
 def require_train_extra() -> None:

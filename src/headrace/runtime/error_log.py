@@ -13,10 +13,9 @@ from types import TracebackType
 
 import click
 
-from headrace.runtime.locations import DEFAULT_STATE_FOLDER
+from headrace.runtime.configuration.state_folder import recorded_state_folder
 from headrace.spark.session.error_summary import summarize_spark_error
 
-STATE_META_KEY = "headrace.state"  # in the context: the folder that --state has named
 DEBUG_VARIABLE = "HEADRACE_DEBUG"
 PACKAGE_FOLDER = Path(__file__).parents[1]
 
@@ -26,7 +25,7 @@ def command_log_file(context: click.Context) -> Path | None:
     root_context = context.find_root()
     if root_context.invoked_subcommand in {None, "run"}:
         return None
-    folder = Path(root_context.meta.get(STATE_META_KEY) or DEFAULT_STATE_FOLDER) / "logs"
+    folder = recorded_state_folder(root_context) / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

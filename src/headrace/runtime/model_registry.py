@@ -10,10 +10,6 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.models.versions.version_store import VersionStore
 
-REGISTRY_OPTION = click.option(
-    "--registry", metavar="mlflow[:URI]", help="Keep versions and champion in MLflow as well."
-)
-
 
 def require_known_registry(registry: str | None, state: Path) -> None:
     """Refuse a registry that is none, before anything is done."""

@@ -47,7 +47,7 @@ def configure_logging() -> None:
 
 def broker_address(settings: Settings) -> str:
     """The broker's address: the given one, or where the embedded one is."""
-    return settings.broker or f"127.0.0.1:{settings.broker_port}"
+    return settings.broker_address
 
 
 def restore_requested_savepoint(app: App, settings: Settings) -> str | None:
@@ -278,7 +278,7 @@ def run_retrain(app_path: str, app: App, settings: Settings, stop: threading.Eve
     if alert_states is None:
         return
     with TailingConsumer(broker_address(settings), [TOPIC], alert_states.apply, is_latency_tolerant=True):
-        run_retraining(app_path, app, broker_address(settings), settings, alert_states.firing_since, stop)
+        run_retraining(app_path, app, settings, alert_states.firing_since, stop)
 
 
 def require_online_learners(app: App) -> None:

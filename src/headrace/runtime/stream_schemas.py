@@ -6,7 +6,7 @@ import click
 
 from headrace.declare.app import App
 from headrace.declare.streams.encoding import RecordEncoding, RegisteredSchema
-from headrace.runtime.locations import current_state_folder
+from headrace.runtime.configuration.state_folder import recorded_state_folder
 
 REFRESHING_COMMANDS = ("plan", "up")
 SAVING_COMMANDS = ("up", "run")
@@ -16,9 +16,12 @@ def resolve_subject(encoded: RecordEncoding) -> RegisteredSchema:
     """What the registry says of a stream's schema, or what it said when the app was last started."""
     from headrace.kafka.schema_registry.subjects import RegistrySchemaLookup
 
-    command = click.get_current_context().command.name
+    context = click.get_current_context()
+    command = context.command.name
     return RegistrySchemaLookup(
-        current_state_folder(), asks_registry=command in REFRESHING_COMMANDS, writes_cache=command in SAVING_COMMANDS
+        recorded_state_folder(context),
+        asks_registry=command in REFRESHING_COMMANDS,
+        writes_cache=command in SAVING_COMMANDS,
     )(encoded)
 
 

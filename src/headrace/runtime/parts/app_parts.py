@@ -3,11 +3,10 @@
 import sys
 
 from headrace.declare.app import App
-from headrace.declare.durations import duration_text
 from headrace.declare.operations.operation import StreamOperation
-from headrace.runtime.part_runner import broker_address, has_captured_tables
+from headrace.runtime.configuration.part_handover import part_flags
+from headrace.runtime.part_runner import has_captured_tables
 from headrace.runtime.settings import Settings
-from headrace.server.auth.access_config import DEFAULT_REQUESTS_PER_SECOND, AccessConfig
 
 BROKER, REGISTRY = "broker", "registry"
 OUTAGE_EFFECTS = {
@@ -53,40 +52,4 @@ def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str
 
 def part_command(app: str, part: str, settings: Settings) -> list[str]:
     """How a part is started as a process of its own."""
-    flags = {
-        "--broker": broker_address(settings),
-        "--http": settings.http,
-        "--workers": str(settings.workers),
-        "--state": str(settings.state),
-        "--lane": settings.lane,
-        "--checkpoint": f"{settings.checkpoint_seconds}s",
-        "--alerts-every": duration_text(round(settings.alerts_every_s * 1_000_000)),
-        "--otlp-every": duration_text(round(settings.otlp_every_s * 1_000_000)),
-        "--lake": str(settings.lake or "off"),
-        "--lake-every": duration_text(round(settings.lake_every_s * 1_000_000)),
-        "--lake-retention": f"{settings.lake_retention.days}d" if settings.lake_retention else "forever",
-        **({"--lake-format": settings.lake_format} if settings.lake_format else {}),
-        **({"--spark": settings.spark} if settings.spark else {}),
-        **({"--webhook-ca": str(settings.webhook_ca)} if settings.webhook_ca else {}),
-    }
-    pairs: list[tuple[str, ...]] = [
-        *flags.items(),
-        *(("--webhook-allow", address) for address in settings.webhook_allow),
-    ]
-    pairs += access_flags(settings.access)
-    return [sys.executable, "-m", "headrace", "run", app, part, *(word for pair in pairs for word in pair)]
-
-
-def access_flags(access: AccessConfig) -> list[tuple[str, ...]]:
-    """How a part is told who may ask: where secrets are, never what they are."""
-    files = {"--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
-    return [
-        *((flag, str(file)) for flag, file in files.items() if file is not None),
-        *([("--behind-proxy",)] if access.is_behind_proxy else []),
-        *(("--allow-host", name) for name in access.allowed_hosts),
-        *(
-            [("--rate", f"{access.requests_per_second:g}")]
-            if access.requests_per_second != DEFAULT_REQUESTS_PER_SECOND
-            else []
-        ),
-    ]
+    return [sys.executable, "-m", "headrace", "run", app, part, *part_flags(settings)]

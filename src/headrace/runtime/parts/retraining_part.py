@@ -14,6 +14,7 @@ from headrace.embedded_servers.process_priority import lower_priority
 from headrace.models.versions.version_store import VersionStore
 from headrace.monitoring.retraining.schedule import RetrainingSchedule
 from headrace.monitoring.retraining.training_attempts import last_attempt_us, record_attempt
+from headrace.runtime.configuration.part_handover import setting_flags
 from headrace.runtime.settings import Settings
 
 LOGGER = logging.getLogger("headrace.retrain")
@@ -24,7 +25,7 @@ FiringAlerts = Callable[[], Mapping[str, int]]
 
 
 def run_retraining(
-    app_path: str, app: App, broker: str, settings: Settings, firing_alerts: FiringAlerts, stop: threading.Event
+    app_path: str, app: App, settings: Settings, firing_alerts: FiringAlerts, stop: threading.Event
 ) -> None:
     """Train whoever is due, one after another, until stopped; `firing` tells which alerts fire, and since when.
 
@@ -38,7 +39,7 @@ def run_retraining(
             RetrainingSchedule(rules, attempts_us).due_models(time.time_ns() // 1000, firing_alerts()).items()
         )[:1]:
             LOGGER.info("training %s anew: %s", model, reason)
-            command = retrain_command(app_path, model, reason, broker, settings)
+            command = retrain_command(app_path, model, reason, settings)
             _run_training(
                 [*command, "--tried", str(attempts_us[model])], settings.state / "logs" / f"retrain-{model}.log", stop
             )
@@ -46,12 +47,11 @@ def run_retraining(
                 record_attempt(VersionStore(settings.state, model))
 
 
-def retrain_command(app_path: str, model: str, reason: str, broker: str, settings: Settings) -> list[str]:
+def retrain_command(app_path: str, model: str, reason: str, settings: Settings) -> list[str]:
     """How a model is trained anew: from the lake, or from the log where there is none."""
-    source = ["--lake", str(settings.lake)] if settings.lake else ["--lake", "off", "--broker", broker]
-    spark = ["--spark", settings.spark] if settings.spark else []
-    arguments = ["retrain", app_path, model, "--why", reason, "--state", str(settings.state), *source, *spark]
-    return [sys.executable, "-m", "headrace", *arguments]
+    source = ("lake",) if settings.lake else ("lake", "broker")
+    flags = setting_flags(settings, "state", *source, "spark")
+    return [sys.executable, "-m", "headrace", "retrain", app_path, model, "--why", reason, *flags]
 
 
 def _run_training(command: list[str], log_file: Path, stop: threading.Event) -> None:

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.runtime.configuration.part_handover import SECRET_FLAGS, secret_variables
 from headrace.runtime.settings import Settings
 from headrace.runtime.supervisor import ProcessPart, Supervisor
 from headrace.server.http.listener import bind
 from headrace.server.metrics.worker_stats import ServerWorker
 
-SECRET_FLAGS = {"--store", "--webhook", "--otlp"}
 LOGGER = logging.getLogger("headrace.serve")
 
 
@@ -44,7 +44,7 @@ def current_worker(settings: Settings) -> ServerWorker | None:
 
 def _worker_part(number: int, settings: Settings) -> ProcessPart:
     """A worker is this very command, told which it is, and in its environment what nobody else may read."""
-    os.environ |= {"HEADRACE_STORE": settings.store, "HEADRACE_WEBHOOK": settings.webhook or ""}
+    os.environ |= secret_variables(settings)
     command = [sys.executable, "-m", "headrace", *remove_secret_flags(sys.argv[1:]), "--worker", str(number)]
     return ProcessPart(command, settings.state / "logs" / f"serve-{number}.log")
 

@@ -10,7 +10,8 @@ from headrace.cli.command_grammar import verb_command
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_us
-from headrace.runtime.settings import BROKER_OPTIONS, BadSetting, broker_from_flags, options
+from headrace.runtime.configuration.click_options import setting_options
+from headrace.runtime.settings import BadSetting, broker_from_flags
 
 ACTIONS = ("ls", "silence", "unsilence")
 
@@ -20,7 +21,7 @@ ACTIONS = ("ls", "silence", "unsilence")
 @click.argument("app", required=False, metavar="APP")
 @click.argument("name", required=False)
 @click.argument("duration", required=False)
-@options(BROKER_OPTIONS)
+@setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def alerts(action: str, app: str, name: str | None, duration: str | None, **flags: Any) -> None:
     """The alerts of APP: ls, silence NAME DURATION (such as 2h), or unsilence NAME."""

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
+from headrace.runtime.configuration.click_options import setting_option, setting_options
 from headrace.runtime.doctor import DoctorConfig, DoctorFinding, run_checks
-from headrace.runtime.locations import location_options
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@location_options("state", "http", "broker", "broker_port", "store")
-@click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
+@setting_options("state", "http", "broker", "broker_port", "store")
+@setting_option("tls_cert", "The certificate of a server that speaks HTTPS there.")
 def doctor(
     as_json: bool, http: str, broker: str | None, broker_port: int, tls_cert: str | None, **other_options: str
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.declare.app import load_app
-from headrace.runtime.locations import location_option
+from headrace.runtime.configuration.click_options import setting_option
 
 if TYPE_CHECKING:
     from headrace.server.metrics.hot_keys import HotKeyReport, HotKeyStats
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("app")
-@location_option("http")
+@setting_option("http")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def hot(app: str, http: str, in_json: bool) -> None:
     """The heaviest keys of APP in the last minutes, by stream and view, and how evenly its partitions are used."""

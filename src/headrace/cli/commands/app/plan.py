@@ -16,8 +16,9 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.runtime.batch_session import batch_session
+from headrace.runtime.configuration.click_options import command_settings
+from headrace.runtime.configuration.settings_parser import parse_settings
 from headrace.runtime.preflight import CheckResult, run_checks
-from headrace.runtime.settings import parse_settings, settings_options
 from headrace.spark.derived_streams.derived_query import stream_functions
 from headrace.spark.execution.execution_plan import (
     LaneDecisionOrError,
@@ -33,7 +34,7 @@ CHECKS_SHOWN_ABOVE = ("kept state", "online learning", "saved queries")
 
 @click.command()
 @click.argument("app")
-@settings_options
+@command_settings("plan")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def plan(app: str, in_json: bool, **flags: Any) -> None:
     """Show what would run for APP, and what a changed declaration does to its state; exit 1 where `up` would refuse it.

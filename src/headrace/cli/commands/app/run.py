@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from headrace.declare.app import load_app
+from headrace.runtime.configuration.click_options import command_settings
+from headrace.runtime.configuration.settings_parser import parse_settings
 from headrace.runtime.part_runner import LOGGER, NAMED_PART_RUNNERS, PART_RUNNERS, configure_logging, stop_on_signals
-from headrace.runtime.settings import parse_settings, settings_options
 from headrace.storage.private_folder import make_private_folder
 
 
 @click.command()
 @click.argument("app")
 @click.argument("part", type=click.Choice((*PART_RUNNERS, *NAMED_PART_RUNNERS)))
-@click.option("--worker", type=int, hidden=True)  # which of the workers this is; told by who starts them
-@settings_options
+@command_settings("run")
 def run(app: str, part: str, **flags: Any) -> None:
     """Run one part of APP alone; `up` starts those that an app needs."""
     from headrace.runtime.ownership import hold_part_topics

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.command_grammar import verb_command
 from headrace.declare.app import load_app
-from headrace.runtime.locations import location_option
+from headrace.runtime.configuration.click_options import setting_option
 from headrace.runtime.settings import BadSetting
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ACTIONS = ("create", "ls")
 @click.argument("action", metavar="|".join(ACTIONS))
 @click.argument("app", required=False, metavar="APP")
 @click.argument("name", required=False)
-@location_option("state")
+@setting_option("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def savepoint(action: str, app: str, name: str | None, state: str, in_json: bool) -> None:
     """Create a savepoint NAME of the state of APP, running or not; or ls those there are.

@@ -10,7 +10,7 @@ import click
 from headrace.cli.command_grammar import verb_command
 from headrace.declare.app import load_app
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.locations import location_option
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ ACTIONS = ("ls", "show")
 @click.argument("query", required=False)
 @click.option("--key", metavar="KEY", help="What is kept for this key; of several columns, a JSON list.")
 @click.option("--at", metavar="BATCH|TIME", help="As it was at this batch, or by this time; without it, the newest.")
-@location_option("state")
-@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
+@setting_options("state", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def state(action: str, app: str, query: str | None, **flags: Any) -> None:
     """List the queries of APP that keep state, with rows, bytes and last batch; or show what one keeps for a key."""

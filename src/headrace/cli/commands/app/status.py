@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from headrace.runtime.locations import location_options
-from headrace.runtime.settings import BROKER_OPTIONS, broker_from_flags, options
+from headrace.runtime.configuration.click_options import setting_option, setting_options
+from headrace.runtime.settings import broker_from_flags
 from headrace.runtime.status_report import StatusReport, collect_status
 
 ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
@@ -15,9 +15,8 @@ ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
 
 @click.command()
 @click.argument("app")
-@options(BROKER_OPTIONS)
-@location_options("state", "http")
-@click.option("--tls-cert", metavar="FILE", help="The certificate of a server that speaks HTTPS there.")
+@setting_options("broker", "broker_port", "state", "http")
+@setting_option("tls_cert", "The certificate of a server that speaks HTTPS there.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def status(app: str, in_json: bool, **flags: Any) -> None:
     """What of APP runs and what is down; exit 0: all runs, 1: something is down, 2: nothing runs."""

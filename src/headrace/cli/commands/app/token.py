@@ -1,17 +1,13 @@
 """`headrace token create|ls|revoke`: who may ask a server, and for what."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from headrace.runtime.locations import location_option
+from headrace.runtime.configuration.click_options import setting_option
 from headrace.server.auth.api_tokens import create_token, read_tokens, revoke_token
 from headrace.server.auth.scopes import GRANTABLE_SCOPES, parse_scopes
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group()
@@ -19,16 +15,12 @@ def token() -> None:
     """Tokens: who may ask the server of a state folder, and for what."""
 
 
-def _state_option(command: Command) -> Command:
-    return location_option("state")(command)
-
-
 @token.command()
 @click.argument("name")
 @click.option(
     "--scope", required=True, metavar="SCOPES", help=f"What it may do: some of {', '.join(GRANTABLE_SCOPES)}."
 )
-@_state_option
+@setting_option("state")
 def create(name: str, scope: str, state: str) -> None:
     """Make a token NAME and print it, this once: only a hash of it is kept."""
     new_token = create_token(Path(state), name, parse_scopes(scope))
@@ -38,7 +30,7 @@ def create(name: str, scope: str, state: str) -> None:
 
 @token.command()
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
-@_state_option
+@setting_option("state")
 def ls(state: str, in_json: bool) -> None:
     """Every token, by its name: what it may do, and when it was made."""
     rows = [
@@ -51,7 +43,7 @@ def ls(state: str, in_json: bool) -> None:
 
 @token.command()
 @click.argument("name")
-@_state_option
+@setting_option("state")
 def revoke(name: str, state: str) -> None:
     """Forget the token NAME: a running server refuses it within seconds."""
     remaining = revoke_token(Path(state), name)

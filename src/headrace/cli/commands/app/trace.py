@@ -8,7 +8,8 @@ import click
 
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_us
-from headrace.runtime.settings import BROKER_OPTIONS, BadSetting, broker_from_flags, options
+from headrace.runtime.configuration.click_options import setting_options
+from headrace.runtime.settings import BadSetting, broker_from_flags
 from headrace.tiles.finish import to_datetime
 
 
@@ -18,7 +19,7 @@ from headrace.tiles.finish import to_datetime
 @click.option(
     "--since", default="1d", show_default=True, metavar="DURATION", help="Look in what came in the last so long."
 )
-@options(BROKER_OPTIONS)
+@setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def trace(app: str, event_id: str, since: str, in_json: bool, **flags: Any) -> None:
     """The way of EVENT_ID, or of the record at a place such as payments-0@42, from its arrival to its label."""

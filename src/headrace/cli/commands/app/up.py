@@ -23,6 +23,9 @@ from headrace.kafka.schema_registry.subjects import SubjectMissing, use_registry
 from headrace.kafka.topics import ensure_topics
 from headrace.lake.lake import require_compatible_tables
 from headrace.online_store.registry import require_store
+from headrace.runtime.configuration.click_options import command_settings
+from headrace.runtime.configuration.part_handover import ONE_TIME_VARIABLES, secret_variables
+from headrace.runtime.configuration.settings_parser import parse_settings
 from headrace.runtime.ownership import claim_app_topics
 from headrace.runtime.part_runner import (
     broker_address,
@@ -36,7 +39,7 @@ from headrace.runtime.parts.lake_part import build_lake, missing_outcome_warning
 from headrace.runtime.parts.part_reporter import PartReporter
 from headrace.runtime.preflight import require_startable
 from headrace.runtime.server_access import internal_client, require_secure_server
-from headrace.runtime.settings import Settings, parse_settings, settings_options
+from headrace.runtime.settings import Settings
 from headrace.runtime.stream_schemas import require_compatible_schemas
 from headrace.runtime.supervisor import PartSupervisor, ProcessPart, Supervisor
 from headrace.server.auth.internal_client import TOKEN_VARIABLE, InternalClient
@@ -52,9 +55,7 @@ READY_TIMEOUT_SECONDS = 60.0
 
 @click.command()
 @click.argument("app")
-@settings_options
-@click.option("--registry", "schema_registry", is_flag=True, help="Start a schema registry here as well.")
-@click.option("--registry-port", default=8081, show_default=True, help="The port of the registry started here.")
+@command_settings("up")
 def up(app: str, **flags: Any) -> None:
     """Run APP on this machine: broker, Spark queries, store and HTTP server."""
     settings = parse_settings(flags)
@@ -226,16 +227,9 @@ def write_plan(app: App, settings: Settings) -> None:
 
 def _set_part_environment(settings: Settings) -> None:
     """What the processes of parts find in their environment."""
-    os.environ["HEADRACE_STORE"] = settings.store  # not on a command line: it may hold a password
-    os.environ["HEADRACE_WEBHOOK"] = settings.webhook or ""  # nor this: its path is a secret
-    os.environ["HEADRACE_OTLP"] = settings.otlp or "off"
+    os.environ |= secret_variables(settings)
     os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
-    for variable in (
-        "HEADRACE_REBUILD",
-        "HEADRACE_SINCE",
-        "HEADRACE_FROM_SAVEPOINT",
-        "HEADRACE_TAKE_OVER",
-    ):  # above, and not again whenever a part is started
+    for variable in ONE_TIME_VARIABLES:  # above, and not again whenever a part is started
         os.environ.pop(variable, None)
 
 

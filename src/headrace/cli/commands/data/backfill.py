@@ -10,15 +10,14 @@ import click
 
 from headrace.declare.app import load_app
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.locations import location_options
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, broker_from_flags, lake_folder
 
 
 @click.command()
 @click.argument("app")
 @click.argument("view")
-@location_options("state", "lake", "broker", "broker_port")
-@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
+@setting_options("state", "lake", "broker", "broker_port", "spark")
 @click.option("--json", "in_json", is_flag=True, help="Say what was done as JSON.")
 def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any) -> None:
     """Fold the history of VIEW, a new view of APP, up to where the stream will go on; started again, it goes on."""

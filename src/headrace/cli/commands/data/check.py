@@ -7,7 +7,7 @@ import click
 
 from headrace.declare.app import load_app
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.locations import location_options
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import event_source
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app")
 @click.argument("view")
-@location_options("state", "lake", "broker", "broker_port")
-@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
+@setting_options("state", "lake", "broker", "broker_port", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def check(app: str, view: str, in_json: bool, **flags: Any) -> None:
     """Compare what was served of VIEW with what its events say; exit 1 where a value was wrong."""

@@ -8,14 +8,15 @@ from headrace.cli.command_grammar import verb_command
 from headrace.cli.letter_commands import ACTIONS, LETTER_OPTIONS, print_counts, run_action
 from headrace.declare.app import load_app
 from headrace.kafka.dead_letter_queue import stream_queue_config
-from headrace.runtime.settings import BadSetting, broker_from_flags, options
+from headrace.runtime.configuration.click_options import apply_options
+from headrace.runtime.settings import BadSetting, broker_from_flags
 
 
 @click.command(cls=verb_command(*ACTIONS))
 @click.argument("action", metavar="|".join(ACTIONS))
 @click.argument("app", required=False, metavar="APP")
 @click.argument("stream", required=False)
-@options(LETTER_OPTIONS)
+@apply_options(*LETTER_OPTIONS)
 def dead(action: str, app: str, stream: str | None, **flags: Any) -> None:
     """The dead letters of APP: ls by reason, show, replay once the cause is gone or the letter is mended, discard."""
     loaded_app, broker = load_app(app), broker_from_flags(flags)

@@ -8,15 +8,14 @@ import click
 from headrace.declare.app import load_app
 from headrace.lake.lateness.lateness_measurements import to_json, to_text
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.locations import location_options
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, lake_folder
 
 
 @click.command()
 @click.argument("app")
 @click.argument("stream")
-@location_options("state", "lake")
-@click.option("--spark", metavar="MASTER", help="Your Spark master; without it, Spark runs here.")
+@setting_options("state", "lake", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:
     """Measure how late the events of STREAM come, and what each choice of late= would lose."""

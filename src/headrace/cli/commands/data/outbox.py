@@ -11,8 +11,9 @@ from click.core import ParameterSource
 from headrace.connectors.outbox.ddl import outbox_ddl
 from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_us
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.part_runner import outbox_table, stop_on_signals
-from headrace.runtime.settings import BROKER_OPTIONS, BadSetting, broker_from_flags, options
+from headrace.runtime.settings import BadSetting, broker_from_flags
 
 if TYPE_CHECKING:
     from headrace.connectors.outbox.outbox_table import OutboxTable
@@ -38,7 +39,7 @@ ADDRESS_PREFIXES = ("env:", "postgres://", "postgresql://")
 @click.option("--status", is_flag=True, help="Tell how many rows wait, and which are parked and why.")
 @click.option("--unpark", is_flag=True, help="Let the rows that were parked be tried again.")
 @click.option("--json", "in_json", is_flag=True, help="Tell the status as JSON.")
-@options(BROKER_OPTIONS)
+@setting_options("broker", "broker_port")
 def outbox(app: str | None, **flags: Any) -> None:
     """Send the rows of a table to their streams, in order per key; with APP, each must fit its stream or is parked."""
     if flags["print_sql"]:

@@ -17,8 +17,9 @@ from headrace.kafka.producer.recordings import Recording, open_recording
 from headrace.kafka.producer.replay import RecordedEvent, ReplayClock, pace_events, parse_speed
 from headrace.kafka.schema_registry.record_encoder import create_framer
 from headrace.kafka.topics import ensure_topics
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.part_runner import stop_on_signals
-from headrace.runtime.settings import BROKER_OPTIONS, BadSetting, broker_from_flags, options
+from headrace.runtime.settings import BadSetting, broker_from_flags
 from headrace.tiles.events.event_parser import parse_timestamp_us
 from headrace.tiles.finish import to_datetime
 
@@ -84,7 +85,7 @@ class ReplayProgress:
 @click.option("--order-by", metavar="COLUMN", help="Without it the stream's arrival= or, where it has none, time=.")
 @click.option("--from", "from_", metavar="TIME", help="Leave out what is earlier, and let recorded time begin there.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
-@options(BROKER_OPTIONS)
+@setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 def replay(app: str, stream: str, file: Path, **flags: Any) -> None:
     """Send the events of FILE to STREAM of APP, in order and at a chosen speed."""

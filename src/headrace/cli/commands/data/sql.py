@@ -11,7 +11,7 @@ import click
 
 from headrace.client.protocol import ServerUnreachable, SqlAnswer
 from headrace.client.sync_client import Client
-from headrace.runtime.locations import location_options
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, find_lake_folder
 
 TIMEOUT_SECONDS, MAX_BYTES, MAX_ROWS = 60.0, 256 << 20, 100_000
@@ -21,7 +21,7 @@ MAX_CELL_WIDTH = 60
 
 @click.command()
 @click.argument("query")
-@location_options("state", "http", "lake")
+@setting_options("state", "http", "lake")
 @click.option(
     "--limit", default=1000, show_default=True, type=click.IntRange(1, MAX_ROWS), help="So many rows at most."
 )

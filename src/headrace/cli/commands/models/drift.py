@@ -10,7 +10,7 @@ import click
 from headrace.declare.app import load_app
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.models.model import Model
-from headrace.runtime.locations import location_options
+from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, lake_folder
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ TABLE_HEADER = ("column", "segment", "test", "statistic", "critical", "multiple"
 @click.argument("model")
 @click.option("--over", metavar="DURATION", help="Of the vectors of so long; the window of drift= without it.")
 @click.option("--version", "of_version", metavar="VERSION", help="Of this version; the champion without it.")
-@location_options("state", "lake")
+@setting_options("state", "lake")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def drift(app: str, model: str, over: str | None, of_version: str | None, in_json: bool, **flags: Any) -> None:
     """What MODEL was served lately that is not as it was trained on: the heaviest first, and what to do."""

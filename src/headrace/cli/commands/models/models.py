@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -19,21 +18,19 @@ from headrace.models.versions.model_card import ModelCard, format_metrics
 from headrace.models.versions.roles import VersionRoles
 from headrace.models.versions.version_loader import load_version
 from headrace.models.versions.version_store import ModelVersionError, VersionStore
-from headrace.runtime.locations import location_option
-from headrace.runtime.model_registry import REGISTRY_OPTION, publish_to_registry, require_known_registry
+from headrace.runtime.configuration.click_options import apply_options, setting_option
+from headrace.runtime.model_registry import publish_to_registry, require_known_registry
 from headrace.runtime.settings import BadSetting
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_common_options = apply_options(
+    setting_option("state"), click.option("--json", "in_json", is_flag=True, help="As JSON.")
+)
 _SHARE_PATTERN = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", re.ASCII)
 
 
 @click.group(cls=VerbGroup)
 def models() -> None:
     """The versions of an app's models, and which of them scores."""
-
-
-def _common_options(command: Command) -> Command:
-    return location_option("state")(click.option("--json", "in_json", is_flag=True, help="As JSON.")(command))
 
 
 @models.command()
@@ -65,7 +62,7 @@ def show(app: str, model: str, version: str | None, state: str, in_json: bool) -
 @click.argument("app")
 @click.argument("model")
 @click.argument("version")
-@REGISTRY_OPTION
+@setting_option("registry")
 @_common_options
 def promote(app: str, model: str, version: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make a VERSION of MODEL the champion, once it has been loaded and tried."""
@@ -79,7 +76,7 @@ def promote(app: str, model: str, version: str, registry: str | None, state: str
 @models.command()
 @click.argument("app")
 @click.argument("model")
-@REGISTRY_OPTION
+@setting_option("registry")
 @_common_options
 def rollback(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make the champion before the present one of MODEL the champion again."""
@@ -124,7 +121,7 @@ def split(app: str, model: str, version: str, share: str, state: str, in_json: b
 @models.command()
 @click.argument("app")
 @click.argument("model")
-@REGISTRY_OPTION
+@setting_option("registry")
 @_common_options
 def publish(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
     """Tell the registry of every version of MODEL that it does not have, and which is champion."""

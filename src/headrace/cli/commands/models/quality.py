@@ -8,7 +8,8 @@ import click
 
 from headrace.cli.commands.models.retrain import require_labels
 from headrace.declare.app import load_app
-from headrace.runtime.settings import BROKER_OPTIONS, broker_from_flags, options
+from headrace.runtime.configuration.click_options import setting_options
+from headrace.runtime.settings import broker_from_flags
 
 
 @click.command()
@@ -16,7 +17,7 @@ from headrace.runtime.settings import BROKER_OPTIONS, broker_from_flags, options
 @click.argument("model")
 @click.option("--window", default="1d", show_default=True, metavar="DURATION", help="Of the predictions of so long.")
 @click.option("--version", metavar="VERSION", help="Of this version, in whatever role; else of whoever was champion.")
-@options(BROKER_OPTIONS)
+@setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def quality(app: str, model: str, window: str, version: str | None, in_json: bool, **flags: Any) -> None:
     """Every metric of MODEL over a window of its predictions, realised and estimated; — where nothing is known."""

@@ -12,14 +12,15 @@ from typing import Any
 
 import click
 
-from headrace.cli.training_options import labeled_training_table, require_train_extra
+from headrace.cli.training_options import SOURCE_OPTIONS, labeled_training_table, require_train_extra
 from headrace.declare.app import load_app
 from headrace.declare.durations import UNITS_US, duration_text
 from headrace.declare.models.labels import Labels
 from headrace.declare.models.model import Model
 from headrace.declare.models.retraining import Retrain
-from headrace.runtime.model_registry import REGISTRY_OPTION, publish_to_registry, require_known_registry
-from headrace.runtime.settings import SOURCE_OPTIONS, BadSetting, options
+from headrace.runtime.configuration.click_options import apply_options, setting_option
+from headrace.runtime.model_registry import publish_to_registry, require_known_registry
+from headrace.runtime.settings import BadSetting
 
 GRACE_SECONDS = 5.0
 
@@ -29,8 +30,8 @@ GRACE_SECONDS = 5.0
 @click.argument("model")
 @click.option("--why", default="asked for", show_default=True, help="What its card gives as the reason.")
 @click.option("--tried", type=int, hidden=True)  # the last attempt that is known to who starts this; told by `up`
-@REGISTRY_OPTION
-@options(SOURCE_OPTIONS)
+@setting_option("registry")
+@apply_options(*SOURCE_OPTIONS)
 def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **flags: Any) -> None:
     """Train MODEL anew on its labelled events, and make it the champion if it is better by the declared margin.
 

@@ -7,9 +7,11 @@ from typing import Any
 import click
 
 from headrace.cli.commands.models.train import format_counts
+from headrace.cli.training_options import SPINE_OPTIONS
 from headrace.declare.app import load_app
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.settings import SPINE_OPTIONS, BadSetting, event_source, options, require_spine
+from headrace.runtime.configuration.click_options import apply_options
+from headrace.runtime.settings import BadSetting, event_source, require_spine
 
 
 @click.command()
@@ -17,7 +19,7 @@ from headrace.runtime.settings import SPINE_OPTIONS, BadSetting, event_source, o
 @click.argument("model")
 @click.option("--version", metavar="VERSION", help="Another version than the champion.")
 @click.option("--out", required=True, metavar="FILE", help="Where to write them with features, score and decision.")
-@options(SPINE_OPTIONS)
+@apply_options(*SPINE_OPTIONS)
 def score(app: str, model: str, version: str | None, in_json: bool, **flags: Any) -> None:
     """Score each row of a spine with MODEL, on the features of its entity as they were at its time."""
     from headrace.lake.training.training_files import BatchScoring, require_known_formats, write_scored_spine

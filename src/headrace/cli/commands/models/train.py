@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.training_options import labeled_training_table, require_train_extra
+from headrace.cli.training_options import SPINE_OPTIONS, labeled_training_table, require_train_extra
 from headrace.declare.app import load_app
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
 from headrace.models.versions.model_card import ModelCard, format_metrics
 from headrace.runtime.batch_session import batch_session
-from headrace.runtime.model_registry import REGISTRY_OPTION, publish_to_registry, require_known_registry
-from headrace.runtime.settings import SPINE_OPTIONS, BadSetting, event_source, options, require_spine
+from headrace.runtime.configuration.click_options import apply_options, setting_option
+from headrace.runtime.model_registry import publish_to_registry, require_known_registry
+from headrace.runtime.settings import BadSetting, event_source, require_spine
 
 if TYPE_CHECKING:
     from headrace.lake.training.training_files import StatusCounts
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     "--test", type=click.FloatRange(0.01, 0.9), default=0.2, show_default=True, help="A model: the share tested on."
 )
 @click.option("--promote", is_flag=True, help="A model: make the new version the champion.")
-@REGISTRY_OPTION
-@options(SPINE_OPTIONS)
+@setting_option("registry")
+@apply_options(*SPINE_OPTIONS)
 def train(app: str, names: tuple[str, ...], in_json: bool, **flags: Any) -> None:
     """Give each row of a spine the features of APP's VIEWS as they were at its time; or train MODEL on them.
 

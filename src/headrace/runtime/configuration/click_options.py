@@ -1,0 +1,88 @@
+"""The options of commands, made from the table of settings."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from headrace.runtime.configuration.setting import Setting, variable_name
+from headrace.runtime.configuration.settings_table import LOCATIONS, SETTINGS, SETTINGS_BY_NAME
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+OptionDecorator = Callable[[Any], Any]
+BROKER, BROKER_SECURITY = SETTINGS_BY_NAME["broker"], SETTINGS_BY_NAME["broker_security"]
+
+
+def setting_option(name: str, help_text: str | None = None) -> OptionDecorator:
+    """The option of a setting, for a command that uses it; in words of its own where it uses it in another way."""
+    setting = SETTINGS_BY_NAME[name]
+    return click.option(setting.flag, setting.name, **_option_attributes(setting, help_text))
+
+
+def setting_options(*names: str) -> OptionDecorator:
+    """The options of these settings, in this order."""
+    return apply_options(*map(setting_option, names))
+
+
+def command_settings(command_name: str) -> OptionDecorator:
+    """The options of all settings that a command takes, in the order of the table."""
+    return setting_options(*(setting.name for setting in SETTINGS if setting.is_taken_by(command_name)))
+
+
+def apply_options(*option_decorators: OptionDecorator) -> OptionDecorator:
+    """Give a command these options, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(option_decorators):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def add_common_settings(command: click.Command) -> None:
+    """Let a command take every location and the broker's security, and each option be set by its variable.
+
+    Locations that a command does not use are not in its help: all commands can be given the same flags.
+    """
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        add_common_settings(subcommand)
+    if isinstance(command, click.Group):
+        return
+    option_names = [option.name for option in command.params]
+    ignored_options = [_ignored_option(setting) for setting in LOCATIONS if setting.name not in option_names]
+    ignored_options.sort(key=lambda option: option.hidden)
+    command.params += ignored_options
+    option_names = [option.name for option in command.params]
+    if BROKER_SECURITY.name not in option_names:
+        command.params.insert(option_names.index(BROKER.name) + 1, _to_option(BROKER_SECURITY))
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name and option.envvar is None:
+            option.envvar = variable_name(option.name)
+
+
+def _ignored_option(setting: Setting) -> click.Option:
+    """An option that a command takes and does not look at; the state folder is looked at by all, for schemas."""
+    return _to_option(setting, expose_value=False, hidden=setting.name != "state")
+
+
+def _to_option(setting: Setting, **attributes: Any) -> click.Option:
+    return click.Option([setting.flag, setting.name], **_option_attributes(setting) | attributes)
+
+
+def _option_attributes(setting: Setting, help_text: str | None = None) -> dict[str, Any]:
+    """What click is told; what is left out it derives: the type of a default, for one."""
+    attributes: dict[str, Any] = {
+        "help": help_text or setting.help or None,
+        "envvar": setting.variable,
+        "metavar": setting.format.metavar,
+        "type": setting.format.option_type,
+        "callback": setting.callback,
+        "multiple": setting.is_repeatable,
+        "is_flag": setting.format.is_switch,
+        "hidden": setting.is_hidden,
+        "expose_value": setting is not BROKER_SECURITY,
+    }
+    if setting.default is not None:
+        attributes |= {"default": setting.default, "show_default": True}
+    return attributes

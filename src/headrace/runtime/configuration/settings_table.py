@@ -1,0 +1,219 @@
+"""The table of settings: a row each, in the order of `headrace up --help`.
+
+A new setting is a row here and, for what parts use, an attribute of `Settings`.
+"""
+
+import os
+from pathlib import Path
+
+import click
+
+from headrace.kafka.client.security import SECURITY_FILE_VARIABLE, file_permission_warning, read_security_file
+from headrace.lake.formats.format_detection import FORMATS
+from headrace.runtime.configuration.setting import EVERY_COMMAND, PART_COMMANDS, Handover, Setting
+from headrace.runtime.configuration.state_folder import DEFAULT_STATE_FOLDER, record_state_folder
+from headrace.runtime.configuration.value_formats import (
+    CHECKPOINT_INTERVAL,
+    COUNT,
+    DURATION,
+    FILE,
+    FOLDER,
+    INTEGER,
+    LAKE,
+    NUMBER,
+    OTLP_RECEIVER,
+    RETENTION,
+    STREAMS,
+    SWITCH,
+    TIME,
+    one_of,
+    text_as,
+    texts_as,
+)
+from headrace.server.auth.access_config import DEFAULT_REQUESTS_PER_SECOND
+
+LANES = ("real-time", "micro-batch")
+SPARK_COMMANDS = (*PART_COMMANDS, "backfill", "train", "retrain", "score", "check", "state", "lateness")
+
+
+def _export_security_file(_context: click.Context, _option: click.Parameter, path_text: str | None) -> None:
+    """Every client of this process, and of those it starts, finds it in the environment."""
+    if path_text:
+        file = Path(path_text).absolute()
+        read_security_file(file)
+        os.environ[SECURITY_FILE_VARIABLE] = str(file)
+        if warning := file_permission_warning(file):
+            click.echo(f"headrace: {warning}", err=True)
+
+
+SETTINGS = (
+    Setting(  # which of the workers this is; told by who starts them
+        "worker", "", INTEGER, commands=("run",), handover=Handover.NONE, is_hidden=True
+    ),
+    Setting(
+        "http",
+        "Where the app is served.",
+        text_as("HOST:PORT", "127.0.0.1:8089"),
+        default="127.0.0.1:8080",
+        commands=EVERY_COMMAND,
+    ),
+    Setting("workers", "How many processes serve over HTTP.", COUNT, default=1),
+    Setting(
+        "broker",
+        "Your Kafka; without it, the one that `headrace up` starts here.",
+        text_as("HOST:PORT", "kafka.example:9092"),
+        commands=EVERY_COMMAND,
+        handed_field="broker_address",
+    ),
+    Setting(
+        "broker_security",
+        "Who you are to a Kafka that asks, and which certificates count: docs/brokers.md.",
+        FILE,
+        commands=EVERY_COMMAND,
+        handover=Handover.NONE,  # the environment, which parts inherit, has it as soon as it is read
+        field="",
+        callback=_export_security_file,
+    ),
+    Setting(
+        "broker_port",
+        "The port of the broker started here.",
+        INTEGER,
+        default=9092,
+        commands=EVERY_COMMAND,
+        handover=Handover.NONE,
+    ),
+    Setting(
+        "store",
+        "The online store.",
+        text_as("memory|redis://…|cassandra://…", "redis://:word@cache.example"),
+        default="memory",
+        commands=EVERY_COMMAND,
+        handover=Handover.SECRET,  # it may hold a password
+    ),
+    Setting(
+        "spark",
+        "Your Spark master; without it, Spark runs here.",
+        text_as("MASTER", "spark://spark.example:7077"),
+        commands=SPARK_COMMANDS,
+    ),
+    Setting(
+        "state",
+        "Where everything of the app is kept: checkpoints, lake, models, tokens, the log of a broker here.",
+        FOLDER,
+        default=DEFAULT_STATE_FOLDER,
+        commands=EVERY_COMMAND,
+        callback=record_state_folder,
+    ),
+    Setting("for_", "Stop cleanly after this long, such as 2m.", DURATION, handover=Handover.NONE, field="limit_s"),
+    Setting(
+        "rebuild",
+        "Compute this stream's views again from its clean log.",
+        STREAMS,
+        handover=Handover.ONCE,
+        is_repeatable=True,
+    ),
+    Setting(
+        "since",
+        "With --rebuild of an operation: read what was appended since then.",
+        TIME,
+        handover=Handover.ONCE,
+        field="since_us",
+    ),
+    Setting(
+        "from_savepoint",
+        "Go back to the state that this savepoint has.",
+        text_as("NAME", "before-the-change"),
+        handover=Handover.ONCE,
+        field="savepoint",
+    ),
+    Setting("take_over", "Write topics that belong to another app, which then stops.", SWITCH, handover=Handover.ONCE),
+    Setting("lane", "How the queries run once caught up.", one_of(LANES), default=LANES[0]),
+    Setting(
+        "checkpoint",
+        "How often a real-time query saves its state: output pauses for a moment, and a crash goes back so far.",
+        CHECKPOINT_INTERVAL,
+        default="5m",
+        field="checkpoint_seconds",
+    ),
+    Setting("lake", "Where the tables of the lake are; STATE/lake without it.", LAKE, commands=EVERY_COMMAND),
+    Setting("lake_every", "How often topics land in the lake.", DURATION, default="1m", field="lake_every_s"),
+    Setting("lake_retention", "How many days the lake keeps, such as 90d.", RETENTION, default="forever"),
+    Setting("lake_format", "What a new lake is written in; without it, delta.", one_of(FORMATS)),
+    Setting("alerts_every", "How often alerts are looked at.", DURATION, default="5s", field="alerts_every_s"),
+    Setting(
+        "webhook",
+        "Who is told of alerts; rather set HEADRACE_WEBHOOK.",
+        text_as("https://…", "https://hooks.example/word"),
+        handover=Handover.SECRET,  # its path is one
+    ),
+    Setting(
+        "webhook_allow",
+        "An address or network that is not public, and may be told.",
+        texts_as("ADDRESS", "10.1.2.3"),
+        is_repeatable=True,
+    ),
+    Setting("webhook_ca", "Certificates to trust for the webhook, in PEM.", FILE),
+    Setting(
+        "otlp",
+        "A receiver of OpenTelemetry that numbers and spans are pushed to; also OTEL_EXPORTER_OTLP_ENDPOINT.",
+        OTLP_RECEIVER,
+        handover=Handover.SECRET,  # it may hold a token
+    ),
+    Setting("otlp_every", "How often they are.", DURATION, default="10s", field="otlp_every_s"),
+    Setting(
+        "tls_cert",
+        "The server's certificate, in PEM: it then speaks HTTPS.",
+        FILE,
+        commands=(*PART_COMMANDS, "status", "doctor"),
+        field="access.tls_cert",
+    ),
+    Setting("tls_key", "The private key of that certificate, in PEM.", FILE, field="access.tls_key"),
+    Setting(
+        "behind_proxy",
+        "A proxy does TLS, and says in X-Forwarded-For who asks.",
+        SWITCH,
+        field="access.is_behind_proxy",
+    ),
+    Setting(
+        "allow_host",
+        "A name that the server is asked by, as in Host.",
+        texts_as("NAME", "shop.example"),
+        is_repeatable=True,
+        field="access.allowed_hosts",
+    ),
+    Setting(
+        "rate",
+        "How many requests a second one token may make, of each worker.",
+        NUMBER,
+        default=DEFAULT_REQUESTS_PER_SECOND,
+        field="access.requests_per_second",
+    ),
+    Setting(
+        "schema_registry",
+        "Start a schema registry here as well.",
+        SWITCH,
+        commands=("up",),
+        handover=Handover.NONE,
+        flag="--registry",
+        field="starts_registry",
+    ),
+    Setting(
+        "registry_port",
+        "The port of the registry started here.",
+        INTEGER,
+        default=8081,
+        commands=("up",),
+        handover=Handover.NONE,
+    ),
+    Setting(
+        "registry",
+        "Keep versions and champion in MLflow as well.",
+        text_as("mlflow[:URI]", "mlflow:http://mlflow.example:5000"),
+        commands=("train", "retrain", "models"),
+        handover=Handover.NONE,
+        field="",
+    ),
+)
+SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
+# Where an app is: every command takes these, with one meaning, one default and one variable.
+LOCATIONS = tuple(setting for setting in SETTINGS if setting.commands == EVERY_COMMAND and setting.settings_field)
