@@ -201,13 +201,15 @@ def test_states_are_written_to_a_file_while_no_broker_answers(tmp_path: Path, su
     sleeper = part(tmp_path, SLEEPS)
     supervisor.start("lake", sleeper, "No new rows.")
     pid_of(sleeper)
-    reporter = PartReporter("shop", f"{HOST}:{free_port()}", tmp_path, supervisor.states)
+    broker = f"{HOST}:{free_port()}"
+    reporter = PartReporter("shop", broker, tmp_path, supervisor.states)
     reporter.start()
     try:
         wait_until((tmp_path / STATUS_FILE).exists, LIMIT_S, "the file")
         before = read_status(tmp_path)
         assert before is not None
         assert before.supervisor["pid"] == os.getpid()
+        assert before.broker == broker
         kill(sleeper)
         wait_until(lambda: _restarts(tmp_path) == 1, LIMIT_S, "the restart in the file")
         written = json.loads((tmp_path / STATUS_FILE).read_text())

@@ -1,5 +1,6 @@
 """The settings of a run of an app, and what commands make of the locations they were given."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -87,7 +88,7 @@ def broker_or_embedded(broker: str | None, broker_port: int) -> str:
     return broker or f"127.0.0.1:{broker_port}"
 
 
-def broker_from_flags(flags: dict[str, Any]) -> str:
+def broker_from_flags(flags: Mapping[str, Any]) -> str:
     """The broker whose log is meant."""
     return broker_or_embedded(flags["broker"], flags["broker_port"])
 

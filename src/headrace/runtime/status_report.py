@@ -14,6 +14,7 @@ from headrace.kafka.status.app_status import AppStatus, Outage, build_app_status
 from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, SILENT_AFTER_US, ProgressTable
 from headrace.kafka.status.status_file import StatusFile, read_status
 from headrace.runtime.parts.part_reporter import is_answering
+from headrace.runtime.settings import broker_from_flags
 from headrace.server.auth.internal_client import InternalClient
 from headrace.telemetry.values.metrics_scraper import MetricSamples, scrape_metrics
 
@@ -110,11 +111,12 @@ class QueryLag:
     seconds: float
 
 
-def collect_status(app_path: str, broker: str, flags: Mapping[str, Any]) -> StatusReport:
-    """Everything that is known of an app now."""
+def collect_status(app_path: str, broker: str | None, flags: Mapping[str, Any]) -> StatusReport:
+    """Everything that is known of an app now; where no broker is given, that of its last `headrace up` tells it."""
     loaded_app, state = load_app(app_path), Path(flags["state"])
-    progress, broker_error = read_progress(broker)
     status_file = _own_status_file(read_status(state), loaded_app)
+    last_broker = "" if status_file is None else status_file.broker
+    progress, broker_error = read_progress(broker or last_broker or broker_from_flags(flags))
     status = build_app_status(loaded_app, progress, more_parts=() if status_file is None else status_file.parts)
     is_running = is_supervisor_alive(status_file) or has_recent_reports(status)
     samples = scrape_metrics(_internal_client(state, flags)) if is_running else None

@@ -1,5 +1,6 @@
 """Every row of the table keeps one contract: flag, variable, headrace.toml and the processes of parts agree on it."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from operator import attrgetter
@@ -14,7 +15,7 @@ from headrace.runtime.configuration.part_handover import ONE_TIME_VARIABLES, SEC
 from headrace.runtime.configuration.setting import EVERY_COMMAND, Handover, Setting
 from headrace.runtime.configuration.settings_file import file_defaults
 from headrace.runtime.configuration.settings_parser import parse_settings
-from headrace.runtime.configuration.settings_table import SETTINGS, SETTINGS_BY_NAME
+from headrace.runtime.configuration.settings_table import SETTINGS
 from headrace.runtime.parts.app_parts import part_command
 from headrace.runtime.parts.server_workers import remove_secret_flags
 from headrace.runtime.settings import BadSetting, Settings
@@ -22,7 +23,7 @@ from headrace.runtime.settings import BadSetting, Settings
 APP = "app.py"
 ARGUMENTS = {"run": [APP, "serve"], "train": [APP, "fraud"]}
 NEEDED_FLAGS = {"since": ["--rebuild", "payments"]}
-# What is read at once, and has no value of its own: tests/cli has a test of it.
+# The other one is read and exported at once, and no function of a command sees it: below.
 TOLD = [setting for setting in SETTINGS if setting.name != "broker_security"]
 OF_PARTS = [setting for setting in TOLD if setting.is_taken_by("up") and setting.settings_field]
 HANDED = [setting for setting in SETTINGS if setting.handover in {Handover.FLAG, Handover.SECRET}]
@@ -118,6 +119,21 @@ def test_what_is_done_once_is_refused_in_the_file(row: Setting, separator: str) 
     assert row.variable in ONE_TIME_VARIABLES
 
 
+@pytest.mark.parametrize("how", ["flag", "variable", "file"])
+def test_the_security_of_a_broker_reaches_every_process_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    file = tmp_path / "security.toml"
+    file.write_text('["kafka.example:9093"]\nmechanism = "PLAIN"\nusername = "shop"\npassword = "env:WORD"\n')
+    file.chmod(0o600)
+    monkeypatch.setenv("HEADRACE_BROKER_SECURITY", "security.toml" if how == "variable" else "")
+    monkeypatch.setenv("WORD", "word")
+    Path("headrace.toml").write_text('broker-security = "security.toml"\n')
+    defaults = file_defaults(["hot"])["hot"] if how == "file" else {}
+    flags_of("hot", ["--broker-security", "security.toml"] if how == "flag" else [], defaults)
+    assert os.environ["HEADRACE_BROKER_SECURITY"] == str(file)
+
+
 @by_name(OF_PARTS)
 def test_the_settings_have_what_a_flag_says(row: Setting) -> None:
     settings = parse_settings(flags_of("up", words_of(row)))
@@ -179,7 +195,3 @@ def test_a_number_and_a_retention_reach_parts_as_they_were_given() -> None:
     command = part_command(APP, "serve", settings)
     assert command[command.index("--rate") + 1] == "1234567.5"
     assert command[command.index("--lake-retention") + 1] == "36h"
-
-
-def test_a_setting_has_one_row() -> None:
-    assert SETTINGS_BY_NAME.keys() == {row.name for row in SETTINGS}

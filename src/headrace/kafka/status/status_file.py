@@ -1,6 +1,7 @@
 """STATE/status.json: the states of an app's parts as its supervisor last wrote them, for when the broker is down.
 
-{"app": "shop", "at_us": …, "supervisor": {"pid": 4711, "started": "…"}, "parts": [PartProgress, …]}
+{"app": "shop", "at_us": …, "supervisor": {"pid": 4711, "started": "…"}, "parts": [PartProgress, …],
+ "broker": "127.0.0.1:9092"}
 """
 
 import json
@@ -16,12 +17,13 @@ STATUS_FILE = "status.json"
 
 @dataclass(frozen=True)
 class StatusFile:
-    """What the file says: of which app, when, by which process, and the state of each part."""
+    """What the file says: of which app, when, by which process, the state of each part, and where its broker is."""
 
     app: str
     at_us: int
     supervisor: Mapping[str, Any]
     parts: tuple[PartProgress, ...]
+    broker: str = ""  # not in a file of before
 
 
 def write_status(state_folder: Path, status: StatusFile) -> None:
@@ -36,7 +38,8 @@ def read_status(state_folder: Path) -> StatusFile | None:
     """What the file says; None where there is none, or none that can be read."""
     try:
         content = json.loads((state_folder / STATUS_FILE).read_bytes())
-        return StatusFile(content["app"], content["at_us"], content["supervisor"], _to_parts(content["parts"]))
+        parts, broker = _to_parts(content["parts"]), content.get("broker", "")
+        return StatusFile(content["app"], content["at_us"], content["supervisor"], parts, broker)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -58,7 +58,7 @@ class PartReporter:
     def _write(self, state: str | None = None) -> None:
         parts, at_us = tuple(self._part_progress(state)), time.time_ns() // 1000
         try:
-            write_status(self._folder, StatusFile(self._app, at_us, self._supervisor, parts))
+            write_status(self._folder, StatusFile(self._app, at_us, self._supervisor, parts, self._broker))
         except OSError as error:  # a full disk: the topic still has it
             LOGGER.debug("Could not write the status of parts in %s: %s", self._folder, error)
 

@@ -23,10 +23,11 @@ from headrace.kafka.status.heartbeat import (
     IngestionProgress,
     PartProgress,
     ProgressReport,
+    ProgressTable,
     QueryProgress,
     publish_progress,
 )
-from headrace.kafka.status.status_file import StatusFile, write_status
+from headrace.kafka.status.status_file import STATUS_FILE, StatusFile, write_status
 from headrace.runtime.status_report import QueryLag, query_lags
 from headrace.telemetry.values.metrics_scraper import MetricSample
 
@@ -141,6 +142,41 @@ def test_without_a_broker_the_supervisors_file_says_what_is_down(app: Path) -> N
     assert (code, said["running"], said["broker"]["answers"]) == (1, True, False)
     assert "No Kafka broker answers" in said["broker"]["error"]
     assert [(one["what"], one["why"]) for one in said["down"]] == [("part broker", "killed by signal 9 (SIGKILL)")]
+
+
+def test_the_broker_of_the_last_up_is_asked_unless_another_is_named(
+    app: Path, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(broker.address, part(app), part(app, "serve"), *queries(app))
+    elsewhere = ["--state", str(app.parent), "--http", f"{HOST}:{free_port()}", "--json"]
+    other_port = str(free_port())
+
+    def answers(*flags: str) -> bool:
+        said = CliRunner().invoke(main, ["status", str(app), *elsewhere, *flags])
+        return bool(json.loads(said.stdout)["broker"]["answers"])
+
+    write_status(app.parent, StatusFile(app.stem, now_us(), {}, (), broker.address))
+    assert answers()
+    assert not answers("--broker-port", other_port)
+    monkeypatch.setenv("HEADRACE_BROKER", f"{HOST}:{other_port}")
+    assert not answers()
+    assert answers("--broker", broker.address)
+
+
+@pytest.mark.parametrize("of_another_app", [True, False])
+def test_a_file_of_another_app_or_of_before_names_no_broker(
+    app: Path, monkeypatch: pytest.MonkeyPatch, of_another_app: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "headrace.runtime.status_report.read_progress", lambda broker: (asked.append(broker), (ProgressTable(), ""))[1]
+    )
+    write_status(app.parent, StatusFile("another" if of_another_app else app.stem, now_us(), {}, (), "b:1"))
+    if not of_another_app:
+        file = app.parent / STATUS_FILE
+        file.write_text(json.dumps({name: it for name, it in json.loads(file.read_text()).items() if name != "broker"}))
+    CliRunner().invoke(main, ["status", str(app), "--state", str(app.parent)])
+    assert asked == ["127.0.0.1:9092"]
 
 
 def test_nothing_runs_where_nobody_ever_started_it(app: Path) -> None:

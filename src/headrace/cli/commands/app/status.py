@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from headrace.runtime.configuration.click_options import setting_option, setting_options
 from headrace.runtime.settings import broker_from_flags
@@ -20,12 +21,18 @@ ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def status(app: str, in_json: bool, **flags: Any) -> None:
     """What of APP runs and what is down; exit 0: all runs, 1: something is down, 2: nothing runs."""
-    report = collect_status(app, broker_from_flags(flags), flags)
+    report = collect_status(app, _given_broker(flags), flags)
     if in_json:
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
         _print_report(report)
     sys.exit(exit_code(report))
+
+
+def _given_broker(flags: dict[str, Any]) -> str | None:
+    """The broker that a flag, a variable or headrace.toml names, if any of them does."""
+    sources = map(click.get_current_context().get_parameter_source, ("broker", "broker_port"))
+    return None if all(source is ParameterSource.DEFAULT for source in sources) else broker_from_flags(flags)
 
 
 def exit_code(report: StatusReport) -> int:
