@@ -45,9 +45,9 @@ def add_common_settings(command: click.Command) -> None:
 
     Locations that a command does not use are not in its help: all commands can be given the same flags.
     """
-    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        add_common_settings(subcommand)
     if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            add_common_settings(subcommand)
         return
     option_names = [option.name for option in command.params]
     ignored_options = [_ignored_option(setting) for setting in LOCATIONS if setting.name not in option_names]
