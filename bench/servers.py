@@ -29,8 +29,10 @@ from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.heartbeat import ProgressTable
 from headrace.online_store.memory.memory_store import MAX_CACHED_READS, MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader, tune_for_latency
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
+from headrace.online_store.redis.pipeline import PipelinedHashReader
+from headrace.online_store.redis.redis_store import RedisStore
 from headrace.online_store.shared_store import MAX_CACHED_ENTITIES
+from headrace.online_store.shared_store_reader import SharedStoreReader
 from headrace.server.features.feature_routes import FeaturesHandler
 from headrace.server.http.listener import HttpServer, bind
 from headrace.server.http.routing import Router, post_route
@@ -83,7 +85,8 @@ def memory(cards: int, visits: int, now_us: int, forget: bool) -> None:
 def from_redis(cards: int, visits: int, now_us: int, url: str, forget: bool) -> None:
     """The store in Redis."""
     app = App("bench", (payments,), (CardSpend,))
-    online = RedisStoreReader(app, NO_BROKER, url, 0 if forget else MAX_CACHED_ENTITIES)
+    store = RedisStore(url, app.views, PipelinedHashReader(url), 0 if forget else MAX_CACHED_ENTITIES)
+    online = SharedStoreReader(app, NO_BROKER, store)
     client = redis.Redis.from_url(url)
     filling = Filling(online.store.apply, lambda: int(client.info("memory")["used_memory"]))
     _serve_filled(online, filling, Cards(now_us, visits), cards)

@@ -28,7 +28,8 @@ from bench.waiting import wait_for
 from headrace.connectors.sinks.sink_part import SinkWorker, create_sink_writer
 from headrace.connectors.sinks.writer import SinkConfig
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import DELIVERIES, Delivery, Delta, Kafka, Postgres, Redis, Target, Webhook
+from headrace.declare.sinks.target import DELIVERIES, Delivery, Target
+from headrace.declare.sinks.targets import Delta, Kafka, Postgres, Redis, Webhook
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST
 from headrace.kafka.compacted_topic import ensure_compacted_topic

@@ -43,11 +43,13 @@ from headrace.declare.operations.pattern import pattern
 from headrace.declare.operations.window_shapes import Global, Session, Sliding, Tumbling
 from headrace.declare.operations.windowed_stream import windowed
 from headrace.declare.saved_query import Query
+from headrace.declare.sinks import targets as _targets
 from headrace.declare.sinks.outbox import Outbox
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import ClickHouse, Delta, Iceberg, Kafka, Postgres, Redis, Webhook
+from headrace.declare.sinks.targets import *
+from headrace.declare.streams import external_sources as _external_sources
 from headrace.declare.streams.change_capture import Changes
-from headrace.declare.streams.external_sources import Nats, Pulsar
+from headrace.declare.streams.external_sources import *
 from headrace.declare.streams.lookup_table import Table
 from headrace.declare.streams.stream import Late, Stream
 from headrace.errors import DeclarationError, HeadraceError
@@ -61,25 +63,17 @@ __all__ = [
     "Alert",
     "AsyncClient",
     "Changes",
-    "ClickHouse",
     "Client",
     "DeclarationError",
-    "Delta",
     "Drift",
     "Global",
     "HeadraceError",
-    "Iceberg",
-    "Kafka",
     "Labels",
     "Late",
     "Model",
-    "Nats",
     "Objective",
     "Outbox",
-    "Postgres",
-    "Pulsar",
     "Query",
-    "Redis",
     "Retrain",
     "Session",
     "Sink",
@@ -88,7 +82,6 @@ __all__ = [
     "Table",
     "Tumbling",
     "View",
-    "Webhook",
     "abs",
     "coalesce",
     "count",
@@ -122,6 +115,8 @@ __all__ = [
     "where",
     "windowed",
 ]
+__all__ += _targets.__all__
+__all__ += _external_sources.__all__
 
 
 _LAZY_EXPORTS = {

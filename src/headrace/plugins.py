@@ -1,22 +1,43 @@
 """Registries of connectors: an entry names one class in one file, which is imported when it is first used.
 
-A registry is the only place that lists its connectors. All else (options, the extra to install, what `headrace doctor`
-checks, help texts, rows of the docs) is asked of the class that an entry names.
+A registry is the only place that lists its connectors. All else (their options, the extra to install, what
+`headrace doctor` checks, help texts, rows of the docs) comes from its entries.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from importlib.util import find_spec
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.errors import HeadraceError
 
+OPTION_DESCRIPTION = "description"
 PluginT = TypeVar("PluginT")
+
+
+class Driver(NamedTuple):
+    """The module that a connector cannot do without, and the extra of Headrace that installs it."""
+
+    module: str
+    extra: str
+
+    @property
+    def install_command(self) -> str:
+        return f"pip install 'headrace[{self.extra}]'"
+
+    @property
+    def is_installed(self) -> bool:
+        return find_spec(self.module) is not None
 
 
 class DriverMissing(HeadraceError):
     """The package that a connector needs is not installed."""
+
+    def __init__(self, required_by: str, module: str, driver: Driver) -> None:
+        self.problem, self.install_command = f"{required_by} needs {module}", driver.install_command
+        super().__init__(f"{self.problem}. Install it: {self.install_command}.")
 
 
 class UnknownPlugin(HeadraceError):
@@ -25,35 +46,39 @@ class UnknownPlugin(HeadraceError):
 
 @dataclass(frozen=True)
 class PluginEntry(Generic[PluginT]):
-    """The name of a connector, as users write it, its class as `module:Class`, and the extra that installs its driver.
+    """A connector: its name as users write it, what texts call it, its class as `module:Class`, and its driver.
 
-    >>> PluginEntry("ordered", "collections:OrderedDict").load("An example").__name__
+    >>> PluginEntry("ordered", "ordered dictionaries", "collections:OrderedDict").load("An example").__name__
     'OrderedDict'
     """
 
     name: str
+    title: str
     path: str
-    extra: str | None = None
+    driver: Driver | None = None
 
     def load(self, required_by: str) -> type[PluginT]:
         """Import the class; where its driver is missing, the error says who needs it and how to install it."""
+        if self.driver is not None and not self.driver.is_installed:
+            raise DriverMissing(required_by, self.driver.module, self.driver)
         module_name, _, class_name = self.path.partition(":")
         try:
             plugin: type[PluginT] = getattr(import_module(module_name), class_name)
         except ModuleNotFoundError as error:
-            if self.extra is None:
+            if self.driver is None or (error.name or "").startswith("headrace"):
                 raise
-            raise DriverMissing(
-                f"{required_by} needs {error.name}. Install it: pip install 'headrace[{self.extra}]'."
-            ) from error
+            raise DriverMissing(required_by, error.name or self.driver.module, self.driver) from error
         return plugin
 
 
-class PluginRegistry(Generic[PluginT]):
-    """The connectors of one kind, by name and in the order of the docs.
+EntryT = TypeVar("EntryT", bound=PluginEntry[Any])
 
-    >>> shapes = PluginRegistry[dict]("shape", [PluginEntry("ordered", "collections:OrderedDict")])
-    >>> shapes.names, shapes["ordered"].extra
+
+class PluginRegistry(Generic[EntryT]):
+    """The connectors of one kind, by name and in the order of the docs; `page` is the one that describes them.
+
+    >>> shapes = PluginRegistry("shape", "shapes.md", [PluginEntry("ordered", "in order", "collections:OrderedDict")])
+    >>> shapes.names, shapes["ordered"].driver
     (('ordered',), None)
     >>> shapes["orderd"]
     Traceback (most recent call last):
@@ -61,21 +86,23 @@ class PluginRegistry(Generic[PluginT]):
     headrace.plugins.UnknownPlugin: 'orderd' is not a shape. Did you mean 'ordered'? There are: ordered.
     """
 
-    def __init__(self, kind: str, entries: Sequence[PluginEntry[PluginT]]) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, page: str, entries: Sequence[EntryT]) -> None:
+        self.kind, self.page = kind, page
         self._entries = {entry.name: entry for entry in entries}
+        if len(self._entries) < len(entries):
+            raise AssertionError(f"two connectors of kind {kind!r} have one name: {[entry.name for entry in entries]}")
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._entries)
 
-    def __iter__(self) -> Iterator[PluginEntry[PluginT]]:
+    def __iter__(self) -> Iterator[EntryT]:
         return iter(self._entries.values())
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
-    def __getitem__(self, name: str) -> PluginEntry[PluginT]:
+    def __getitem__(self, name: str) -> EntryT:
         if name in self._entries:
             return self._entries[name]
         closest = get_close_matches(name, self._entries, 1)
@@ -83,14 +110,15 @@ class PluginRegistry(Generic[PluginT]):
         raise UnknownPlugin(f"{name!r} is not a {self.kind}.{suggestion} There are: {', '.join(self._entries)}.")
 
 
-def import_plugin(package: str, plugin: str, required_by: str, name: str | None = None) -> Any:
-    """Import the module of a plugin, called as the plugin is unless `name` says otherwise.
+def option(description: str) -> Mapping[str, str]:
+    """The metadata of a field that users set: what to write for it, as the docs say it."""
+    return {OPTION_DESCRIPTION: description}
 
-    Where the plugin's extra is not installed, says who needs it and how to install it.
+
+def join_words(words: Sequence[str]) -> str:
+    """Words as a sentence lists the choices there are.
+
+    >>> join_words(["memory", "redis", "cassandra"]), join_words(["mlflow"])
+    ('memory, redis or cassandra', 'mlflow')
     """
-    try:
-        return import_module(f"headrace.{package}.{name or plugin}")
-    except ModuleNotFoundError as error:
-        raise DriverMissing(
-            f"{required_by} needs {error.name}. Install it: pip install 'headrace[{plugin}]'."
-        ) from error
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

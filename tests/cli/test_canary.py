@@ -16,7 +16,6 @@ from headrace.cli import main
 from headrace.declare.app import load_app
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from headrace.online_store.factory import create_store_reader
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
 from headrace.online_store.registry import UnknownStoreError
 from headrace.runtime.doctor import _check_store
 from headrace.server.auth.access_config import AccessConfig
@@ -115,7 +114,7 @@ def test_a_server_tells_no_secret_to_anybody_and_logs_none(
     app: Path, told: dict[str, str], token: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     declared, state = load_app(str(app)), tmp_path / "state"
-    online = RedisStoreReader(declared, told["HEADRACE_BROKER"], told["HEADRACE_STORE"])
+    online = create_store_reader(declared, told["HEADRACE_BROKER"], told["HEADRACE_STORE"])
     with caplog.at_level(logging.DEBUG), serving(declared, online, board_of(declared), guard=guard_of(state)) as ask:
         heard = everybody(ask, token)
     require_silence([*heard, caplog.text], state, [token, token[3:], PASSWORD])

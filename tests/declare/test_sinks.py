@@ -8,7 +8,8 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import App, build_app
-from headrace.declare.sinks.targets import DELIVERIES, TARGETS, Target
+from headrace.declare.sinks.target import DELIVERIES, Target
+from headrace.declare.sinks.targets import TARGETS
 from headrace.runtime.parts.app_parts import list_parts
 from headrace.telemetry.alerts.default_alerts import app_alerts
 

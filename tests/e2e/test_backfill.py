@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyiceberg.exceptions import NoSuchTableError
 
 from headrace.kafka.producer.producer import Producer
-from headrace.lake.formats.format_detection import FORMATS, FormatName
+from headrace.lake.formats.registry import FORMATS, FormatName
 from tests.lake.read_back import read_back
 from tests.running import Running
 from tests.waiting import patiently, wait_until

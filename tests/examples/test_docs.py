@@ -11,7 +11,7 @@ from headrace.aggregates.sketches.sketch_sizes import hyperloglog_lg_k
 from headrace.declare.durations import duration_text, duration_us
 from headrace.declare.features.windows import choose_hop_us
 from headrace.lake.formats.arrow_schemas import arrow_schema
-from headrace.lake.formats.format_detection import FormatName, create_lake
+from headrace.lake.formats.registry import FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import DAY, silver_mapping
 from headrace.lake.lake_table import LakeTable, TablePosition
 

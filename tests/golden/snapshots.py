@@ -38,7 +38,7 @@ PLAIN = (bool, int, float, str, type(None), tuple)
 
 def python_names() -> dict[str, Any]:
     """`hr.*`: each name, how it is called, and what its objects have."""
-    return {name: _described(getattr(hr, name)) for name in hr.__all__} | {
+    return {name: _described(getattr(hr, name)) for name in sorted(hr.__all__)} | {
         f"testing.{name}": _described(getattr(hr.testing, name)) for name in hr.testing.__all__
     }
 

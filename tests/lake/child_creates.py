@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 import headrace as hr
-from headrace.lake.formats.format_detection import create_lake
 from headrace.lake.formats.iceberg import IcebergFormat
+from headrace.lake.formats.registry import create_lake
 from headrace.lake.ingestion.table_mapping import bronze_mapping, dead_letter_mapping, late_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
 

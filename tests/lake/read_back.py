@@ -6,8 +6,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyiceberg.table import Table
 
-from headrace.lake.formats.format_detection import CATALOG_FILE, detect_format
 from headrace.lake.formats.iceberg_catalog import open_catalog
+from headrace.lake.formats.registry import CATALOG_FILE, detect_format
 
 
 def read_back(folder: Path) -> pa.Table:

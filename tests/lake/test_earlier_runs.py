@@ -13,7 +13,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.record_deletion import delete_all_records
 from headrace.kafka.topics import fate_topics
 from headrace.lake.event_reader import read_table_rows
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import TableMapping, bronze_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
 from headrace.lake.maintenance import MaintenanceConfig, maintain_table

@@ -15,7 +15,7 @@ from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable, ensure_progress_topic
 from headrace.lake.failure_state import FailureState
-from headrace.lake.formats.format_detection import FORMATS, FormatName
+from headrace.lake.formats.registry import FORMATS, FormatName
 from headrace.lake.ingestion.ingest_step import _move_files
 from headrace.lake.ingestion.lake_writer import IngestContext, IngestWorker
 from headrace.lake.ingestion.table_mapping import DAY, bronze_mapping, silver_mapping

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from headrace.lake.event_reader import read_table_rows
 from headrace.lake.formats.arrow_schemas import arrow_schema
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
 from headrace.lake.formats.parquet_files import MAX_TEXT, delta_statistics, exact_bounds, null_counts
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.ingest_step import new_write_session, write_parquet_files
 from headrace.lake.ingestion.table_mapping import DAY, LakeColumn, TableMapping, record_position_columns
 from headrace.lake.lake_table import LakeTable, TablePosition

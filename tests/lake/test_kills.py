@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.lake.event_reader import read_silver_events, read_table_rows
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import bronze_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
 from tests.lake.formats.test_reading import LANDING, add_file, offsets

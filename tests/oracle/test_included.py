@@ -12,10 +12,10 @@ import pytest
 from headrace.declare.app import App
 from headrace.declare.features.view import View
 from headrace.kafka.record import ConsumerRecord
+from headrace.online_store.factory import create_store_reader
 from headrace.online_store.feature_lookup import IncludedEvent, LookupResult
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
 from headrace.tiles.fold import fold_into_tiles, to_event_columns
 from headrace.tiles.layout import all_layouts, base_layouts, stream_layouts
 from headrace.tiles.online.event_tiles import EventTiles
@@ -100,7 +100,7 @@ def test_an_event_read_with_the_store_is_brute_force_with_the_event(seed: int) -
 def test_an_event_read_with_redis_is_brute_force_with_the_event(redis_url: str, seed: int) -> None:
     view = replace(VIEWS[seed % len(VIEWS)], name=f"Included{os.getpid()}x{seed}")
     events, event, at_us = chosen(view, seed)
-    online = RedisStoreReader(App("hostile", view.streams, (view,)), "127.0.0.1:1", redis_url)
+    online = create_store_reader(App("hostile", view.streams, (view,)), "127.0.0.1:1", redis_url)
     online.store.apply(records(view, [one for one in events if one is not event]))
     require_brute_force(online, view, events, event, at_us)
 

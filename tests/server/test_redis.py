@@ -11,7 +11,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.topics import ensure_topics
 from headrace.online_store.changelog_applier import apply_until
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
+from headrace.online_store.factory import create_store_reader
 from headrace.online_store.tile_packing import hash_key
 from tests.beside import beside
 from tests.kafka.streams import new_stream, new_view
@@ -30,7 +30,7 @@ def applying(app: App, broker: str, url: str) -> AbstractContextManager[None]:
 
 def test_redis_is_served_as_memory_is(redis_url: str) -> None:
     app = app_of_views(view := new_view(new_stream()))
-    online = RedisStoreReader(app, NOWHERE, redis_url)
+    online = create_store_reader(app, NOWHERE, redis_url)
     online.store.apply(tiles_of(view, [{"id": "1", "card": "c1", "amount": 1.0, "at": "2026-01-01T12:00:00Z"}]))
     with serving(app, online, board_of(app)) as ask:
         said = ask.features(view, ["c1", "c2"], at="2026-01-01T12:01:00Z")
@@ -42,7 +42,7 @@ def test_redis_is_served_as_memory_is(redis_url: str) -> None:
 
 def test_many_keys_are_read_in_pieces(redis_url: str) -> None:
     app = app_of_views(view := new_view(new_stream()))
-    online = RedisStoreReader(app, NOWHERE, redis_url)
+    online = create_store_reader(app, NOWHERE, redis_url)
     with serving(app, online, board_of(app)) as ask:
         assert len(ask.rows(view, [f"c{number}" for number in range(1000)])) == 1000
 
@@ -102,7 +102,7 @@ NO_REDIS = [f"redis://{HOST}:{free_port()}", f"unix:///nowhere/{free_port()}.soc
 @pytest.mark.parametrize("url", NO_REDIS, ids=["port", "socket"])
 def test_a_redis_that_is_gone_is_said(url: str) -> None:
     app = app_of_views(view := new_view(new_stream()))
-    with serving(app, RedisStoreReader(app, NOWHERE, url), board_of(app)) as ask:
+    with serving(app, create_store_reader(app, NOWHERE, url), board_of(app)) as ask:
         said = ask.features(view, ["c1"])
         assert said.status == 503
         assert said.error.startswith("The Redis store at ")
@@ -110,7 +110,7 @@ def test_a_redis_that_is_gone_is_said(url: str) -> None:
 
 def test_a_redis_that_comes_back_is_served_again(own_redis: OwnRedis) -> None:  # noqa: F811
     app = app_of_views(view := new_view(new_stream()))
-    with serving(app, RedisStoreReader(app, NOWHERE, own_redis.url), board_of(app)) as ask:
+    with serving(app, create_store_reader(app, NOWHERE, own_redis.url), board_of(app)) as ask:
         assert ask.features(view, ["c1"]).status == 200
         own_redis.stop()
         assert ask.features(view, ["c1"]).status == 503
@@ -121,5 +121,5 @@ def test_a_redis_that_comes_back_is_served_again(own_redis: OwnRedis) -> None:  
 def test_a_password_never_appears_in_an_answer() -> None:
     app = app_of_views(view := new_view(new_stream()))
     url = f"redis://user:secret@{HOST}:{free_port()}/0"
-    with serving(app, RedisStoreReader(app, NOWHERE, url), board_of(app)) as ask:
+    with serving(app, create_store_reader(app, NOWHERE, url), board_of(app)) as ask:
         assert "secret" not in ask.features(view, ["c1"]).error

@@ -15,9 +15,9 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.features.view import require_view
 from headrace.embedded_servers.ports import HOST, free_port
+from headrace.online_store.factory import create_store_reader
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
 from headrace.server import sql_route as sql_module
 from headrace.server.sql_route import LiveTableReader
 from headrace.sql.worker_messages import LiveRowsMessage, decode_message
@@ -206,7 +206,7 @@ def test_a_panel_over_a_live_table_is_answered_from_redis(ask: Asking, tmp_path:
     server = OwnRedis(tmp_path)
     server.start()
     app = App("shop", (taps,), (VIEW,), queries=(GOOD,))
-    online = RedisStoreReader(app, f"{HOST}:{free_port()}", server.url)
+    online = create_store_reader(app, f"{HOST}:{free_port()}", server.url)
     try:
         online.store.apply(tiles_of(VIEW, EVENTS))
         with serving(app, online, board_of(app)) as of_redis:

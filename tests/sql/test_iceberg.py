@@ -7,7 +7,7 @@ import pytest
 import headrace as hr
 from headrace.lake.consistency.batch_check import save_findings
 from headrace.lake.consistency.value_comparison import CheckFindings, ComparisonCounts
-from headrace.lake.formats.format_detection import FORMATS, create_lake
+from headrace.lake.formats.registry import FORMATS, create_lake
 from headrace.lake.maintenance import MaintenanceConfig, maintain_table
 from headrace.sql.engine import SqlEngine
 from headrace.sql.errors import SqlRefused

@@ -14,7 +14,6 @@ from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
 from headrace.declare.operations.operation import Derivation, DerivedStream, StreamOperation
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Kafka
 from headrace.declare.source_location import SourceLocation
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.stream import Stream
@@ -233,15 +232,12 @@ def _require_external_sink_topics(app: "App") -> None:
     """Refuse a sink into a topic that the app writes itself: readers would take its rows for Headrace's."""
     own_topics = {_normalize_topic(name): (name, owner) for name, owner in list_written_topics(app).items()}
     for sink in app.sinks:
-        if (
-            isinstance(sink.to, Kafka)
-            and sink.to.broker is None
-            and (own_topic := own_topics.get(_normalize_topic(sink.to.topic)))
-        ):
+        topic = sink.to.own_broker_topic
+        if topic is not None and (own_topic := own_topics.get(_normalize_topic(topic))):
             raise DeclarationError(
                 f"{sink.location}: sink {sink.name!r} would write to the topic {own_topic[0]!r}, which belongs to "
                 f"{own_topic[1]}. "
-                'Give it a topic of its own: hr.Kafka("warehouse.payments").'
+                f"Give it a topic of its own: {sink.to.example}."
             )
 
 

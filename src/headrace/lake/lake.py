@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.lake.failure_state import summarize_failure
-from headrace.lake.formats.format_detection import FormatName, create_lake, detect_format, load_format_module
+from headrace.lake.formats.registry import LAKE_FORMATS, FormatName, create_lake, detect_format
 from headrace.lake.ingestion.table_mapping import TableMapping
 from headrace.lake.lake_table import IncompatibleTableError, LakeTable
 
@@ -18,8 +18,8 @@ class LakeFormatMismatchError(HeadraceError):
 
     def __init__(self, folder: Path, existing: FormatName, requested: FormatName) -> None:
         super().__init__(
-            f"--lake-format {requested}: the lake at {str(folder)!r} is in {existing.title()}, and one lake has "
-            f"one format. "
+            f"--lake-format {requested}: the lake at {str(folder)!r} is in {LAKE_FORMATS[existing].title}, and one "
+            "lake has one format. "
             f"Write --lake-format {existing}, or give another folder with --lake DIR."
         )
 
@@ -66,7 +66,7 @@ def require_compatible_tables(lake: LakeConfig) -> list[str]:
 def _require_format(lake: LakeConfig) -> None:
     existing = detect_format(lake.folder)
     if lake.format is not None:
-        load_format_module(lake.format)  # says what is not installed
+        LAKE_FORMATS[lake.format].load_format()  # says what is not installed
         if existing not in {None, lake.format}:
             raise LakeFormatMismatchError(lake.folder, existing, lake.format)
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from headrace.declare.app import App
 from headrace.declare.features.view import View
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
-from headrace.online_store.registry import REDIS_SCHEMES, create_store, store_scheme
+from headrace.online_store.registry import find_store
 from headrace.online_store.shared_store_reader import SharedStoreReader
 
 
@@ -15,8 +14,8 @@ def create_store_reader(
 ) -> OnlineStoreReader:
     """The store a URL names, ready to be started, to read some of an app's views from, or all."""
     read_views = app.views if views is None else tuple(views)
-    if store_url == "memory":
+    entry = find_store(store_url)
+    if not entry.is_shared:
         return MemoryStoreReader.create(App(app.name, app.streams, read_views), broker)
-    if store_scheme(store_url) in REDIS_SCHEMES:
-        return RedisStoreReader(app, broker, store_url, views=read_views)
-    return SharedStoreReader(app, broker, create_store(store_url, read_views), read_views)
+    store = entry.load_store().open_for_reading(store_url, read_views)
+    return SharedStoreReader(app, broker, store, read_views)

@@ -1,55 +1,122 @@
-"""The kinds of stores that processes share, and the one that a URL names."""
+"""The registry of online stores: each entry is what `--store` may be, and the class that stores the tables there."""
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from headrace.declare.features.view import View
 from headrace.errors import HeadraceError
-from headrace.online_store.redis.redis_store import RedisStore
-from headrace.online_store.redis.script_writer import CLUSTER_SCHEME
-from headrace.online_store.shared_store import SharedStore
-from headrace.plugins import import_plugin
+from headrace.plugins import Driver, PluginEntry, PluginRegistry, join_words
 
-MEMORY = "memory"
-REDIS_SCHEMES = {"redis", "rediss", "unix", CLUSTER_SCHEME}
-DRIVER_SCHEMES = {"cassandra"}  # each in the module of its name
+if TYPE_CHECKING:
+    from headrace.online_store.shared_store import SharedStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreEntry(PluginEntry[Any]):
+    """A store; its name is the scheme of its URL. `location` and `filled_by` are its row in the docs."""
+
+    url_form: str  # as help, errors and docs write it
+    location: str
+    filled_by: str = "the part `apply`, as many copies as you like"
+    aliases: tuple[str, ...] = ()  # schemes that name it as well
+    is_shared: bool = True  # a server that processes share, filled by the part `apply`
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+    def load_store(self) -> "type[SharedStore]":
+        """The class of a store that processes share."""
+        store_class: type[SharedStore] = self.load(f"--store {self.name}://…")
+        return store_class
+
+
+MEMORY = StoreEntry(
+    "memory",
+    "the server's own memory",
+    "headrace.online_store.memory.memory_store:MemoryStore",
+    url_form="memory",
+    location="in each serving process; the quickest",
+    filled_by="itself",
+    is_shared=False,
+)
+ONLINE_STORES = PluginRegistry(
+    "online store",
+    "stores.md",
+    [
+        MEMORY,
+        StoreEntry(
+            "redis",
+            "Redis or Valkey",
+            "headrace.online_store.redis.redis_store:RedisStore",
+            url_form="redis://HOST:PORT",
+            location="in one Redis or Valkey, which processes share",
+            aliases=("rediss", "unix"),
+        ),
+        StoreEntry(
+            "redis+cluster",
+            "Redis Cluster",
+            "headrace.online_store.redis.redis_store:RedisStore",
+            url_form="redis+cluster://HOST:PORT",
+            location="in a Redis Cluster, found by any of its servers",
+        ),
+        StoreEntry(
+            "cassandra",
+            "Apache Cassandra",
+            "headrace.online_store.cassandra.cassandra_store:CassandraStore",
+            Driver("cassandra", extra="cassandra"),
+            url_form="cassandra://HOST:PORT/KEYSPACE",
+            location="in a table of a keyspace of yours, found by any of its servers: `HOST,HOST:PORT`",
+        ),
+    ],
+)
+_ENTRIES = {scheme: entry for entry in ONLINE_STORES for scheme in entry.schemes}
+STORE_URL_FORMS = tuple(entry.url_form for entry in ONLINE_STORES)
+STORE_METAVAR = "|".join(entry.name + ("://…" if entry.is_shared else "") for entry in ONLINE_STORES)
 
 
 class UnknownStoreError(HeadraceError):
     """A store of another kind than there are."""
 
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(f"{problem}. Write {remedy}.")
 
-def create_store(url: str, views: Sequence[View]) -> SharedStore:
-    """The shared store that a URL names; what others need is not imported."""
-    scheme = store_scheme(url)
-    if scheme in REDIS_SCHEMES:
-        return RedisStore(url, views)
-    store: SharedStore = getattr(_store_module(scheme), f"{scheme.title()}Store")(url, views)
-    return store
+
+def find_store(url: str) -> StoreEntry:
+    """The entry of the store that a URL names."""
+    if url == MEMORY.name:
+        return MEMORY
+    entry = _ENTRIES.get(_parse_scheme(url), MEMORY)
+    if entry is not MEMORY:
+        return entry
+    url_prefix = re.match(r"[A-Za-z+]*(?:://)?", url)  # the rest may hold a password
+    raise UnknownStoreError(f"--store {url_prefix and url_prefix[0]!r} is not a store", join_words(STORE_URL_FORMS))
+
+
+def create_store(url: str, views: Sequence[View]) -> "SharedStore":
+    """The shared store that a URL names, for those who write to it; what others need is not imported."""
+    return find_store(url).load_store()(url, views)
 
 
 def require_store(url: str) -> None:
     """Refuse a store of another kind than there are, or one whose driver is missing."""
-    if url != MEMORY and (scheme := store_scheme(url)) not in REDIS_SCHEMES:
-        _store_module(scheme)
+    entry = find_store(url)
+    if entry.is_shared:
+        entry.load_store()
 
 
-def _store_module(scheme: str) -> Any:
-    return import_plugin(f"online_store.{scheme}", scheme, f"--store {scheme}://…", f"{scheme}_store")
+def mask_store_url(url: str) -> str:
+    """Where a store is, without the name and password that may stand in its URL.
 
-
-def store_scheme(url: str) -> str:
-    """The scheme of a store's URL, which is one of those there are."""
-    scheme = _parse_scheme(url)
-    if scheme in REDIS_SCHEMES | DRIVER_SCHEMES:
-        return scheme
-    url_prefix = re.match(r"[A-Za-z+]*(?:://)?", url)  # the rest may hold a password
-    raise UnknownStoreError(
-        f"--store {url_prefix and url_prefix[0]!r} is not a store. Write memory, redis://HOST:PORT, "
-        "redis+cluster://HOST:PORT or cassandra://HOST:PORT/KEYSPACE."
-    )
+    >>> mask_store_url("redis://me:hush@cache:6379/0"), mask_store_url("memory")
+    ('redis://cache:6379', 'memory')
+    """
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + re.split("[/?]", rest.rpartition("@")[2])[0]
 
 
 def _parse_scheme(url: str) -> str:
@@ -58,6 +125,6 @@ def _parse_scheme(url: str) -> str:
         _ = parts.port
     except ValueError:
         raise UnknownStoreError(
-            "--store is no URL. Write redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it."
+            "--store is no URL", "redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it"
         ) from None
     return parts.scheme

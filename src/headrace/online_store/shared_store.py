@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from headrace.aggregates.partial import INT64_MAX, INT64_MIN
 from headrace.declare.features.view import View
@@ -30,6 +30,13 @@ from headrace.tiles.tile import Entity
 MAX_CACHED_ENTITIES = 20_000
 
 
+class StoreHealth(NamedTuple):
+    """What a server of a store says when it is asked, after its address, and what to do where it is not well."""
+
+    state: str
+    remedy: str = ""
+
+
 class SharedStore(ABC):
     """The tables of an app's views: apply workers write them, servers read them.
 
@@ -37,9 +44,20 @@ class SharedStore(ABC):
     place is missing begins again at the beginning. Whatever keeps it from answering is raised as StoreUnavailable.
     """
 
-    def __init__(self, views: Sequence[View], max_cached_entities: int = MAX_CACHED_ENTITIES) -> None:
+    def __init__(self, url: str, views: Sequence[View], max_cached_entities: int = MAX_CACHED_ENTITIES) -> None:
+        self.url = url
         self._change_builders = {view.topic: EntityChangesBuilder(view) for view in views}
         self._readers = {view.name: _CachedViewReader(view, max_cached_entities) for view in views}
+
+    @classmethod
+    def open_for_reading(cls, url: str, views: Sequence[View]) -> Self:
+        """The store as servers and scorers read it."""
+        return cls(url, views)
+
+    @classmethod
+    @abstractmethod
+    def check_health(cls, url: str, timeout_s: float) -> StoreHealth:
+        """Whether the server that a URL names can be used, as `headrace doctor` says it; raises nothing."""
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
         """One answer an entity, in their order."""

@@ -1,16 +1,12 @@
 """What an app needs from this machine, checked one by one, each with the command that mends it."""
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
-
-import redis
 
 from headrace.embedded_servers.broker import recorded_broker
 from headrace.embedded_servers.jars import REQUIRED_JAR_SETS, JarSet, cache_dir, faulty_jars, locked_jars
@@ -19,7 +15,8 @@ from headrace.embedded_servers.ports import HOST, is_free, is_listening, parse_a
 from headrace.errors import HeadraceError
 from headrace.kafka.client.client import create_admin_client, fetch_metadata
 from headrace.kafka.client.security import find_security_config
-from headrace.online_store.redis.script_writer import is_cluster, server_url
+from headrace.online_store.registry import UnknownStoreError, find_store, mask_store_url
+from headrace.plugins import DriverMissing
 from headrace.server.auth.internal_client import InternalClient
 
 _OLDEST_PYTHON = (3, 11)
@@ -135,39 +132,18 @@ def _check_embedded_broker(config: DoctorConfig) -> DoctorFinding:
     return _port_taken("broker", HOST, config.broker_port, "--broker-port")
 
 
-def _check_store(store: str) -> DoctorFinding:
-    if store == "memory":
-        return DoctorFinding("store", "the server's own memory")
-    # Never the password, not even a part of one that is not written as it should be.
-    address = re.split("[/?]", store.partition("://")[2].rpartition("@")[2])[0]
-    masked_url = f"{store.partition(':')[0]}://{address}"
+def _check_store(url: str) -> DoctorFinding:
+    """Never with the password, not even a part of one that is not written as it should be."""
     try:
-        _ = urlsplit(store).port
-    except ValueError:
-        return DoctorFinding(
-            "store", "--store is no URL", "write redis://USER:PASSWORD@HOST:PORT, with %2F for a / in them"
-        )
-    if store.startswith("cassandra://"):
-        return _check_cassandra(urlsplit(store), masked_url)
-    try:
-        with redis.Redis.from_url(server_url(store), socket_timeout=_CONNECT_TIMEOUT_S) as client:
-            client.ping()
-            is_healthy = not is_cluster(store) or client.cluster("INFO").get("cluster_state") == "ok"
-    except (redis.RedisError, ValueError, OSError) as error:
-        reason = str(error).replace(store, masked_url)
-        return DoctorFinding("store", f"{masked_url} does not answer: {reason}", "start it, or use --store memory")
-    if not is_healthy:
-        return DoctorFinding(
-            "store", f"{masked_url} answers, and its cluster does not stand", "see redis-cli cluster info"
-        )
-    return DoctorFinding("store", f"{masked_url} answers")
-
-
-def _check_cassandra(url: SplitResult, masked_url: str) -> DoctorFinding:
-    hosts, port = (url.hostname or "").split(","), url.port or 9042
-    if any(is_listening(host, port, _CONNECT_TIMEOUT_S) for host in hosts):
-        return DoctorFinding("store", f"{masked_url} accepts connections")
-    return DoctorFinding("store", f"{masked_url} does not answer", "start it, or use --store memory")
+        entry = find_store(url)
+        if not entry.is_shared:
+            return DoctorFinding("store", entry.title)
+        health = entry.load_store().check_health(url, _CONNECT_TIMEOUT_S)
+    except UnknownStoreError as error:
+        return DoctorFinding("store", error.problem, f"write {error.remedy}")
+    except DriverMissing as error:
+        return DoctorFinding("store", error.problem, error.install_command)
+    return DoctorFinding("store", f"{mask_store_url(url)} {health.state}", health.remedy)
 
 
 def _check_http(host: str, port: int, config: DoctorConfig) -> DoctorFinding:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headrace.errors import HeadraceError
-from headrace.lake.formats.format_detection import FormatName
+from headrace.lake.formats.registry import FormatName
 from headrace.runtime.configuration.state_folder import DEFAULT_STATE_FOLDER
 from headrace.server.auth.access_config import DEFAULT_ACCESS, AccessConfig
 

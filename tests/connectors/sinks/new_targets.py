@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.declare.sinks.targets import Target
+from headrace.declare.sinks.target import Target
 
 
 def new_target(kind: str, name: str, request: pytest.FixtureRequest) -> Target:

@@ -25,7 +25,7 @@ from headrace.connectors.sinks.writer import (
     require_not_fenced,
 )
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Delivery
+from headrace.declare.sinks.target import Delivery
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset, ExternalOffsets
 from headrace.kafka.ledger import OFFSET_HEADER

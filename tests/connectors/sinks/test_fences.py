@@ -14,7 +14,7 @@ from headrace.connectors.sinks.sink_part import create_sink_writer
 from headrace.connectors.sinks.sink_rows import SinkRow, SinkRowReader
 from headrace.connectors.sinks.writer import OffsetMove, RowsRejected, SinkConfig, SinkFencedError, SinkWriter
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Target
+from headrace.declare.sinks.target import Target
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset
 from headrace.kafka.ledger import OFFSET_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition

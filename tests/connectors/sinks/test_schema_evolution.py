@@ -14,7 +14,7 @@ from headrace.connectors.sinks.sink_part import create_sink_writer
 from headrace.connectors.sinks.targets.iceberg import CATALOG_FILE, open_catalog
 from headrace.connectors.sinks.writer import SinkConfig, SinkWriter, TargetUnavailable
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Target
+from headrace.declare.sinks.target import Target
 from headrace.declare.streams.stream import Stream
 from tests.clickhouse import OwnClickHouse
 from tests.connectors.sinks.flowing import SCHEMA, event

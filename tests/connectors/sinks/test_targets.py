@@ -14,7 +14,7 @@ from headrace.connectors.sinks.reader_deduplication import SinkTopicDeduplicator
 from headrace.connectors.sinks.sink_part import SinkWorker
 from headrace.connectors.sinks.writer import SinkConfig
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Target
+from headrace.declare.sinks.target import Target
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.topics import TopicSpec
 from tests.connectors.sinks.flowing import Gate, event, new_stream, sinking

@@ -1,7 +1,7 @@
 """The fraud example's payments twice: straight into Kafka, and through NATS."""
 
 import headrace as hr
-from headrace.declare.streams.external_sources import ExternalSource
+from headrace.declare.streams.external_source import ExternalSource
 
 
 def payments(name: str, from_: ExternalSource | None = None) -> hr.Stream:

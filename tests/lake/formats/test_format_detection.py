@@ -15,7 +15,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.lake.backfill.backfill import backfill_view
 from headrace.lake.backfill.cutover import BackfillConfig
 from headrace.lake.event_reader import read_silver_events, read_table_rows
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake, detect_format
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake, detect_format
 from headrace.lake.ingestion.table_mapping import bronze_mapping, silver_mapping
 from headrace.lake.lake import LakeConfig, LakeFormatMismatchError, prepare_tables, require_compatible_tables
 from headrace.lake.lake_table import IncompatibleTableError, LakeTable

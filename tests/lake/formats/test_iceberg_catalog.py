@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from headrace.lake.formats.format_detection import CATALOG_FILE, create_lake
 from headrace.lake.formats.iceberg import IcebergFormat
 from headrace.lake.formats.iceberg_catalog import open_catalog
+from headrace.lake.formats.registry import CATALOG_FILE, create_lake
 from headrace.lake.lake_table import LakeTable
 from tests.lake.formats.test_reading import LANDING, add_file
 from tests.lake.read_back import read_back

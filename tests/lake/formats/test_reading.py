@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
 from headrace.lake.formats.iceberg import ConcurrentIngestError
 from headrace.lake.formats.parquet_files import delta_statistics
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import DAY, LakeColumn, TableMapping, record_position_columns
 from headrace.lake.lake_table import LakeTable, TablePosition
 from headrace.lake.maintenance import MaintenanceConfig, maintain_table

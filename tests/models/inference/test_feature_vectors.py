@@ -12,11 +12,11 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.models.inference.feature_vectors import FeatureVector, FeatureVectorReader
 from headrace.models.inference.scorer import load_scorer
+from headrace.online_store.factory import create_store_reader
 from headrace.online_store.feature_lookup import RetentionExceededError
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.online_store.redis.redis_store import RedisStore
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
 from headrace.tiles.events.event_parser import parse_event
 from tests.models.networks import FLOAT, named, summing
 from tests.online_store.tiles import T0_US
@@ -136,7 +136,7 @@ def test_redis_gives_the_same_vectors(redis_url: str) -> None:
     RedisStore(redis_url, renamed).apply(tiles)
 
     async def from_redis() -> list[FeatureVector]:
-        online = RedisStoreReader(App("shop", (payments,), tuple(renamed)), "127.0.0.1:1", redis_url)
+        online = create_store_reader(App("shop", (payments,), tuple(renamed)), "127.0.0.1:1", redis_url)
         try:
             return await FeatureVectorReader(same, online).read([read(one) for one in EVENTS], at_us)
         finally:

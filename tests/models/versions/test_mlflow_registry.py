@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.models.versions.mlflow_registry import (
-    MLFLOW_DEFAULTS,
-    ModelRegistryFailed,
-    publish_versions,
-    registry_uri,
-)
+from headrace.models.versions.mlflow_registry import MLFLOW_DEFAULTS, MlflowRegistry
+from headrace.models.versions.model_registry import ModelRegistryFailed, open_model_registry
 from headrace.models.versions.version_store import VersionStore
 from tests.models.cards import card_for, versions_of
 from tests.models.networks import offset
@@ -23,7 +19,7 @@ mlflow = pytest.importorskip("mlflow", reason="needs headrace[mlflow]")
 def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in MLFLOW_DEFAULTS.items():
         monkeypatch.setenv(name, value)
-    return registry_uri("mlflow", tmp_path)
+    return open_model_registry("mlflow", tmp_path).uri
 
 
 @pytest.fixture
@@ -36,7 +32,7 @@ def client(uri: str) -> Any:
 
 
 def test_a_version_is_a_run_and_a_model_that_mlflow_loads(versions: VersionStore, uri: str, tmp_path: Path) -> None:
-    assert publish_versions(uri, versions) == ["1", "2"]
+    assert MlflowRegistry(uri).publish_versions(versions) == ["1", "2"]
     found = client(uri).get_model_version_by_alias("fraud", "champion")
     run = client(uri).get_run(found.run_id)
     assert (run.info.status, run.info.run_name) == ("FINISHED", "fraud 1")
@@ -51,11 +47,11 @@ def test_a_version_is_a_run_and_a_model_that_mlflow_loads(versions: VersionStore
 
 
 def test_what_is_there_is_not_told_again_and_what_is_missing_is(versions: VersionStore, uri: str) -> None:
-    publish_versions(uri, versions)
-    assert publish_versions(uri, versions) == []
+    MlflowRegistry(uri).publish_versions(versions)
+    assert MlflowRegistry(uri).publish_versions(versions) == []
     versions.add(offset(3_000), card_for(offset(3_000)))
     versions.promote("3")
-    assert publish_versions(uri, versions) == ["3"]
+    assert MlflowRegistry(uri).publish_versions(versions) == ["3"]
     assert client(uri).get_model_version_by_alias("fraud", "champion").tags["headrace.version"] == "3"
     assert len(client(uri).search_model_versions("name = 'fraud'")) == 3
 
@@ -63,8 +59,8 @@ def test_what_is_there_is_not_told_again_and_what_is_missing_is(versions: Versio
 def test_versions_of_another_folder_are_others_whatever_their_numbers(
     versions: VersionStore, uri: str, tmp_path: Path
 ) -> None:
-    publish_versions(uri, versions)
-    assert publish_versions(uri, versions_of(tmp_path / "other", offset(7_000))) == ["1"]
+    MlflowRegistry(uri).publish_versions(versions)
+    assert MlflowRegistry(uri).publish_versions(versions_of(tmp_path / "other", offset(7_000))) == ["1"]
     found = client(uri).get_model_version_by_alias("fraud", "champion")
     assert (str(found.version), found.tags["headrace.version"]) == ("3", "1")
 
@@ -78,9 +74,9 @@ def test_a_version_that_was_cut_short_is_told_whole_next_time(
     with monkeypatch.context() as failing:
         failing.setattr("mlflow.MlflowClient.log_artifacts", full)
         with pytest.raises(ModelRegistryFailed, match=r"No space left on device\. Once that is mended"):
-            publish_versions(uri, versions)
+            MlflowRegistry(uri).publish_versions(versions)
     assert client(uri).search_model_versions("name = 'fraud'") == []
-    assert publish_versions(uri, versions) == ["1", "2"]
+    assert MlflowRegistry(uri).publish_versions(versions) == ["1", "2"]
     runs = client(uri).search_runs([client(uri).get_experiment_by_name("fraud").experiment_id])
     assert sorted(run.info.status for run in runs) == ["FAILED", "FINISHED", "FINISHED"]
 
@@ -95,4 +91,4 @@ def test_a_version_that_was_cut_short_is_told_whole_next_time(
 )
 def test_a_store_that_is_not_there_is_said(versions: VersionStore, uri: str, address: str, said: str) -> None:
     with pytest.raises(ModelRegistryFailed, match=f"MLflow at {address} was not told of model 'fraud'.*{said}"):
-        publish_versions(address, versions)
+        MlflowRegistry(address).publish_versions(versions)

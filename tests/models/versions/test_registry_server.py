@@ -9,7 +9,7 @@ import pytest
 
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
-from headrace.models.versions.mlflow_registry import MLFLOW_DEFAULTS, publish_versions
+from headrace.models.versions.mlflow_registry import MLFLOW_DEFAULTS, MlflowRegistry
 from tests.models.cards import card_for, versions_of
 from tests.models.networks import offset
 from tests.waiting import patiently, wait_until
@@ -42,11 +42,11 @@ def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_a_server_has_every_version_its_file_its_card_and_the_champion(uri: str, tmp_path: Path) -> None:
     versions = versions_of(tmp_path, offset(1_000), offset(2_000))
-    assert publish_versions(uri, versions) == ["1", "2"]
-    assert publish_versions(uri, versions) == []
+    assert MlflowRegistry(uri).publish_versions(versions) == ["1", "2"]
+    assert MlflowRegistry(uri).publish_versions(versions) == []
     versions.add(offset(3_000), card_for(offset(3_000)))
     versions.promote("3")
-    assert publish_versions(uri, versions) == ["3"]
+    assert MlflowRegistry(uri).publish_versions(versions) == ["3"]
     client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
     assert len(client.search_model_versions("name = 'fraud'")) == 3
     champion = client.get_model_version_by_alias("fraud", "champion")
@@ -57,5 +57,5 @@ def test_a_server_has_every_version_its_file_its_card_and_the_champion(uri: str,
     assert (folder / "model.onnx").read_bytes() == offset(3_000)
     assert (folder / "card.json").read_text() == versions.load_card("3").to_json()
     versions.rollback()
-    publish_versions(uri, versions)
+    MlflowRegistry(uri).publish_versions(versions)
     assert client.get_model_version_by_alias("fraud", "champion").tags["headrace.version"] == "1"

@@ -18,8 +18,8 @@ from headrace.declare.app import build_app
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.status.heartbeat import DriftProgress, ProgressTable
-from headrace.lake.formats.format_detection import FormatName
-from headrace.lake.formats.format_detection import create_lake as begin_lake
+from headrace.lake.formats.registry import FormatName
+from headrace.lake.formats.registry import create_lake as begin_lake
 from headrace.lake.lake import LakeConfig
 from headrace.monitoring.drift.drift_worker import DriftEvaluationConfig, DriftWorker
 from headrace.monitoring.drift.drift_writer import DriftWriter

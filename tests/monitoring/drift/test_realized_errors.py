@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.lake.formats.format_detection import FORMATS, create_lake
+from headrace.lake.formats.registry import FORMATS, create_lake
 from headrace.lake.ingestion.table_mapping import DAY
 from headrace.lake.lake_table import LakeTable, TablePosition
 from headrace.lake.maintenance import SMALL_FILE_BYTES

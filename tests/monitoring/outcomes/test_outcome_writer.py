@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.producer.producer import Producer
-from headrace.lake.formats.format_detection import FORMATS, FormatName, create_lake
+from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.ingest_step import new_write_session
 from headrace.monitoring.outcomes import outcome_counts
 from headrace.monitoring.outcomes.join_processor import CHANGE_COLUMNS

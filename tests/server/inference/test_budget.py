@@ -12,7 +12,8 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.models.versions.version_store import VersionStore
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
+from headrace.online_store.factory import create_store_reader
+from headrace.online_store.shared_store_reader import SharedStoreReader
 from headrace.server.inference.model_resolver import ModelServingContext
 from headrace.server.inference.prediction_log import PredictionLog
 from tests.models.cards import card_for
@@ -28,11 +29,11 @@ NOWHERE = "127.0.0.1:1"
 DEFAULTS = {"payments_1h": 0, "cards_1h": 0}
 
 
-def redis_store(model: hr.Model, url: str) -> RedisStoreReader:
-    return RedisStoreReader(App("shop", (payments,), VIEWS, (model,)), NOWHERE, url)
+def redis_store(model: hr.Model, url: str) -> SharedStoreReader:
+    return create_store_reader(App("shop", (payments,), VIEWS, (model,)), NOWHERE, url)
 
 
-def filled(online: RedisStoreReader) -> RedisStoreReader:
+def filled(online: SharedStoreReader) -> SharedStoreReader:
     for view in VIEWS:
         online.store.apply(tiles_of(view, EVENTS))
     return online

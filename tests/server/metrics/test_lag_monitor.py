@@ -23,8 +23,8 @@ from headrace.kafka.status.heartbeat import IngestionProgress, ProgressTable, Qu
 from headrace.kafka.topics import ensure_topics
 from headrace.models.stream_scoring.scoring_part import scoring_group
 from headrace.online_store.changelog_applier import apply_group as store_group
+from headrace.online_store.factory import create_store_reader
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
-from headrace.online_store.redis.redis_store_reader import RedisStoreReader
 from headrace.server.metrics.lag_monitor import LagMonitor, LogConsumers, advance_by_unread_fates
 from headrace.server.metrics.ledgers import StreamLedgers
 from tests.kafka.streams import new_stream, new_view
@@ -174,7 +174,7 @@ def test_with_redis_the_group_that_fills_it_says_how_far_the_store_is(broker: Em
     board, place = send(address, app), Partition(app.views[0].topic, 0)
     commit(address, store_group(app.views), place, 0)
     with StreamLedgers(address, app.streams) as ledgers:
-        online = RedisStoreReader(app, address, "redis://127.0.0.1:1/0")
+        online = create_store_reader(app, address, "redis://127.0.0.1:1/0")
         lagging = LagMonitor(address, LogConsumers(app, board, ledgers, online), publishes_groups=False)
         wait_until(lambda: ((f"{app.views[0].name}.store", place), 1) in looked(lagging), 20, "the lag of the store")
     assert not any(".tiles-" in lag.query for lag in lagging.consumer_lag.lags)

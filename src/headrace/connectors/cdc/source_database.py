@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from headrace.connectors.cdc.errors import CaptureSetupError, DatabaseUnavailable
 from headrace.declare.names import replication_slot_name
 from headrace.declare.streams.change_capture import Changes, DatabaseTable
-from headrace.declare.streams.external_sources import ENV_PREFIX
+from headrace.declare.streams.external_source import ENV_PREFIX
 from headrace.errors import HeadraceError
 
 try:

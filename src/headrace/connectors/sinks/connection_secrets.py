@@ -4,7 +4,7 @@ import os
 from urllib.parse import urlsplit
 
 from headrace.connectors.sinks.writer import TargetUnavailable
-from headrace.declare.streams.external_sources import ENV_PREFIX
+from headrace.declare.streams.external_source import ENV_PREFIX
 
 REDACTED = "…"
 

@@ -21,7 +21,6 @@ from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.heartbeat import SinkProgress, ensure_progress_topic, publish_progress
 from headrace.kafka.topics import ensure_sink_topics
-from headrace.plugins import import_plugin
 
 LOGGER = logging.getLogger("headrace.sink")
 RETRY_SECONDS = 0.5
@@ -30,10 +29,8 @@ REPORT_INTERVAL_SECONDS = 1.0
 
 def create_sink_writer(sink: Sink, config: SinkConfig) -> SinkWriter:
     """Who writes to a sink's target; what others need is not imported."""
-    kind = sink.to.kind
-    module = import_plugin("connectors.sinks.targets", kind, f"{sink.location}: Sink {sink.name!r}")
-    writer: SinkWriter = getattr(module, f"{kind.title()}Writer")(sink, config)
-    return writer
+    writer_class: type[SinkWriter] = sink.to.writer.load(f"{sink.location}: Sink {sink.name!r}")
+    return writer_class(sink, config)
 
 
 def run_sinks(app: App, config: SinkConfig, stop: threading.Event) -> None:

@@ -1,17 +1,10 @@
 """The schema of a sink's rows in a registry: looked at before anything runs, registered when it does."""
 
 from headrace.declare.sinks.sink import Sink
-from headrace.declare.sinks.targets import Kafka
-from headrace.declare.streams.encoding import RecordEncoding
 from headrace.kafka.schema_registry.avro import to_avro_name, to_avro_schema
 from headrace.kafka.schema_registry.compatibility import CompatibilityResult, IncompatibleSchemaError
 from headrace.kafka.schema_registry.record_encoder import AvroEncoder, register_encoder
 from headrace.kafka.schema_registry.registry_client import RegistryUnavailable, create_registry_client
-
-
-def sink_encoding(sink: Sink) -> RecordEncoding | None:
-    """The registry of a sink that writes in Avro."""
-    return sink.to.encoding if isinstance(sink.to, Kafka) else None
 
 
 def avro_row_schema(sink: Sink) -> str:
@@ -21,7 +14,7 @@ def avro_row_schema(sink: Sink) -> str:
 
 def create_row_encoder(sink: Sink) -> AvroEncoder | None:
     """Who writes a sink's rows in Avro, their schema registered; None where they are JSON."""
-    encoding = sink_encoding(sink)
+    encoding = sink.to.encoding
     if encoding is None:
         return None
     return register_encoder(create_registry_client(encoding.registry), encoding.subject, avro_row_schema(sink))
@@ -29,7 +22,7 @@ def create_row_encoder(sink: Sink) -> AvroEncoder | None:
 
 def check_sink_schema(sink: Sink) -> CompatibilityResult:
     """What the registry says to the schema of a sink's rows; nothing is registered."""
-    encoding = sink_encoding(sink)
+    encoding = sink.to.encoding
     if encoding is None:
         return CompatibilityResult()
     try:

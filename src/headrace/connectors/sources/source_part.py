@@ -1,21 +1,19 @@
 """The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from headrace.connectors.sources.source_reader import SourceReader
 from headrace.connectors.sources.source_worker import SourceWorker
 from headrace.declare.app import App
-from headrace.declare.streams.external_sources import ExternalSource
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.client.startup_retries import retry_until_stopped
 from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.heartbeat import SourceProgress, ensure_progress_topic, publish_progress
 from headrace.kafka.topics import ensure_topics
-from headrace.plugins import import_plugin
 
 REPORT_INTERVAL_SECONDS = 1.0
 
@@ -29,10 +27,9 @@ def create_source_readers(stream: Stream) -> list[SourceReader]:
     """Who reads where a stream comes from, each part of it by one; what others need is not imported."""
     if stream.from_ is None:
         raise ValueError(f"{stream.name} comes from nowhere else")
-    kind = stream.from_.kind
-    module = import_plugin("connectors.sources", kind, f"Stream {stream.name!r} comes from {kind} and")
-    create_reader: Callable[[ExternalSource, str], SourceReader] = getattr(module, f"{kind.title()}Reader")
-    return [create_reader(split, stream.name) for split in stream.from_.splits]
+    source = stream.from_
+    reader_class: type[SourceReader] = source.reader.load(f"Stream {stream.name!r} comes from {source.kind} and")
+    return [reader_class(split, stream.name) for split in source.splits]
 
 
 def run_sources(app: App, broker: str, stop: threading.Event) -> None:

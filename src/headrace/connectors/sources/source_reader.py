@@ -1,7 +1,7 @@
 """What a bridge asks of another log: numbers that grow, and reading on after one of them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from headrace.errors import HeadraceError
 
@@ -24,6 +24,9 @@ class SourceMessage(NamedTuple):
 
 class SourceReader(Protocol):
     """Reads one log. `history` names it for good: another one of the same name, numbered anew, is another history."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        """The source as it was declared, or one split of it, and the name of the stream that it becomes."""
 
     def open(self) -> str:
         """Reach it, and say whose numbers these are."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.declare.sinks.targets import url_problem
+from headrace.declare.sinks.target import url_problem
 from headrace.declare.source_location import SourceLocation, locate_caller, locate_declaration
 from headrace.errors import DeclarationError
 

@@ -1,6 +1,6 @@
 """Sinks: a stream, its features, or what a model says of it, brought elsewhere, as often as was declared.
 
-payments.clean ──▶ sink ──▶ Postgres, Redis, Delta, Iceberg, ClickHouse, Kafka, a webhook
+payments.clean ──▶ sink ──▶ a target, such as a table of PostgreSQL
                     ├──▶ SINK.parked     rows the target refuses, with the reason
 SINK.again  ────────┘                    and those of them that are sent again
 """
@@ -19,10 +19,12 @@ from headrace.declare.sinks.sink_source import (
     source_schema,
     source_topic,
 )
-from headrace.declare.sinks.targets import DELIVERIES, Delivery, Target
+from headrace.declare.sinks.target import DELIVERIES, Delivery, Target
+from headrace.declare.sinks.targets import TARGETS
 from headrace.declare.source_location import SourceLocation, locate_caller
 from headrace.declare.streams.schema import Schema
 from headrace.errors import DeclarationError
+from headrace.plugins import join_words
 
 ConflictPolicy = Literal["first", "last"]
 PARTITION, OFFSET, VERSION = SINK_RECORD_COLUMNS
@@ -131,10 +133,8 @@ def _require_source(source: object, where: str) -> SinkSource:
 
 def _require_target(target: object, where: str) -> None:
     if not isinstance(target, Target):
-        raise DeclarationError(
-            f'{where}: to= is no target. Write to=hr.Postgres("env:PG_URL", table="…"), hr.Redis, hr.Delta, '
-            "hr.Iceberg, hr.ClickHouse, hr.Kafka or hr.Webhook."
-        )
+        others = join_words([f"hr.{kind.__name__}" for kind in TARGETS[1:]])
+        raise DeclarationError(f"{where}: to= is no target. Write to={TARGETS[0].example}, {others}.")
 
 
 def _require_delivery(target: Target, delivery: Delivery, where: str) -> None:

@@ -1,79 +1,71 @@
-"""Where a sink brings events to, and which deliveries each place can honour, in words that the docs are made of."""
+"""The registry of sink targets: each class is one, and its class variables are its entry.
+
+The writer of a target is a file of its own in `headrace.connectors.sinks.targets`, with the driver it needs: an app is
+declared, planned and served without any of them. What is in `__all__` is exported as `hr.…`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Literal
 
-from headrace.declare.source_location import locate_caller
+from headrace.declare.sinks.target import (
+    OFFSETS_FIRST,
+    ROWS_FIRST,
+    Delivery,
+    Target,
+    folder_problem,
+    is_non_empty_text,
+    table_problem,
+    url_problem,
+)
 from headrace.declare.streams.encoding import RecordEncoding, registry_address_problem
-from headrace.declare.streams.external_sources import ENV_PREFIX
-from headrace.errors import DeclarationError
+from headrace.declare.streams.external_source import ENV_PREFIX
+from headrace.plugins import Driver, PluginEntry, PluginRegistry, option
 
-Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
-DELIVERIES: tuple[Delivery, ...] = ("at_most_once", "at_least_once", "exactly_once")
-OFFSETS_FIRST = "offsets first, then rows: what a crash finds between is lost, nothing is written twice"
-ROWS_FIRST = "rows first, then offsets: what a crash finds between is written again"
-
-
-@dataclass(frozen=True)
-class Target:
-    """A place rows are brought to.
-
-    `honours` says how each delivery is kept, `refuses` what to do instead of one that cannot be. One that takes a key
-    keeps one row of each; `needs_key` is said of those that cannot do without.
-    """
-
-    kind: ClassVar[str]
-    delivery_guarantees: ClassVar[Mapping[Delivery, str]]
-    unsupported_deliveries: ClassVar[Mapping[Delivery, str]] = {}
-    takes_key: ClassVar[bool] = True
-    needs_key: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        problem = self._problem()
-        if problem is not None:
-            raise DeclarationError(f"{locate_caller(2)}: {type(self).__name__}: {problem}")
-
-    def _problem(self) -> str | None:
-        """What is wrong with it as it is written, and what to write instead."""
-        raise NotImplementedError
+__all__ = ["ClickHouse", "Delta", "Iceberg", "Kafka", "Postgres", "Redis", "Webhook"]
 
 
 @dataclass(frozen=True)
 class Postgres(Target):
     """A table of PostgreSQL, made where it is missing: a row of each key, with `hr_partition` and `hr_offset`."""
 
-    kind = "postgres"
+    writer = PluginEntry[Any](
+        "postgres",
+        "PostgreSQL",
+        "headrace.connectors.sinks.targets.postgres:PostgresWriter",
+        Driver("psycopg", "postgres"),
+    )
+    example = 'hr.Postgres("env:PG_URL", table="payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST + ", onto itself",
         "exactly_once": "rows and offsets in one transaction",
     }
 
-    url: str = field(repr=False)
-    table: str
+    url: str = field(repr=False, metadata=option("`postgres://HOST:PORT/DATABASE`, or `env:NAME`"))
+    table: str = field(metadata=option("the table, such as `payments` or `shop.payments`"))
 
     def _problem(self) -> str | None:
-        return _table_problem(self.table) or url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
+        return table_problem(self.table) or url_problem(self.url, ("postgres", "postgresql"), "PG_URL")
 
 
 @dataclass(frozen=True)
 class Redis(Target):
     """A hash of Redis for each key, named `prefix:key`, with `hr_partition` and `hr_offset`."""
 
-    kind = "redis"
+    writer = PluginEntry[Any]("redis", "Redis", "headrace.connectors.sinks.targets.redis:RedisWriter")
+    example = 'hr.Redis("env:REDIS_URL", prefix="payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST + ", onto itself",
         "exactly_once": "rows and offsets in one script",
     }
 
-    url: str = field(repr=False)
-    prefix: str
+    url: str = field(repr=False, metadata=option("`redis://HOST:PORT`, `rediss://…`, `unix://…`, or `env:NAME`"))
+    prefix: str = field(metadata=option("what its keys begin with"))
 
     def _problem(self) -> str | None:
-        if not _is_non_empty_text(self.prefix):
+        if not is_non_empty_text(self.prefix):
             return f'prefix={self.prefix!r} is no name. Write prefix="payments": keys are then payments:….'
         return url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
 
@@ -82,7 +74,8 @@ class Redis(Target):
 class Delta(Target):
     """A Delta table in a folder, made where it is missing: rows are appended or, with `key=`, merged."""
 
-    kind = "delta"
+    writer = PluginEntry[Any]("delta", "Delta", "headrace.connectors.sinks.targets.delta:DeltaWriter")
+    example = 'hr.Delta("warehouse/payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
@@ -90,19 +83,23 @@ class Delta(Target):
     }
     needs_key = False
 
-    folder: str
+    folder: str = field(metadata=option("the folder of the table"))
 
     def _problem(self) -> str | None:
-        if not _is_non_empty_text(self.folder) or "://" in self.folder:
-            return f'folder={self.folder!r} is no folder. Write hr.Delta("warehouse/payments").'
-        return None
+        return folder_problem(self.folder, self.example)
 
 
 @dataclass(frozen=True)
 class Iceberg(Target):
     """A table of Apache Iceberg, in a folder with its catalogue, a SQLite file: made where they are missing."""
 
-    kind = "iceberg"
+    writer = PluginEntry[Any](
+        "iceberg",
+        "Apache Iceberg",
+        "headrace.connectors.sinks.targets.iceberg:IcebergWriter",
+        Driver("pyiceberg", "iceberg"),
+    )
+    example = 'hr.Iceberg("warehouse", table="payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
@@ -110,8 +107,8 @@ class Iceberg(Target):
     }
     needs_key = False
 
-    folder: str
-    table: str
+    folder: str = field(metadata=option("the folder of the catalogue"))
+    table: str = field(metadata=option("the table, such as `payments` or `shop.payments`"))
 
     @property
     def identifier(self) -> str:
@@ -119,16 +116,17 @@ class Iceberg(Target):
         return self.table if "." in self.table else f"default.{self.table}"
 
     def _problem(self) -> str | None:
-        if not _is_non_empty_text(self.folder) or "://" in self.folder:
-            return f'folder={self.folder!r} is no folder. Write hr.Iceberg("warehouse", table="payments").'
-        return _table_problem(self.table)
+        return folder_problem(self.folder, self.example) or table_problem(self.table)
 
 
 @dataclass(frozen=True)
 class ClickHouse(Target):
     """A table of ClickHouse, reached over HTTP, made where it is missing; rows that are one are one with `FINAL`."""
 
-    kind = "clickhouse"
+    writer = PluginEntry[Any](
+        "clickhouse", "ClickHouse", "headrace.connectors.sinks.targets.clickhouse:ClickHouseWriter"
+    )
+    example = 'hr.ClickHouse("env:CLICKHOUSE_URL", table="shop.payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
@@ -137,18 +135,19 @@ class ClickHouse(Target):
     }
     needs_key = False
 
-    url: str = field(repr=False)
-    table: str
+    url: str = field(repr=False, metadata=option("`http://HOST:8123/DATABASE`, `https://…`, or `env:NAME`"))
+    table: str = field(metadata=option("the table, such as `payments` or `shop.payments`"))
 
     def _problem(self) -> str | None:
-        return _table_problem(self.table) or url_problem(self.url, ("http", "https"), "CLICKHOUSE_URL")
+        return table_problem(self.table) or url_problem(self.url, ("http", "https"), "CLICKHOUSE_URL")
 
 
 @dataclass(frozen=True)
 class Kafka(Target):
     """A topic, of the app's own broker unless another is named; it has to be there."""
 
-    kind = "kafka"
+    writer = PluginEntry[Any]("kafka", "Kafka", "headrace.connectors.sinks.targets.kafka:KafkaWriter")
+    example = 'hr.Kafka("warehouse.payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
@@ -156,11 +155,15 @@ class Kafka(Target):
         "`headrace.partition`",
     }
 
-    topic: str
-    broker: str | None = field(default=None, repr=False)
-    format: Literal["json", "avro"] = "json"
-    registry: str | None = None
-    subject: str | None = None
+    topic: str = field(metadata=option("the topic"))
+    broker: str | None = field(
+        default=None, repr=False, metadata=option("`HOST:PORT` or `env:NAME`; the app's own without it")
+    )
+    format: Literal["json", "avro"] = field(
+        default="json", metadata=option('`"json"` (without it) or `"avro"`, [in Avro](schemas.md#writing)')
+    )
+    registry: str | None = field(default=None, metadata=option("the schema registry, for Avro"))
+    subject: str | None = field(default=None, metadata=option("the subject there; `TOPIC-value` without it"))
 
     @property
     def encoding(self) -> RecordEncoding | None:
@@ -169,10 +172,14 @@ class Kafka(Target):
             return None
         return RecordEncoding(self.format, self.registry.rstrip("/"), self.subject or f"{self.topic}-value")
 
+    @property
+    def own_broker_topic(self) -> str | None:
+        return self.topic if self.broker is None else None
+
     def _problem(self) -> str | None:
-        if not _is_non_empty_text(self.topic):
-            return f'topic={self.topic!r} is no topic. Write hr.Kafka("warehouse.payments").'
-        if self.broker is not None and not _is_non_empty_text(self.broker):
+        if not is_non_empty_text(self.topic):
+            return f"topic={self.topic!r} is no topic. Write {self.example}."
+        if self.broker is not None and not is_non_empty_text(self.broker):
             return 'broker= is no address. Write broker="host:9092" or broker="env:KAFKA".'
         return self._format_problem()
 
@@ -188,7 +195,8 @@ class Kafka(Target):
 class Webhook(Target):
     """An https address that takes lists of rows as JSON; its path is a secret, and shown nowhere."""
 
-    kind = "webhook"
+    writer = PluginEntry[Any]("webhook", "webhook", "headrace.connectors.sinks.targets.webhook:WebhookWriter")
+    example = 'hr.Webhook("env:HOOK_URL")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST + "; every row says its place, and a request that is repeated its Idempotency-Key",
@@ -200,31 +208,14 @@ class Webhook(Target):
     takes_key = False
     needs_key = False
 
-    url: str = field(repr=False)
+    url: str = field(repr=False, metadata=option("`https://…`, or `env:NAME`"))
 
     def _problem(self) -> str | None:
-        if not _is_non_empty_text(self.url) or not self.url.startswith((ENV_PREFIX, "https://")):
+        if not is_non_empty_text(self.url) or not self.url.startswith((ENV_PREFIX, "https://")):
             return 'url= is not an https address. Write hr.Webhook("env:HOOK_URL") and set that variable.'
         return None
 
 
 TARGETS: tuple[type[Target], ...] = (Postgres, Redis, Delta, Iceberg, ClickHouse, Kafka, Webhook)
 
-
-def _is_non_empty_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _table_problem(table: object) -> str | None:
-    if not _is_non_empty_text(table) or not all(str(table).split(".")):
-        return f'table={table!r} is no name. Write table="payments" or table="shop.payments".'
-    return None
-
-
-def url_problem(url: object, schemes: tuple[str, ...], variable: str) -> str | None:
-    """An address or the variable that has it; a password has no place in code."""
-    remedy = f'Write url="{ENV_PREFIX}{variable}" and set that variable.'
-    if not isinstance(url, str) or not url.startswith((ENV_PREFIX, *(f"{scheme}://" for scheme in schemes))):
-        return f"url= is no address of {schemes[0]}://. {remedy}"
-    has_password = ":" in urlsplit(url).netloc.rpartition("@")[0] or "password=" in url
-    return f"url= has a password, and code is no place for one. {remedy}" if has_password else None
+SINK_TARGETS = PluginRegistry("sink target", "sinks.md", [target.writer for target in TARGETS])

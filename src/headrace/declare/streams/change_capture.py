@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from headrace.declare.streams.external_sources import ENV_PREFIX
+from headrace.declare.streams.external_source import ENV_PREFIX
 from headrace.declare.streams.lookup_table import Lookup
 from headrace.declare.streams.schema import Kind, Schema, parse_schema
 from headrace.declare.streams.stream import Late, Stream

@@ -1,13 +1,19 @@
-"""Logs other than Kafka that a stream may come from: a bridge copies them into its raw topic, in their order."""
+"""The registry of logs other than Kafka: each class is one, and its class variables are its entry.
+
+A bridge copies such a log into the raw topic of a stream, in its order. What reads it is a file of its own in
+`headrace.connectors.sources`, with the driver it needs. What is in `__all__` is exported as `hr.…`.
+"""
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from headrace.errors import DeclarationError
+from headrace.declare.streams.external_source import ENV_PREFIX, FILE_PREFIX, ExternalSource, is_matching_text
+from headrace.plugins import Driver, PluginEntry, PluginRegistry, option
 
-ENV_PREFIX, FILE_PREFIX = "env:", "file:"
+__all__ = ["Nats", "Pulsar"]
+
 MAX_PARTITIONS = 64  # each is a thread, and a producer of its own
 _NATS_STREAM_PATTERN = re.compile(r"[^\s.*>/\\]+")
 _NATS_SUBJECT_PATTERN = re.compile(r"[^\s]+")
@@ -17,47 +23,36 @@ _PULSAR_TOPIC_PATTERN = re.compile(r"persistent://[^\s/]+/[^\s/]+/[^\s/]+")
 
 
 @dataclass(frozen=True)
-class ExternalSource:
-    """A log that numbers what it keeps."""
-
-    kind: ClassVar[str]
-
-    @property
-    def display_name(self) -> str:
-        """What it is called, without a word of its address."""
-        raise NotImplementedError
-
-    @property
-    def splits(self) -> tuple[Self, ...]:
-        """What of it is numbered by itself, and is read on its own."""
-        return (self,)
-
-
-@dataclass(frozen=True)
 class Nats(ExternalSource):
     """A stream of NATS JetStream, and of it what was published to a subject: all of them without one."""
 
-    kind = "nats"
+    reader = PluginEntry[Any](
+        "nats", "NATS JetStream", "headrace.connectors.sources.nats:NatsReader", Driver("nats", extra="nats")
+    )
+    example = 'hr.Nats("env:NATS_URL", stream="PAYMENTS")'
 
-    url: str = field(repr=False)
-    stream: str
-    subject: str | None = None
-
-    def __post_init__(self) -> None:
-        problem = self._problem()
-        if problem is not None:
-            raise DeclarationError(f"Nats: {problem}")
+    url: str = field(
+        repr=False,
+        metadata=option(
+            "`nats://HOST:PORT`, or `env:NAME` for an address with a user, a password or a token: in code they are "
+            "refused"
+        ),
+    )
+    stream: str = field(metadata=option("the stream of JetStream; it has to be there, and is waited for"))
+    subject: str | None = field(
+        default=None, metadata=option("which of its subjects, `*` and `>` included; all without it")
+    )
 
     @property
     def display_name(self) -> str:
         return f"nats {self.stream}" + (f" {self.subject}" if self.subject else "")
 
     def _problem(self) -> str | None:
-        if not _is_matching_text(self.stream, _NATS_STREAM_PATTERN):
+        if not is_matching_text(self.stream, _NATS_STREAM_PATTERN):
             return f'stream={self.stream!r} is no stream of JetStream. Write stream="PAYMENTS".'
-        if self.subject is not None and not _is_matching_text(self.subject, _NATS_SUBJECT_PATTERN):
+        if self.subject is not None and not is_matching_text(self.subject, _NATS_SUBJECT_PATTERN):
             return f'subject={self.subject!r} is no subject. Write subject="payments" or "payments.*", or leave it out.'
-        if not _is_matching_text(self.url, _NATS_URL_PATTERN):
+        if not is_matching_text(self.url, _NATS_URL_PATTERN):
             return f'url= is no address of nats://. Write hr.Nats("{ENV_PREFIX}NATS_URL", …) and set that variable.'
         if urlsplit(self.url).password is not None or urlsplit(self.url).username is not None:
             return (
@@ -70,18 +65,26 @@ class Nats(ExternalSource):
 class Pulsar(ExternalSource):
     """A topic of Apache Pulsar; of a partitioned one every partition, or the one that is named."""
 
-    kind = "pulsar"
+    reader = PluginEntry[Any](
+        "pulsar", "Apache Pulsar", "headrace.connectors.sources.pulsar:PulsarReader", Driver("pulsar", extra="pulsar")
+    )
+    example = 'hr.Pulsar("env:PULSAR_URL", topic="persistent://public/default/payments")'
 
-    url: str = field(repr=False)
-    topic: str
-    partitions: int | None = None
-    partition: int | None = None
-    token: str | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        problem = self._problem()
-        if problem is not None:
-            raise DeclarationError(f"Pulsar: {problem}")
+    url: str = field(repr=False, metadata=option("`pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, or `env:NAME`"))
+    topic: str = field(
+        metadata=option("the topic by its full name; where Pulsar does not make topics unasked, it is waited for")
+    )
+    partitions: int | None = field(
+        default=None,
+        metadata=option(
+            "how many a partitioned topic has; left out where it is not partitioned. Another number than Pulsar's is "
+            "refused"
+        ),
+    )
+    partition: int | None = field(default=None, metadata=option("one of them alone; all without it"))
+    token: str | None = field(
+        default=None, repr=False, metadata=option("`env:NAME` or `file:PATH`: in code it is refused")
+    )
 
     @property
     def display_name(self) -> str:
@@ -99,13 +102,13 @@ class Pulsar(ExternalSource):
         return tuple(replace(self, partition=number) for number in range(self.partitions))
 
     def _problem(self) -> str | None:
-        if not _is_matching_text(self.topic, _PULSAR_TOPIC_PATTERN):
+        if not is_matching_text(self.topic, _PULSAR_TOPIC_PATTERN):
             return f'topic={self.topic!r} is no topic. Write topic="persistent://public/default/payments".'
         if self.partitions is not None and not _is_index(self.partitions - 1, MAX_PARTITIONS):
             return f"partitions={self.partitions!r} is no number of partitions. Leave it out where there are none."
         if self.partition is not None and not _is_index(self.partition, self.partitions or 0):
             return f"partition={self.partition!r} is none of partitions={self.partitions!r}. Leave it out for all."
-        if not _is_matching_text(self.url, _PULSAR_URL_PATTERN) or "@" in self.url:
+        if not is_matching_text(self.url, _PULSAR_URL_PATTERN) or "@" in self.url:
             return (
                 f'url= is no address of pulsar://. Write hr.Pulsar("{ENV_PREFIX}PULSAR_URL", …) and set that variable.'
             )
@@ -118,5 +121,6 @@ def _is_index(number: int, count: int) -> bool:
     return 0 <= number < count
 
 
-def _is_matching_text(value: object, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
+EXTERNAL_SOURCES: tuple[type[ExternalSource], ...] = (Nats, Pulsar)
+
+STREAM_SOURCES = PluginRegistry("source", "bridges.md", [source.reader for source in EXTERNAL_SOURCES])

@@ -22,7 +22,8 @@ from headrace.declare.streams.encoding import (
     look_up_schema,
     parse_encoding,
 )
-from headrace.declare.streams.external_sources import ExternalSource
+from headrace.declare.streams.external_source import ExternalSource
+from headrace.declare.streams.external_sources import EXTERNAL_SOURCES
 from headrace.declare.streams.schema import Kind, Schema, parse_schema
 from headrace.errors import DeclarationError
 
@@ -203,7 +204,7 @@ def _validate_source(name: str, from_: object) -> ExternalSource | None:
     if from_ is not None and not isinstance(from_, ExternalSource):
         raise DeclarationError(
             f"Stream {name!r}: from_={from_!r} is no other log. "
-            'Write from_=hr.Nats("env:NATS_URL", stream="PAYMENTS"), or leave it out where producers write it.'
+            f"Write from_={EXTERNAL_SOURCES[0].example}, or leave it out where producers write it."
         )
     return from_
 

@@ -21,7 +21,6 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from headrace.errors import HeadraceError
 from headrace.lake.formats.arrow_schemas import from_iceberg_schema, to_iceberg_schema
-from headrace.lake.formats.format_detection import CATALOG_FILE
 from headrace.lake.formats.iceberg_catalog import METADATA_RETENTION, NO_COMMIT_RETRIES, lock_folder, open_catalog
 from headrace.lake.formats.iceberg_expressions import AND, EQUAL_TO, LESS_THAN, OR
 from headrace.lake.formats.iceberg_files import data_file_day, data_file_path, to_data_file
@@ -31,6 +30,7 @@ from headrace.lake.formats.iceberg_maintenance import (
     group_files,
     snapshot_expiry_time,
 )
+from headrace.lake.formats.registry import CATALOG_FILE
 from headrace.lake.formats.table_format import LakeFile, LakeTableMissing, TableFormat, UnreadableTableError
 from headrace.lake.ingestion.table_mapping import DAY, OFFSET, PARTITION
 
@@ -61,6 +61,10 @@ class IcebergFormat(TableFormat):
 
     metadata_folder: ClassVar[str] = "metadata"
     _loaded_table: Table | None = None
+
+    @classmethod
+    def create_lake(cls, lake: Path) -> None:
+        open_catalog(lake / CATALOG_FILE).close()
 
     def read_schema(self) -> pa.Schema | None:
         table = self._load_table()

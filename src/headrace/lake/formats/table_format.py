@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
-from headrace.lake.formats.format_detection import CATALOG_FILE, FormatName, load_format_module
+from headrace.lake.formats.registry import table_format_entry
 
 
 class LakeTableMissing(HeadraceError):
@@ -47,6 +47,10 @@ class TableFormat(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+
+    @classmethod  # noqa: B027 - the default format needs none
+    def create_lake(cls, lake: Path) -> None:
+        """Mark a new lake as one of this format."""
 
     @abstractmethod
     def read_schema(self) -> pa.Schema | None:
@@ -117,6 +121,4 @@ class TableFormat(ABC):
 
 def open_table_format(folder: Path) -> TableFormat:
     """The log of the table in a folder, which is LAKE/LAYER/TABLE."""
-    format_name: FormatName = "iceberg" if (folder.parents[1] / CATALOG_FILE).exists() else "delta"
-    table_format: TableFormat = getattr(load_format_module(format_name), f"{format_name.title()}Format")(folder)
-    return table_format
+    return table_format_entry(folder.parents[1]).load_format()(folder)

@@ -1,11 +1,7 @@
-"""MLflow beside the folder of versions: each a run and a model version, the champion under the alias `champion`.
-
-The folder is what is served. MLflow is told what is in it as often as anybody likes: what it has, it is not told again.
-"""
+"""MLflow beside the folder of versions: each a run and a model version, the champion under the alias `champion`."""
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.models.versions.model_card import ModelCard
+from headrace.models.versions.model_registry import ModelRegistry, ModelRegistryFailed, mask_credentials
 from headrace.models.versions.version_store import VersionStore
 
 if TYPE_CHECKING:
@@ -31,54 +28,33 @@ MLFLOW_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_ALLOW_FILE_STORE": "true",
 }
-_URL_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
-class UnknownModelRegistryError(HeadraceError):
-    """A registry that is not MLflow."""
+class MlflowRegistry(ModelRegistry):
+    """An MLflow: a server, a database or a folder."""
 
+    @classmethod
+    def default_uri(cls, state: Path) -> str:
+        return (state / "mlflow").resolve().as_uri()
 
-class ModelRegistryFailed(HeadraceError):
-    """A registry that could not be told of a version or a champion."""
-
-
-def registry_uri(setting: str, state: Path) -> str:
-    """The address in `mlflow:URI`; that of `mlflow` alone is a folder beside the versions."""
-    kind, _, uri = setting.partition(":")
-    if kind != "mlflow":
-        raise UnknownModelRegistryError(
-            f"--registry {_mask_credentials(setting)!r} is not known. Write mlflow, or mlflow:http://host:5000."
-        )
-    return uri or (state / "mlflow").resolve().as_uri()
-
-
-def publish_versions(uri: str, versions: VersionStore) -> list[str]:
-    """Tell MLflow of every version it does not have, and who is champion; gives the versions that were new to it."""
-    try:
-        return _publish_missing(_create_client(uri), versions)
-    except HeadraceError:
-        raise
-    except Exception as failure:  # noqa: BLE001 - MLflow, its stores and its transports raise what they like
-        raise ModelRegistryFailed(
-            f"MLflow at {_mask_credentials(uri)} was not told of model {versions.model!r}: "
-            f"{_mask_credentials(str(failure))[:300]}. "
-            f"Once that is mended: headrace models publish APP {versions.model}."
-        ) from None
-
-
-def _mask_credentials(text: str) -> str:
-    return _URL_CREDENTIALS.sub("//…@", " ".join(text.split())).rstrip(".")
+    def publish_versions(self, versions: VersionStore) -> list[str]:
+        try:
+            return _publish_missing(_create_client(self.uri), versions)
+        except HeadraceError:
+            raise
+        except Exception as failure:  # noqa: BLE001 - MLflow, its stores and its transports raise what they like
+            raise ModelRegistryFailed(
+                f"MLflow at {mask_credentials(self.uri)} was not told of model {versions.model!r}: "
+                f"{mask_credentials(str(failure))[:300]}. "
+                f"Once that is mended: headrace models publish APP {versions.model}."
+            ) from None
 
 
 def _create_client(uri: str) -> "MlflowClient":
     for name, value in MLFLOW_DEFAULTS.items():
         os.environ.setdefault(name, value)
-    try:
-        from mlflow import MlflowClient  # noqa: PLC0415 - an extra, and two seconds to import
-    except ModuleNotFoundError as missing:
-        raise ModelRegistryFailed(
-            f"{missing.name} is not installed, and the registry needs it: pip install 'headrace[mlflow]'."
-        ) from missing
+    from mlflow import MlflowClient  # noqa: PLC0415 - two seconds to import, and it looks at these variables then
+
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 

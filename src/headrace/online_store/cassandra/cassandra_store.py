@@ -9,10 +9,13 @@ the greater wins in whatever order they come, and timestamps grow as time does, 
 """
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from cassandra import InvalidRequest
 from cassandra.concurrent import execute_concurrent_with_args
@@ -21,13 +24,14 @@ from headrace.declare.features.view import View
 from headrace.kafka.record import Partition
 from headrace.online_store.cassandra.cassandra_session import (
     CONNECTION_ERRORS,
+    DEFAULT_PORT,
     CassandraConnection,
     PreparedSession,
     execute_async,
 )
 from headrace.online_store.entity_changes import EntityChanges
 from headrace.online_store.feature_lookup import StoreUnavailable
-from headrace.online_store.shared_store import ChangedEntitiesRequest, SharedStore
+from headrace.online_store.shared_store import ChangedEntitiesRequest, SharedStore, StoreHealth
 from headrace.online_store.sorted_rows import (
     SortedTileRow,
     offsets_key,
@@ -71,8 +75,16 @@ class CassandraStore(SharedStore):
     """Tables in one table of the keyspace that `cassandra://HOST:PORT/KEYSPACE` names."""
 
     def __init__(self, url: str, views: Sequence[View]) -> None:
-        super().__init__(views)
+        super().__init__(url, views)
         self._connection = CassandraConnection(url)
+
+    @classmethod
+    def check_health(cls, url: str, timeout_s: float) -> StoreHealth:
+        parts = urlsplit(url)
+        for host in (parts.hostname or "").split(","):
+            with suppress(OSError), socket.create_connection((host, parts.port or DEFAULT_PORT), timeout_s):
+                return StoreHealth("accepts connections")
+        return StoreHealth("does not answer", "start it, or use --store memory")
 
     async def read_offsets(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         rows_by_topic = await self._read_ranges([(offsets_key(group, topic), *ALL_FIELDS) for topic in topics])

@@ -2,15 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
+
+import redis
 
 from headrace.declare.features.view import View
 from headrace.kafka.record import Partition
 from headrace.online_store.entity_changes import EntityChanges
-from headrace.online_store.redis.hash_reader import HashReader, RedisUnavailable, create_hash_reader
+from headrace.online_store.redis.hash_reader import HashReader, RedisUnavailable, create_hash_reader, redis_address
 from headrace.online_store.redis.lua_scripts import APPLY_TILES, COMMIT_OFFSET
-from headrace.online_store.redis.script_writer import CONNECTION_ERRORS, create_script_writer
-from headrace.online_store.shared_store import MAX_CACHED_ENTITIES, ChangedEntitiesRequest, SharedStore
+from headrace.online_store.redis.pipeline import PipelinedHashReader
+from headrace.online_store.redis.script_writer import CONNECTION_ERRORS, create_script_writer, is_cluster, server_url
+from headrace.online_store.shared_store import MAX_CACHED_ENTITIES, ChangedEntitiesRequest, SharedStore, StoreHealth
 from headrace.online_store.tile_packing import HashFields, hash_prefix
 
 COMMAND_BATCH_SIZE = 500
@@ -28,10 +32,27 @@ class RedisStore(SharedStore):
         hash_reader: HashReader | None = None,
         max_cached_entities: int = MAX_CACHED_ENTITIES,
     ) -> None:
-        super().__init__(views, max_cached_entities)
-        self._url = url
+        super().__init__(url, views, max_cached_entities)
         self._hash_reader = hash_reader or create_hash_reader(url)
         self._script_writer = create_script_writer(url)
+
+    @classmethod
+    def open_for_reading(cls, url: str, views: Sequence[View]) -> Self:
+        """Read over one connection of our own where there is one server."""
+        return cls(url, views, PipelinedHashReader(url) if urlsplit(url).scheme == "redis" else None)
+
+    @classmethod
+    def check_health(cls, url: str, timeout_s: float) -> StoreHealth:
+        try:
+            with redis.Redis.from_url(server_url(url), socket_timeout=timeout_s) as client:
+                client.ping()
+                is_healthy = not is_cluster(url) or client.cluster("INFO").get("cluster_state") == "ok"
+        except (redis.RedisError, ValueError, OSError) as error:
+            reason = str(error).replace(url, redis_address(url))
+            return StoreHealth(f"does not answer: {reason}", "start it, or use --store memory")
+        if not is_healthy:
+            return StoreHealth("answers, and its cluster does not stand", "see redis-cli cluster info")
+        return StoreHealth("answers")
 
     async def read_offsets(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
         """How far a group has come, by whichever of its copies is furthest behind."""
@@ -90,13 +111,13 @@ class RedisStore(SharedStore):
         try:
             return await reply
         except CONNECTION_ERRORS as failure:
-            raise RedisUnavailable(self._url, failure) from failure
+            raise RedisUnavailable(self.url, failure) from failure
 
     def _run(self, work: Callable[[], list[int]]) -> list[int]:
         try:
             return work()
         except CONNECTION_ERRORS as failure:
-            raise RedisUnavailable(self._url, failure) from failure
+            raise RedisUnavailable(self.url, failure) from failure
 
 
 def _script_arguments(entity_changes: EntityChanges) -> list[int | bytes]:

@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from headrace.kafka.client.security import SECURITY_FILE_VARIABLE, file_permission_warning, read_security_file
-from headrace.lake.formats.format_detection import FORMATS
+from headrace.lake.formats.registry import DEFAULT_FORMAT, FORMATS
+from headrace.models.versions.model_registry import (
+    MODEL_REGISTRY_EXAMPLE,
+    MODEL_REGISTRY_METAVAR,
+    MODEL_REGISTRY_TITLES,
+)
+from headrace.online_store.registry import MEMORY, STORE_METAVAR
 from headrace.runtime.configuration.setting import EVERY_COMMAND, PART_COMMANDS, Handover, Setting
 from headrace.runtime.configuration.state_folder import DEFAULT_STATE_FOLDER, record_state_folder
 from headrace.runtime.configuration.value_formats import (
@@ -85,8 +91,8 @@ SETTINGS = (
     Setting(
         "store",
         "The online store.",
-        text_as("memory|redis://…|cassandra://…", "redis://:word@cache.example"),
-        default="memory",
+        text_as(STORE_METAVAR, "redis://:word@cache.example"),
+        default=MEMORY.name,
         commands=EVERY_COMMAND,
         handover=Handover.SECRET,  # it may hold a password
     ),
@@ -138,7 +144,7 @@ SETTINGS = (
     Setting("lake", "Where the tables of the lake are; STATE/lake without it.", LAKE, commands=EVERY_COMMAND),
     Setting("lake_every", "How often topics land in the lake.", DURATION, default="1m", field="lake_every_s"),
     Setting("lake_retention", "How many days the lake keeps, such as 90d.", RETENTION, default="forever"),
-    Setting("lake_format", "What a new lake is written in; without it, delta.", one_of(FORMATS)),
+    Setting("lake_format", f"What a new lake is written in; without it, {DEFAULT_FORMAT.name}.", one_of(FORMATS)),
     Setting("alerts_every", "How often alerts are looked at.", DURATION, default="5s", field="alerts_every_s"),
     Setting(
         "webhook",
@@ -207,8 +213,8 @@ SETTINGS = (
     ),
     Setting(
         "registry",
-        "Keep versions and champion in MLflow as well.",
-        text_as("mlflow[:URI]", "mlflow:http://mlflow.example:5000"),
+        f"Keep versions and champion in {MODEL_REGISTRY_TITLES} as well.",
+        text_as(MODEL_REGISTRY_METAVAR, MODEL_REGISTRY_EXAMPLE),
         commands=("train", "retrain", "models"),
         handover=Handover.NONE,
         field="",

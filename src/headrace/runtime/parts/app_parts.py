@@ -4,6 +4,7 @@ import sys
 
 from headrace.declare.app import App
 from headrace.declare.operations.operation import StreamOperation
+from headrace.online_store.registry import find_store
 from headrace.runtime.configuration.part_handover import part_flags
 from headrace.runtime.part_runner import has_captured_tables
 from headrace.runtime.settings import Settings
@@ -35,7 +36,7 @@ def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str
     operators, captured tables Connect, sinks who brings events to them, outboxes who empties them, and streams that
     come from elsewhere who fetches them.
     """
-    apply_part = () if settings.store == "memory" else ("apply",)
+    apply_part = ("apply",) if find_store(settings.store).is_shared else ()
     score_part = ("score",) if app.models else ()
     lake_part = () if settings.lake is None else ("lake",)
     retrain_part = ("retrain",) if any(model.retrain for model in app.models) else ()

@@ -12,9 +12,8 @@ from headrace.cli.command_grammar import VerbGroup
 from headrace.declare.app import load_app
 from headrace.declare.models.model import Model
 from headrace.models.online_learning.learner import learner_version
-from headrace.models.versions.mlflow_registry import publish_versions as publish_to
-from headrace.models.versions.mlflow_registry import registry_uri
 from headrace.models.versions.model_card import ModelCard, format_metrics
+from headrace.models.versions.model_registry import MODEL_REGISTRIES, open_model_registry
 from headrace.models.versions.roles import VersionRoles
 from headrace.models.versions.version_loader import load_version
 from headrace.models.versions.version_store import ModelVersionError, VersionStore
@@ -66,7 +65,7 @@ def show(app: str, model: str, version: str | None, state: str, in_json: bool) -
 @_common_options
 def promote(app: str, model: str, version: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make a VERSION of MODEL the champion, once it has been loaded and tried."""
-    require_known_registry(registry, Path(state))
+    require_known_registry(registry)
     versions = _load_and_check_version(app, model, version, state)
     versions.promote(version)
     publish_to_registry(registry, Path(state), versions)
@@ -80,7 +79,7 @@ def promote(app: str, model: str, version: str, registry: str | None, state: str
 @_common_options
 def rollback(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
     """Make the champion before the present one of MODEL the champion again."""
-    require_known_registry(registry, Path(state))
+    require_known_registry(registry)
     versions = _require_versions(load_app(app).model(model), state)
     versions.rollback()
     publish_to_registry(registry, Path(state), versions)
@@ -126,10 +125,10 @@ def split(app: str, model: str, version: str, share: str, state: str, in_json: b
 def publish(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
     """Tell the registry of every version of MODEL that it does not have, and which is champion."""
     if not registry:
-        raise BadSetting('--registry is missing. Write --registry mlflow, or registry = "mlflow" in headrace.toml.')
-    published_versions = publish_to(
-        registry_uri(registry, Path(state)), _require_versions(load_app(app).model(model), state)
-    )
+        first = MODEL_REGISTRIES.names[0]
+        raise BadSetting(f'--registry is missing. Write --registry {first}, or registry = "{first}" in headrace.toml.')
+    model_registry = open_model_registry(registry, Path(state))
+    published_versions = model_registry.publish_versions(_require_versions(load_app(app).model(model), state))
     text = (
         f"{model}: {len(published_versions)} versions were new to the "
         f"registry{': ' + ', '.join(published_versions) if published_versions else ''}"

@@ -48,7 +48,7 @@ def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **
     declared_model, state = load_app(app).model(model), Path(flags["state"])
     require_train_function(declared_model)
     labels, rules = require_labels(declared_model), declared_model.retrain or Retrain()
-    require_known_registry(flags["registry"], state)
+    require_known_registry(flags["registry"])
     versions = VersionStore(state, model)
 
     def give_up() -> None:

@@ -68,7 +68,7 @@ def _train_model(model: Model, in_json: bool, flags: dict[str, Any]) -> None:
 
     require_train_function(model)
     state = Path(flags["state"])
-    require_known_registry(flags["registry"], state)
+    require_known_registry(flags["registry"])
     if flags["spine"] is None and model.labels is not None:
         _require_no_spine_options(flags)
         table, time = labeled_training_table(model, model.labels, None, flags), ARRIVAL

@@ -36,7 +36,7 @@ ROW_ERROR_CODES = frozenset({6, 38, 41, 69, 72, 153, 321, 349, 395, 407, 469, 69
 UNAVAILABLE_ERRORS = (OSError, http.client.HTTPException, ValueError)
 
 
-class ClickhouseWriter(SinkWriter):
+class ClickHouseWriter(SinkWriter):
     """Writes to one table; each write is a part of it that the server merges later, so rows are gathered."""
 
     max_rows: ClassVar[int] = 50_000

@@ -1,0 +1,97 @@
+"""The registry of lake formats. Which one a lake has is told by what is in it, so nobody who reads it has to say."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.plugins import Driver, PluginEntry, PluginRegistry, option
+
+if TYPE_CHECKING:
+    from headrace.lake.formats.table_format import TableFormat
+
+FormatName = str
+CATALOG_FILE = "lake.db"  # no other has this name: a sink that writes beside the lake does not change what it is
+
+
+@dataclass(frozen=True)
+class FormatTraits:
+    """What differs between formats, as the docs compare them."""
+
+    offsets: str = field(metadata=option("offsets, in the same commit as the files"))
+    maintenance: str = field(
+        metadata=option("small files made one, old days let go, files deleted a day after they were replaced")
+    )
+    history: str = field(metadata=option("how far back the log of a table goes"))
+    moving: str = field(metadata=option("the folder is moved or renamed"))
+    small_integers: str = field(metadata=option("`tinyint`, `smallint`"))
+    foreign_changes: str = field(metadata=option("rows that another tool has deleted or changed"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatEntry(PluginEntry[Any]):
+    """A format; `marker` matches what is in each lake that has it, and in no other."""
+
+    marker: str
+    traits: FormatTraits
+
+    def is_at(self, lake: Path) -> bool:
+        return any(lake.glob(self.marker))
+
+    def load_format(self) -> "type[TableFormat]":
+        """The class of its tables; what others need is not imported."""
+        format_class: type[TableFormat] = self.load(f"A lake in {self.title}")
+        return format_class
+
+
+ICEBERG = FormatEntry(
+    "iceberg",
+    "Iceberg",
+    "headrace.lake.formats.iceberg:IcebergFormat",
+    Driver("pyiceberg", extra="iceberg"),
+    marker=CATALOG_FILE,
+    traits=FormatTraits(
+        offsets="properties `headrace:…` of the table",
+        maintenance="yes; written by one thread of the process that lands",
+        history="a day, 100 snapshots at most",
+        moving="does not: Iceberg writes down whole paths",
+        small_integers="`int`",
+        foreign_changes="refused, unless it wrote the files anew",
+    ),
+)
+DELTA = FormatEntry(
+    "delta",
+    "Delta",
+    "headrace.lake.formats.delta:DeltaFormat",
+    marker="*/*/_delta_log",
+    traits=FormatTraits(
+        offsets="application transactions",
+        maintenance="yes",
+        history="a day",
+        moving="goes on",
+        small_integers="as they are",
+        foreign_changes="refused, unless it wrote the files anew",
+    ),
+)
+LAKE_FORMATS = PluginRegistry("lake format", "lake.md", [DELTA, ICEBERG])
+DEFAULT_FORMAT = DELTA  # of a new lake: one without tables has nothing that marks it
+FORMATS = LAKE_FORMATS.names
+
+
+def detect_format(lake: Path) -> FormatName | None:
+    """The format of a lake: there is a catalogue, or each table has a log of its own; None where nothing is yet."""
+    return next((entry.name for entry in (*_other_formats(), DEFAULT_FORMAT) if entry.is_at(lake)), None)
+
+
+def table_format_entry(lake: Path) -> FormatEntry:
+    """The format that the tables of a lake have, or will have."""
+    return next((entry for entry in _other_formats() if entry.is_at(lake)), DEFAULT_FORMAT)
+
+
+def create_lake(lake: Path, format_name: FormatName | None) -> None:
+    """Have a new lake in a format; one that is there stays as it is."""
+    if format_name is not None and detect_format(lake) is None:
+        LAKE_FORMATS[format_name].load_format().create_lake(lake)
+
+
+def _other_formats() -> list[FormatEntry]:
+    return [entry for entry in LAKE_FORMATS if entry is not DEFAULT_FORMAT]
