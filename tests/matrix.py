@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.declare.sinks.target import DELIVERIES
+from headrace.declare.sinks.targets import TARGETS
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "operators.md"
 OPERATORS = (
@@ -31,8 +34,7 @@ OPERATORS = (
 )
 LANES = ("real-time", "micro-batch")
 POLICIES = ("drop", "side_output", "update")
-SINKS = ("Postgres", "Redis", "Delta", "Iceberg", "ClickHouse", "Kafka", "Webhook")
-DELIVERIES = ("at_most_once", "at_least_once", "exactly_once")
+SINKS = tuple(target.__name__ for target in TARGETS)
 TABLES = ((OPERATORS, (*LANES, *POLICIES)), (SINKS, DELIVERIES))
 HEAD = """# What runs where
 

@@ -50,7 +50,7 @@ ONLINE_STORES = PluginRegistry(
         MEMORY,
         StoreEntry(
             "redis",
-            "Redis or Valkey",
+            "Redis",
             "headrace.online_store.redis.redis_store:RedisStore",
             url_form="redis://HOST:PORT",
             location="in one Redis or Valkey, which processes share",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
+from headrace.connectors.registries import connector_drivers
 from headrace.embedded_servers.broker import recorded_broker
 from headrace.embedded_servers.jars import REQUIRED_JAR_SETS, JarSet, cache_dir, faulty_jars, locked_jars
 from headrace.embedded_servers.java import find_java, install_command
@@ -61,6 +62,7 @@ def run_checks(config: DoctorConfig) -> Iterator[DoctorFinding]:
     yield _check_disk(config.state)
     yield _check_external_broker(config.broker, broker_addresses) if config.broker else _check_embedded_broker(config)
     yield _check_store(config.store)
+    yield _check_drivers()
     yield _check_http(host, port, config)
 
 
@@ -144,6 +146,15 @@ def _check_store(url: str) -> DoctorFinding:
     except DriverMissing as error:
         return DoctorFinding("store", error.problem, error.install_command)
     return DoctorFinding("store", f"{mask_store_url(url)} {health.state}", health.remedy)
+
+
+def _check_drivers() -> DoctorFinding:
+    """Which connectors' drivers are here; none is a fault, for each is needed by its connector alone."""
+    drivers = connector_drivers()
+    installed = [extra for extra, driver in drivers.items() if driver.is_installed]
+    missing = [driver.install_command for driver in drivers.values() if not driver.is_installed]
+    missing_text = f"; for others: {', '.join(missing)}" if missing else ""
+    return DoctorFinding("drivers", f"{', '.join(installed) or 'none'} installed{missing_text}")
 
 
 def _check_http(host: str, port: int, config: DoctorConfig) -> DoctorFinding:

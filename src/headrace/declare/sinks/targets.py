@@ -95,7 +95,7 @@ class Iceberg(Target):
 
     writer = PluginEntry[Any](
         "iceberg",
-        "Apache Iceberg",
+        "Iceberg",
         "headrace.connectors.sinks.targets.iceberg:IcebergWriter",
         Driver("pyiceberg", "iceberg"),
     )
@@ -160,7 +160,7 @@ class Kafka(Target):
         default=None, repr=False, metadata=option("`HOST:PORT` or `env:NAME`; the app's own without it")
     )
     format: Literal["json", "avro"] = field(
-        default="json", metadata=option('`"json"` (without it) or `"avro"`, [in Avro](schemas.md#writing)')
+        default="json", metadata=option('`"json"`, or [`"avro"`](schemas.md#writing); JSON without it')
     )
     registry: str | None = field(default=None, metadata=option("the schema registry, for Avro"))
     subject: str | None = field(default=None, metadata=option("the subject there; `TOPIC-value` without it"))

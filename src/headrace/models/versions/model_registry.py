@@ -6,6 +6,7 @@ not told again.
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +46,10 @@ class ModelRegistry(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRegistryEntry(PluginEntry[Any]):
-    """A model registry; `address_example` is how its setting is written with an address."""
+    """A model registry; `settings` has the forms of its setting, and where each keeps versions, as the docs say it."""
 
     address_example: str
+    settings: Mapping[str, str]
 
 
 MODEL_REGISTRIES = PluginRegistry(
@@ -60,6 +62,12 @@ MODEL_REGISTRIES = PluginRegistry(
             "headrace.models.versions.mlflow_registry:MlflowRegistry",
             Driver("mlflow", extra="mlflow"),
             address_example="mlflow:http://host:5000",
+            settings={
+                "mlflow": "in `.headrace/mlflow`, MLflow's store of files, which it no longer develops: to try it",
+                "mlflow:http://…": "on your MLflow server",
+                "mlflow:sqlite:///…": "there, or in another database, where the whole of `mlflow` is installed: "
+                "`mlflow-skinny`, which the extra brings, cannot",
+            },
         ),
     ],
 )
