@@ -73,7 +73,7 @@ ONLINE_STORES = PluginRegistry(
         ),
     ],
 )
-_ENTRIES = {scheme: entry for entry in ONLINE_STORES for scheme in entry.schemes}
+_SHARED_STORES = {scheme: entry for entry in ONLINE_STORES if entry.is_shared for scheme in entry.schemes}
 STORE_URL_FORMS = tuple(entry.url_form for entry in ONLINE_STORES)
 STORE_METAVAR = "|".join(entry.name + ("://…" if entry.is_shared else "") for entry in ONLINE_STORES)
 
@@ -90,11 +90,11 @@ def find_store(url: str) -> StoreEntry:
     """The entry of the store that a URL names."""
     if url == MEMORY.name:
         return MEMORY
-    entry = _ENTRIES.get(_parse_scheme(url), MEMORY)
-    if entry is not MEMORY:
-        return entry
-    url_prefix = re.match(r"[A-Za-z+]*(?:://)?", url)  # the rest may hold a password
-    raise UnknownStoreError(f"--store {url_prefix and url_prefix[0]!r} is not a store", join_words(STORE_URL_FORMS))
+    entry = _SHARED_STORES.get(_parse_scheme(url))
+    if entry is None:
+        url_prefix = re.match(r"[A-Za-z+]*(?:://)?", url)  # the rest may hold a password
+        raise UnknownStoreError(f"--store {url_prefix and url_prefix[0]!r} is not a store", join_words(STORE_URL_FORMS))
+    return entry
 
 
 def create_store(url: str, views: Sequence[View]) -> "SharedStore":
