@@ -77,7 +77,7 @@ def _meant(first: Choice, factor: str, values: tuple[str, ...], why: str) -> lis
 EXCLUSIONS: tuple[Exclusion, ...] = (
     *_meant(("window", "none"), "emit", ("close", "update", "every"), "only windows are emitted"),
     *(Exclusion(("window", one), ("emit", "none"), "every window is emitted") for one in OF_APPS["window"][1:]),
-    Exclusion(("window", "global"), ("emit", "close"), "hr.Global() never closes, so nothing would be told", True),
+    Exclusion(("window", "global"), ("emit", "close"), "hr.Global() never closes, so nothing would be emitted", True),
     Exclusion(("reads", "derived"), ("function", "none"), "a derived stream is made by a function"),
     Exclusion(("reads", "windowed"), ("window", "none"), "a windowed stream is made by a window"),
     Exclusion(("reads", "windowed"), ("emit", "none"), "a windowed stream is emitted"),

@@ -69,7 +69,7 @@ def test_what_the_product_excludes_it_refuses_in_these_words(exclusion: object, 
 def test_a_pattern_that_corrects_itself_is_refused() -> None:
     stream = hr.Stream("events", schema=SCHEMA, id="id", key="card", time="at", late=hr.Late("20s"))
     late = hr.Late("4s", then="update", until="12s")
-    with pytest.raises(hr.DeclarationError, match="would change matches that were told"):
+    with pytest.raises(hr.DeclarationError, match="would change matches that were emitted"):
         hr.pattern("one", by="card", within="8s", late=late).step("a").on(stream)
 
 

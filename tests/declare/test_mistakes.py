@@ -107,7 +107,7 @@ VIEW_MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("a bad window", lambda: view(hr.count(windows="1 hour")), ["windows", "'1 hour'", '"1h"']),
     ("a window of zero", lambda: view(hr.count(windows="0s")), ["'0s'", "from 1ms to 3650d"]),
     ("a window of an age", lambda: view(hr.count(windows="3651d")), ["'3651d'", "3650d"]),
-    ("for ever, misspelt", lambda: view(hr.count(windows="for ever")), ["windows", "'for ever'", '"1h"']),
+    ("forever, misspelt", lambda: view(hr.count(windows="for ever")), ["windows", "'for ever'", '"1h"']),
     ("a hop for ever", lambda: view(hr.count(windows="1h", hop="forever")), ["hop", "'forever'", '"10s"']),
     ("no windows", lambda: view(hr.count(windows=[])), ["windows=[]", 'windows=["10m", "1h"]']),
     ("a window that is a number", lambda: view(hr.count(windows=[60])), ["windows", "60", '"10s"']),

@@ -194,7 +194,7 @@ def test_endings_of_headraces_own_topics_are_refused_in_any_case(name: str) -> N
 
 def test_words_of_sql_are_refused_where_the_app_alone_chooses_the_name() -> None:
     x = stream("x")
-    assert "view 'Order' is named as a word of SQL" in refused(x=view("Order", x))
+    assert "view 'Order' has the name of an SQL keyword" in refused(x=view("Order", x))
     assert "such as 'group_events'" in refused(x=hr.derive(x, name="group")(lambda frame: frame))
     assert app(x=stream("order")).streams[0].name == "order", "a topic may be given"
 

@@ -1,4 +1,4 @@
-"""An app is a module: its streams and those derived of them, its views, models, alerts, queries, sinks and outboxes."""
+"""An app is a module: its streams, derived streams, views, models, alerts, queries, sinks and outboxes."""
 
 import importlib
 import importlib.util
@@ -29,7 +29,7 @@ DeclarationT = TypeVar("DeclarationT")
 
 @dataclass(frozen=True)
 class App:
-    """What a module declares, in the order it does; a derived stream comes after those it is made of."""
+    """The declarations of a module, in their order; a derived stream comes after its inputs."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -88,12 +88,12 @@ class App:
         raise DeclarationError(f"{self.name}: there is no sink {name!r}. It declares {declared}.")
 
     def views_of(self, stream: Stream) -> tuple[View, ...]:
-        """The views of a stream's events; those of a captured table's rows are kept by operations."""
+        """The views of a stream's events; views of a captured table's rows are maintained by operations."""
         return tuple(view for view in self.views if stream in view.streams and not view.captured_table)
 
     @property
     def derivations(self) -> tuple[Derivation, ...]:
-        """How its derived streams are made, each after those it reads, and its views of captured tables."""
+        """The derivations of its derived streams, each after those it reads, and of its views of captured tables."""
         stream_derivations = dict.fromkeys(
             stream.made_by for stream in self.streams if isinstance(stream, DerivedStream)
         )
@@ -114,7 +114,7 @@ def load_app(path_or_module: str) -> App:
 
 
 def build_app(module: ModuleType) -> App:
-    """What is declared among a module's names; all but views and models also in lists."""
+    """The app declared by a module's names; everything but views and models may also be in lists."""
     values = list(vars(module).values())
     sinks = tuple(dict.fromkeys(_instances_of(values, Sink)))
     declared_models = [value for value in values if isinstance(value, Model)]
@@ -142,7 +142,7 @@ def build_app(module: ModuleType) -> App:
 
 
 def _instances_of(values: Iterable[object], expected_type: type[DeclarationT]) -> Iterator[DeclarationT]:
-    """Those of a kind, in lists as well."""
+    """The instances of a type, in lists as well."""
     for value in values:
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, expected_type):
@@ -150,7 +150,7 @@ def _instances_of(values: Iterable[object], expected_type: type[DeclarationT]) -
 
 
 def _inputs_and_stream(stream: Stream) -> Iterator[Stream]:
-    """A stream, and before it every one it is made of."""
+    """A stream, preceded by all its direct and indirect inputs."""
     if isinstance(stream, DerivedStream):
         for input_stream in stream.made_by.inputs:
             yield from _inputs_and_stream(input_stream)
@@ -158,7 +158,7 @@ def _inputs_and_stream(stream: Stream) -> Iterator[Stream]:
 
 
 def _require_watchable(alert: Alert, app: App) -> None:
-    """What an alert watches must be of the app: a name with a slip of the pen would have no values, ever."""
+    """Refuse an alert on something that the app does not declare: a misspelled name would never have values."""
     if not isinstance(alert.on, Series | Share | Objective):
         return
     names_by_label = {

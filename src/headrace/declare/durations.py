@@ -28,7 +28,7 @@ def duration_us(text: object, where: str) -> int:
 
 
 def duration_text(length_us: int) -> str:
-    """The shortest way to write a duration.
+    """A duration in its shortest notation.
 
     >>> duration_text(90_000_000), duration_text(3_600_000_000)
     ('90s', '1h')

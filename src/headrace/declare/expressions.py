@@ -1,7 +1,7 @@
-"""The one small language of `check=` and `where=`: a tree that compiles to a Spark column and to numpy.
+"""The expression language of `check=` and `where=`: a tree that compiles to a Spark column and to numpy.
 
 Numbers are 64-bit integers or doubles. Null is unknown, as in SQL; dividing by zero gives null; integers wrap;
-NaN equals NaN and is greater than every other number. What is not in the tree is refused, with what is.
+NaN equals NaN and is greater than every other number. Unsupported syntax is refused, with a list of what is supported.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """A value written in the expression; 1, 1.0 and true are three."""
+    """A literal of the expression; 1, 1.0 and true are three different ones."""
 
     value: LiteralValue
 
@@ -55,7 +55,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or function and what it is applied to."""
+    """An operator or function and its arguments."""
 
     op: str
     args: tuple["Expression", ...]
@@ -79,7 +79,7 @@ _BINARY_OPERATORS: dict[type[sql.Expr], str] = {
 
 
 def step_column_name(position: str, step: str, column: str) -> str:
-    """The name of the column of the first or last event that a step of a pattern took."""
+    """The name of the column of the first or last event that a pattern step matched."""
     return f"{position}({step}.{column})"
 
 
@@ -104,7 +104,7 @@ def parse_condition(text: object, schema: Schema, where: str) -> Expression:
 
 
 class _SqlglotConverter:
-    """Turns sqlglot's tree into ours and refuses what ours has no word for."""
+    """Converts sqlglot's tree into ours and refuses unsupported syntax."""
 
     def __init__(self, where: str, text: str) -> None:
         self.where, self.text = where, text
@@ -142,7 +142,7 @@ class _SqlglotConverter:
         }
 
     def _convert_step_reference(self, position: str, node: sql.Expr) -> Expression:
-        """What an earlier step of a pattern took: a column like any other to whoever has it in the schema."""
+        """A column of an event that an earlier pattern step matched: an ordinary column if the schema has it."""
         column = node.this
         if not isinstance(column, sql.Column) or not column.table or column.args.get("db"):
             return self._refuse(node)
@@ -189,13 +189,13 @@ class _SqlglotConverter:
 
 
 def _combine_with_or(tests: list[Call]) -> Call:
-    """One or the other, halved again and again: a long list makes no deep tree."""
+    """The disjunction of tests as a balanced tree: a long list does not make a deep tree."""
     half = len(tests) // 2
     return Call("or", (_combine_with_or(tests[:half]), _combine_with_or(tests[half:]))) if half else tests[0]
 
 
 def infer_kind(tree: Expression, schema: Schema, where: str) -> Kind:
-    """The kind of value a tree gives, or the reason it cannot give one."""
+    """The kind of value an expression gives, or an error that says why it has none."""
     if isinstance(tree, Field):
         return schema.column(tree.name, where).kind
     if isinstance(tree, Literal):

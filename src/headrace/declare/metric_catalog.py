@@ -1,7 +1,7 @@
-"""Every number a running app tells: its name, what kind it is, its unit, help, labels, bounds and what it is held to.
+"""The catalog of metrics: name, type, unit, help, labels, bucket bounds and objective of each.
 
-A number that is not here cannot be told: /metrics, /live, the history of a day, alerts, the exports for Grafana and
-Prometheus and the table in docs/metrics.md all take it from this list.
+A metric that is not in this list cannot be exported: /metrics, /live, the history of a day, alerts, the exports for
+Grafana and Prometheus and the table in docs/metrics.md all read it.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from enum import Enum
 from typing import TypedDict, Unpack
 
 TOTAL_SUFFIX = "_total"
-BASE_UNITS = ("seconds", "bytes")  # in the name as well; the rest counts things
+BASE_UNITS = ("seconds", "bytes")  # part of the metric's name; the others count things
 
 
 class MetricType(Enum):
-    """How a number behaves: a level that goes up and down, a count that only grows, or delays counted by size."""
+    """How a metric behaves: a gauge goes up and down, a counter only grows, a histogram counts delays by size."""
 
     GAUGE = "level"
     COUNTER = "count"
@@ -22,7 +22,7 @@ class MetricType(Enum):
 
 @dataclass(frozen=True)
 class GaugeLimit:
-    """What a level is held to: alarmed beyond it for so long, until it is back at `clear`."""
+    """The limit of a gauge: alerts after it is exceeded for `for_`, resolves once the value is back at `clear`."""
 
     above: float | None = None
     below: float | None = None
@@ -31,7 +31,7 @@ class GaugeLimit:
 
     @property
     def text(self) -> str:
-        """As a person reads it.
+        """The limit as text.
 
         >>> GaugeLimit(above=60, for_="2m").text
         'at most 60, for 2m'
@@ -42,14 +42,14 @@ class GaugeLimit:
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """Which share of a count may be bad, alarmed by how fast that is used up, and what is bad, in words."""
+    """The share of a counter that may be bad, alerted on by its burn rate, and the name of the bad outcome."""
 
     allowed_share: float
     bad_outcome: str
 
     @property
     def text(self) -> str:
-        """As a person reads it.
+        """The budget as text.
 
         >>> ErrorBudget(0.01, "dead").text
         'at most 1 % dead'
@@ -59,7 +59,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True)
 class MetricFamily:
-    """One number, or one for each combination of its labels; delays are counted up to each of their bounds."""
+    """A metric with one sample for each combination of its labels; a histogram has one for each bucket bound."""
 
     name: str
     metric_type: MetricType
@@ -68,26 +68,26 @@ class MetricFamily:
     labels: tuple[str, ...] = ()
     bucket_bounds: tuple[float, ...] = ()
     objective: GaugeLimit | ErrorBudget | None = None
-    has_history: bool = False  # over a day, by the server: what the page draws over time
-    is_exported: bool = True  # by /metrics; what is not is known to whoever watches alone
+    has_history: bool = False  # the server keeps a day of history for the dashboard
+    is_exported: bool = True  # on /metrics; otherwise only the alert watcher knows it
 
     @property
     def limit(self) -> GaugeLimit:
-        """What it is held to, of one that is held to a limit."""
+        """The limit of a gauge that has one."""
         if not isinstance(self.objective, GaugeLimit):
-            raise TypeError(f"{self.name} is held to no limit")
+            raise TypeError(f"{self.name} has no limit")
         return self.objective
 
     @property
     def allowed_share(self) -> float:
-        """Which share may be bad, of one that may lose a share."""
+        """The share that may be bad, of a counter with an error budget."""
         if not isinstance(self.objective, ErrorBudget):
-            raise TypeError(f"{self.name} may lose no share")
+            raise TypeError(f"{self.name} has no error budget")
         return self.objective.allowed_share
 
 
 class MetricOptions(TypedDict, total=False):
-    """What few of them have."""
+    """Optional settings of a metric."""
 
     objective: GaugeLimit | ErrorBudget
     has_history: bool
@@ -132,7 +132,7 @@ STREAM_METRICS = (
         "Clean events dropped because their id had been seen: clean less folded, so those in flight count meanwhile",
         "stream",
     ),
-    _gauge("lag", "records", "Records the gate has not come to yet", "stream", has_history=True),
+    _gauge("lag", "records", "Records the gate has not read yet", "stream", has_history=True),
     _gauge(
         "lag_seconds",
         "seconds",
@@ -141,15 +141,15 @@ STREAM_METRICS = (
         objective=GaugeLimit(above=60, clear=30, for_="2m"),
         has_history=True,
     ),
-    _gauge("hot_keys", "keys", "Keys that alone have more than half of a task's part", "stream"),
+    _gauge("hot_keys", "keys", "Keys that alone have more than half of a task's share", "stream"),
     _gauge("hot_key_share", "share", "Share of the events a heavy key has, at least; by rank", "stream", "rank"),
-    _gauge("hot_entities", "entities", "Entities that alone have more than half of a task's part", "view"),
+    _gauge("hot_entities", "entities", "Entities that alone have more than half of a task's share", "view"),
     _gauge("hot_entity_share", "share", "Share of the events a heavy entity has, at least; by rank", "view", "rank"),
     _gauge("partition_skew", "times the mean", "Records of a topic's busiest partition", "topic"),
 )
 PARTITION_LABELS = ("query", "topic", "partition")
 QUERY_METRICS = (
-    _gauge("query_lag", "records", "Records of a partition that a query has not come to yet", *PARTITION_LABELS),
+    _gauge("query_lag", "records", "Records of a partition that a query has not read yet", *PARTITION_LABELS),
     _gauge("query_lag_seconds", "seconds", "For how long the oldest of them has waited, at least", *PARTITION_LABELS),
     _gauge(
         "catch_up_seconds",
@@ -158,7 +158,7 @@ QUERY_METRICS = (
         "query",
         has_history=True,
     ),
-    _gauge("query_running", "yes or no", "1 while a query runs and says so", "query", "lane"),
+    _gauge("query_running", "yes or no", "1 while a query runs and reports it", "query", "lane"),
     _gauge(
         "watermark_seconds",
         "seconds",
@@ -211,7 +211,7 @@ SERVER_METRICS = (
     _counter("predictions_lost", "predictions", "Predictions over HTTP that are in no log: should be 0", "model"),
 )
 LAKE_METRICS = (
-    _gauge("lake_lag", "records", "Records of the log that a table's last step left for the next", "table"),
+    _gauge("lake_lag", "records", "Records of the topic that a table's last step left for the next", "table"),
     _gauge("lake_step_seconds", "seconds", "How long a table's last step took", "table"),
     _gauge("lake_step_at_seconds", "seconds", "When a table's last step ended, in epoch seconds", "table"),
 )
@@ -239,7 +239,7 @@ MODEL_METRICS = (
     _gauge(
         "outcomes",
         "predictions",
-        "Predictions by what came of them; all states together are all that were seen",
+        "Predictions by the state of their outcome; the states add up to all predictions seen",
         "model",
         "version",
         "role",
@@ -251,22 +251,22 @@ MODEL_METRICS = (
     _gauge(
         "outcomes_clock_seconds", "seconds", "Up to when labels are known to be complete, in epoch seconds", "model"
     ),
-    _gauge("outcomes_state_rows", "rows", "Rows that the join of outcomes remembers", "model"),
-    _gauge("outcomes_state_bytes", "bytes", "Bytes that the join of outcomes remembers", "model"),
+    _gauge("outcomes_state_rows", "rows", "Rows in the state of the outcome join", "model"),
+    _gauge("outcomes_state_bytes", "bytes", "Bytes in the state of the outcome join", "model"),
     _gauge(
         "drift",
         "times its critical value",
-        "The farthest column: above 1 is drift",
+        "The column with the most drift: above 1 is drift",
         "model",
         objective=GaugeLimit(above=1, clear=0.8, for_="15m"),
     ),
     _gauge(
-        "drift_column", "times its critical value", "How far each column is; of the 100 farthest", "model", "column"
+        "drift_column", "times its critical value", "Drift of each column; of the 100 with the most", "model", "column"
     ),
     _gauge(
         "drift_statistic", "as its test has it", "PSI, KS and others of the whole window", "model", "column", "test"
     ),
-    _gauge("drift_rows", "vectors", "Vectors in the window that drift is told of", "model"),
+    _gauge("drift_rows", "vectors", "Vectors in the drift window", "model"),
     _gauge("drift_lag", "predictions", "Predictions not counted for drift yet", "model"),
     _counter(
         "drift_records",
@@ -280,14 +280,14 @@ MODEL_METRICS = (
     _gauge(
         "quality_lost",
         "share",
-        "Share of its card's quality that a model has lost beyond doubt",
+        "Share of its card's quality that a model has lost with statistical confidence",
         "model",
         objective=GaugeLimit(above=0.05, clear=0.025, for_="15m"),
     ),
     _gauge(
         "label_coverage",
         "share",
-        "Share of due predictions whose label came",
+        "Share of due predictions whose label arrived",
         "model",
         objective=GaugeLimit(below=0.5, clear=0.6, for_="1h"),
     ),
@@ -296,13 +296,13 @@ SINK_METRICS = (
     _counter(
         "sink_rows",
         "rows",
-        "Rows of a sink by what became of them: written, skipped (written again by the gate), parked, lost",
+        "Rows of a sink by outcome: written, skipped (written again by the gate), parked, lost",
         "sink",
         "fate",
         has_history=True,
     ),
-    _counter("sink_retries", "attempts", "Attempts of a sink that failed and were made again", "sink"),
-    _gauge("sink_lag", "records", "Records a sink has not brought to its target yet", "sink", has_history=True),
+    _counter("sink_retries", "attempts", "Attempts of a sink that failed and were retried", "sink"),
+    _gauge("sink_lag", "records", "Records a sink has not written to its target yet", "sink", has_history=True),
     _gauge(
         "sink_lag_seconds",
         "seconds",
@@ -323,7 +323,7 @@ OUTBOX_METRICS = (
     _counter(
         "outbox_rows",
         "rows",
-        "Rows of an outbox by what became of them: sent, parked",
+        "Rows of an outbox by outcome: sent, parked",
         "outbox",
         "fate",
         has_history=True,
@@ -331,7 +331,7 @@ OUTBOX_METRICS = (
     _counter(
         "outbox_parked", "rows", "Rows of an outbox that cannot be sent, by the code of the reason", "outbox", "reason"
     ),
-    _counter("outbox_retries", "attempts", "Attempts of a relay that failed and were made again", "outbox"),
+    _counter("outbox_retries", "attempts", "Attempts of a relay that failed and were retried", "outbox"),
     _gauge(
         "outbox_waited_seconds", "seconds", "How old the oldest row was when it was last read for sending", "outbox"
     ),
@@ -344,40 +344,50 @@ BRIDGE_METRICS = (
         "bridge_left", "messages", "Messages of the other log that it has not copied yet", "stream", has_history=True
     ),
     _gauge(
-        "bridge_waits", "yes or no", "1 while a bridge cannot go on, or says nothing", "stream", objective=STUCK_LIMIT
+        "bridge_waits",
+        "yes or no",
+        "1 while a bridge cannot continue, or does not report",
+        "stream",
+        objective=STUCK_LIMIT,
     ),
 )
 CAPTURE_METRICS = (
     _gauge(
         "capture_waits",
         "yes or no",
-        "1 while a table's changes are not captured, or nobody says so",
+        "1 while a table's changes are not captured, or capture is not reported",
         "stream",
         objective=STUCK_LIMIT,
     ),
-    _gauge("capture_kept_bytes", "bytes", "Bytes of its log that a database keeps for us", "stream", has_history=True),
+    _gauge(
+        "capture_kept_bytes",
+        "bytes",
+        "Bytes of write-ahead log that a database retains for our slot",
+        "stream",
+        has_history=True,
+    ),
 )
 WATCH_METRICS = (
     _gauge("alerts_firing", "alerts", "Alerts that fire", has_history=True),
     _counter(
         "notifications",
         "notifications",
-        "Notifications by sink, and what became of them: delivered, retried, failed, refused, no_room",
+        "Notifications by sink and outcome: delivered, retried, failed, refused, no_room",
         "sink",
         "outcome",
     ),
     _counter(
         "pushes",
         "pushes",
-        "Pushes to a receiver of OTLP by signal, and what became of them: delivered, failed, refused",
+        "Pushes to an OTLP receiver by signal and outcome: delivered, failed, refused",
         "signal",
         "outcome",
     ),
-    _gauge("watch_at_seconds", "seconds", "When alerts were last looked at, in epoch seconds"),
+    _gauge("watch_at_seconds", "seconds", "When alerts were last evaluated, in epoch seconds"),
     _gauge(
         "server_up",
         "yes or no",
-        "1 while the server answers; known to the watch alone",
+        "1 while the server answers; known to the alert watcher alone",
         objective=GaugeLimit(below=1, for_="1m"),
         is_exported=False,
     ),
@@ -387,7 +397,7 @@ OUTAGE_METRICS = (
     _counter("part_restarts", "restarts", "Restarts of a part since `headrace up` started", "part"),
     _gauge("query_up", "yes or no", "1 while a query that the app declares runs, 0 while it does not", "query"),
     _counter("query_restarts", "restarts", "Restarts of a query since its driver started", "query"),
-    _gauge("lake_table_up", "yes or no", "1 while a table of the lake lands, 0 while its steps fail", "table"),
+    _gauge("lake_table_up", "yes or no", "1 while a table of the lake is ingested, 0 while its steps fail", "table"),
     _gauge(
         "down", "things", "Parts, queries or lake tables that are down", "kind", objective=STUCK_LIMIT, has_history=True
     ),

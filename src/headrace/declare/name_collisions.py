@@ -1,4 +1,4 @@
-"""Refuses declarations whose topics, tables, queries, groups or files would be one another's, with both lines.
+"""Refuses declarations that would share a topic, table, query, group or file, and names both lines.
 
 hr.Stream("meter")          meter.dead  ──▶ silver/meter_dead ┐
 hr.Stream("meter_dead")     meter_dead.clean ──▶ silver/meter_dead ┘ one table
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Resource(NamedTuple):
-    """Something outside of the app's code that has a name: of two that are alike, one would be the other."""
+    """Something outside of the app's code that has a name: two with equal names would be the same."""
 
     kind: str
     name: str
 
 
 class Declaration(NamedTuple):
-    """What one line of an app declares, and all that is named after it."""
+    """A declaration of an app, and the resources that are named after it."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ def _fold_case(name: str) -> str:
 
 
 def _normalize_topic(name: str) -> str:
-    """Kafka's metrics take a dot for an underscore: a broker refuses two topics that differ in that alone."""
+    """Kafka's metrics replace dots by underscores: a broker refuses two topics that differ in that alone."""
     return name.lower().replace(".", "_")
 
 
@@ -64,7 +64,7 @@ STREAM_NAME, VIEW_NAME, MODEL_NAME, SINK_NAME = (
     "name of a sink",
 )
 SERVED_NAME = "name in requests"
-# When two names of a kind are one: SQL and some file systems know no case.
+# When two names of a kind are equal: SQL and some file systems ignore case.
 _NORMALIZERS: dict[str, Callable[[str], str]] = {
     TOPIC: _normalize_topic,
     TABLE: _fold_case,
@@ -86,7 +86,7 @@ _NORMALIZERS: dict[str, Callable[[str], str]] = {
 
 
 def require_distinct_names(app: "App") -> None:
-    """Refuse an app two of whose declarations would share something, or take what is Headrace's own."""
+    """Refuse an app two of whose declarations would share a resource, or take a name reserved by Headrace."""
     declarations = list_declarations(app)
     for declaration in declarations:
         _require_unreserved(declaration)
@@ -102,7 +102,7 @@ def require_distinct_names(app: "App") -> None:
 
 
 def list_declarations(app: "App") -> list[Declaration]:
-    """Every declaration of an app, and what is named after it."""
+    """Every declaration of an app, and the resources that are named after it."""
     raw_streams = [stream for stream in app.streams if not isinstance(stream, DerivedStream)]
     derivations = dict.fromkeys(stream.made_by for stream in app.streams if isinstance(stream, DerivedStream))
     name_only_kinds = [("alert", app.alerts), ("query", app.queries), ("outbox", app.outboxes)]
@@ -120,7 +120,7 @@ def list_declarations(app: "App") -> list[Declaration]:
 
 
 def list_written_topics(app: "App") -> dict[str, str]:
-    """The topics that an app writes itself, each with what it is declared by."""
+    """The topics that an app writes itself, each with its declaration."""
     raw_topics = {stream.name for stream in app.streams if not isinstance(stream, DerivedStream)}
     return {
         resource.name: str(declaration)
@@ -157,7 +157,7 @@ def _derivation_resources(derivation: Derivation, app: "App") -> Iterator[Resour
 
 
 def _query_resources(derivation: Derivation) -> Iterator[Resource]:
-    """What a derivation has besides the streams that it writes."""
+    """The resources of a derivation besides the streams that it writes."""
     yield Resource(QUERY, derivation.query)
     if isinstance(derivation, StreamOperation):
         yield Resource(TOPIC, derivation.clock)
@@ -219,12 +219,11 @@ def _require_unreserved(declaration: Declaration) -> None:
                 f"{names.INTERNAL_PREFIX}. are Headrace's own. Name it otherwise, such as "
                 f"{f'own_{declaration.name}'!r}."
             )
-    # The topic of a stream may be given; what an app alone names can be called otherwise.
+    # The topic of a stream may be given from outside; what only the app names can be renamed.
     if declaration.kind in ("view", "derived stream") and declaration.name.lower() in names.SQL_RESERVED_WORDS:
         raise DeclarationError(
-            f"{declaration.location}: {declaration} is named as a word of SQL is, which every query would have "
-            f"to quote. "
-            f"Name it otherwise, such as {_suggest_name(declaration.name, ())!r}."
+            f"{declaration.location}: {declaration} has the name of an SQL keyword, which every query would "
+            f"have to quote. Name it otherwise, such as {_suggest_name(declaration.name, ())!r}."
         )
 
 
@@ -274,13 +273,13 @@ def _normalizing_system(kind: str) -> str:
 
 
 def _location_texts(first: SourceLocation | None, second: SourceLocation | None) -> tuple[str, str]:
-    """Both lines; with their folders where two files have one name."""
+    """Both locations; with their folders if two files have the same name."""
     if first and second and first.file == second.file and first.path != second.path:
         return f"{first.path}:{first.line}", f"{second.path}:{second.line}"
     return str(first), str(second)
 
 
 def _suggest_name(name: str, taken_names: Iterable[str]) -> str:
-    """A name that is like another and meets none."""
+    """A similar name that is not taken."""
     suffix = "Events" if name[:1].isupper() else "_events"
     return f"{name}{suffix}" if f"{name}{suffix}" not in taken_names else f"{name}_2"

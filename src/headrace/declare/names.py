@@ -1,10 +1,10 @@
-"""What declarations are called elsewhere: their topics, tables of the lake, queries, consumer groups and files.
+"""Names of a declaration's resources: topics, tables of the lake, queries, consumer groups and files.
 
 stream payments     payments  payments.clean  …     bronze/payments  silver/payments  …     payments.gate
 view CardSpend      CardSpend.tiles  .served        gold/CardSpend_tiles  …                  CardSpend.store
 model fraud         fraud.predictions  …            gold/fraud_predictions  …                fraud.score
 
-Nothing else builds such a name. `headrace.declare.name_collisions` refuses two declarations that meet in one.
+No other module builds such a name. `headrace.declare.name_collisions` refuses two declarations that share one.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headrace.errors import DeclarationError
 
 BRONZE, SILVER, GOLD = "bronze/", "silver/", "gold/"
-INTERNAL_PREFIX = "headrace"  # topics and consumer groups that begin so belong to no declaration
+INTERNAL_PREFIX = "headrace"  # topics and consumer groups with this prefix belong to no declaration
 STREAM_TOPIC_SUFFIXES = ("clean", "late", "dead", "dropped")
 VIEW_TOPIC_SUFFIXES = ("tiles", "served")
 MODEL_TOPIC_SUFFIXES = ("predictions", "quality", "clock", "lessons")
@@ -25,7 +25,7 @@ SINK_RECORD_COLUMNS = ("hr_partition", "hr_offset", "hr_version")
 LAKE_ROW_COLUMNS = ("hr_arrival", "hr_partition", "hr_offset", "hr_day")
 LIVE_EVENT_TIME_COLUMN = "hr_event_time"
 RESERVED_COLUMNS = frozenset({*LAKE_ROW_COLUMNS, LIVE_EVENT_TIME_COLUMN, *SINK_RECORD_COLUMNS})
-# What SQL takes for its own word unless it is quoted or written with its schema: DuckDB's reserved keywords.
+# SQL keywords that must be quoted or written with their schema: DuckDB's reserved keywords.
 _RESERVED_WORDS_TEXT = (
     "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create "
     "default deferrable desc describe distinct do else end except false fetch for foreign from group having in "
@@ -46,7 +46,7 @@ def topic_name(name: str, suffix: str) -> str:
 
 
 def query_name(name: str, role: str) -> str:
-    """A query or worker, as its lag and its log name it.
+    """A query or worker, as named by its lag and its logs.
 
     >>> query_name("payments", "gate")
     'payments.gate'
@@ -69,7 +69,7 @@ def bronze_table(stream: str) -> str:
 
 
 def silver_table(stream: str, suffix: str = "") -> str:
-    """The table of a stream's clean events or, with `what`, of its late events or dead letters.
+    """The table of a stream's clean events or, with a suffix, of its late events or dead letters.
 
     >>> silver_table("payments"), silver_table("payments", "late")
     ('silver/payments', 'silver/payments_late')
@@ -78,7 +78,7 @@ def silver_table(stream: str, suffix: str = "") -> str:
 
 
 def gold_table(name: str, suffix: str) -> str:
-    """A table of what is made of events.
+    """A table derived from events.
 
     >>> gold_table("fraud", "predictions")
     'gold/fraud_predictions'
@@ -87,9 +87,9 @@ def gold_table(name: str, suffix: str) -> str:
 
 
 def late_output_table(derivation_name: str) -> str:
-    """What the lake calls the late events of a pattern.
+    """The lake's name for the late events of a pattern.
 
-    Their stream is called `harsh_late`, and `silver/harsh_late` has what came late among the matches themselves.
+    Their stream is called `harsh_late`, and `silver/harsh_late` has the late events among the matches themselves.
 
     >>> late_output_table("harsh")
     'harsh-late'
@@ -107,12 +107,12 @@ def checkpoint_path(name: str, role: str) -> str:
 
 
 def state_file_name(name: str) -> str:
-    """The file of a declaration in one of the folders of the state."""
+    """The file of a declaration in a folder of the state."""
     return f"{name}.json"
 
 
 def replication_slot_name(text: str) -> str:
-    """A name as PostgreSQL takes it for a slot or a publication: lower case, without punctuation.
+    """A name that PostgreSQL accepts for a slot or a publication: lower case, without punctuation.
 
     >>> replication_slot_name("shop.Features")
     'shop_features'
@@ -121,7 +121,7 @@ def replication_slot_name(text: str) -> str:
 
 
 def require_distinct_columns(columns: Sequence[str], where: str, *, noun: str = "columns") -> None:
-    """Refuse names that differ in case alone, which Spark and SQL take for one."""
+    """Refuse names that differ in case alone: Spark and SQL take them for one."""
     names_by_lower_case: dict[str, str] = {}
     for name in columns:
         if (earlier_name := names_by_lower_case.setdefault(name.lower(), name)) != name:
@@ -132,7 +132,7 @@ def require_distinct_columns(columns: Sequence[str], where: str, *, noun: str = 
 
 
 def require_unreserved_columns(columns: Sequence[str], where: str) -> None:
-    """Refuse columns that Headrace adds to tables itself."""
+    """Refuse columns that Headrace itself adds to tables."""
     for name in columns:
         if name.lower() in RESERVED_COLUMNS:
             raise DeclarationError(

@@ -1,4 +1,4 @@
-"""Declarations as a notebook shows them: a title, a line, a table. Whatever is in it is text, never markup."""
+"""Notebook representation of declarations: a title, a line, a table. Values are escaped, never markup."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,7 +7,7 @@ TABLE_HTML = '<table style="text-align:left"><thead><tr>{head}</tr></thead><tbod
 
 
 def render_html(title: str, summary: str, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()) -> str:
-    """HTML of a title, a line and, where there is a head, a table.
+    """HTML of a title, a line and, if there are columns, a table.
 
     >>> render_html("payments", "a stream of <b>", ["column"], [["card"]])[:65]
     '<div><strong>payments</strong> <span>a stream of &lt;b&gt;</span>'

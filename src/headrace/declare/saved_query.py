@@ -1,4 +1,4 @@
-"""Saved queries: a question in SQL that is asked again and again, and shown as a panel."""
+"""Saved queries: SQL that is run repeatedly and shown as a panel."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ SHORTEST_INTERVAL_US = UNITS_US["s"]
 
 @dataclass(frozen=True, init=False)
 class Query:
-    """A query over the app's tables, asked every so often while somebody looks."""
+    """A query over the app's tables that runs periodically while somebody looks at its panel."""
 
     name: str
     sql: str

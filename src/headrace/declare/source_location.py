@@ -1,4 +1,4 @@
-"""Where in the user's code something is declared: what a refusal names."""
+"""The location of a declaration in the user's code, which errors name."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 def users_frame() -> FrameType | None:
-    """The innermost frame outside of `headrace.declare`: the user's, whose declaration is being made."""
+    """The innermost frame outside of `headrace.declare`: the user code that makes the declaration."""
     frame = inspect.currentframe()
     while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(f"{_PACKAGE}."):
         frame = frame.f_back
@@ -29,15 +29,15 @@ class SourceLocation:
 
 
 def locate_caller(frames_up: int = 1) -> SourceLocation:
-    """Where the caller's caller, so many frames up, stands."""
-    frame = inspect.currentframe()  # not inspect.stack(), which looks through all modules for each frame
+    """The location of the caller's caller, this many frames up."""
+    frame = inspect.currentframe()  # not inspect.stack(), which searches all modules for each frame
     for _ in range(frames_up + 1):
         frame = frame and frame.f_back
     return _location_of_frame(frame)
 
 
 def locate_declaration() -> SourceLocation:
-    """The line outside of `headrace.declare` whose declaration is being made."""
+    """The line outside of `headrace.declare` that makes the declaration."""
     return _location_of_frame(users_frame())
 
 

@@ -104,7 +104,7 @@ def test_what_ends_validity_is_true_or_null() -> None:
 
 
 MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
-    ("no bounds", lambda: joined(within=None), ["for ever", 'within=("0s", "1h")']),
+    ("no bounds", lambda: joined(within=None), ["forever", 'within=("0s", "1h")']),
     ("one bound", lambda: joined(within="1h"), ["within='1h'", 'Write within=("0s", "1h")']),
     ("bounds that are none", lambda: joined(within=("0s", "soon")), ["within", "'soon'", "Write a number and a unit"]),
     ("bounds the wrong way", lambda: joined(within=("-2h", "1h")), ["('-2h', '1h')", "ends before it begins"]),
@@ -127,7 +127,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], list[str]]] = [
         lambda: hr.join("a b", orders, payments, on="order_id", within=("0s", "1s")),
         ["'a b'", "Rename it"],
     ),
-    ("no tolerance", lambda: as_of(tolerance=None), ["for ever", 'tolerance="10m"']),
+    ("no tolerance", lambda: as_of(tolerance=None), ["forever", 'tolerance="10m"']),
     ("a tolerance below zero", lambda: as_of(tolerance="-1s"), ["tolerance", "'-1s'", "Write a number"]),
     ("a wait that is none", lambda: as_of(wait="never"), ["wait", "'never'", "Write a number"]),
     ("a right as-of join", lambda: as_of(kind="right"), ["kind='right'", "inner, left"]),

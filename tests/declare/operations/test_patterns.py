@@ -101,7 +101,7 @@ def test_only_columns_that_are_read_later_or_told_are_kept() -> None:
     ("write", "refused"),
     [
         (lambda: begun(late=hr.Late("1m", then="update", until="1h")).on(LOGINS), 'Write late=hr.Late("2m", then='),
-        (lambda: begun().on(CORRECTED), "then=\"update\" would change matches that were told"),
+        (lambda: begun().on(CORRECTED), "then=\"update\" would change matches that were emitted"),
         (lambda: begun().on("logins"), "on 'logins'. Give it an hr.Stream"),
         (lambda: begun().then("fail", where="ok"), "step 'fail': there is one of that name before it"),
         (lambda: begun().then("a b"), "step 'a b': its name becomes columns"),

@@ -72,7 +72,7 @@ def refused(**settings: Any) -> str:
         ({"over": "30m"}, "over='30m' is no shape of windows. Write hr.Tumbling"),
         ({"over": hr.Session(gap_column="page", longest="1d")}, "gap_column='page' is string. Give the gap"),
         ({"over": hr.Session(gap_column="pause", longest="1d")}, "there is no column 'pause'"),
-        ({"over": hr.Global()}, 'never closes, so nothing would be told. Write emit="update" or every="10s"'),
+        ({"over": hr.Global()}, 'never closes, so nothing would be emitted. Write emit="update" or every="10s"'),
         ({"emit": "always"}, "emit='always'. Write \"close\" or \"update\", or every=\"10s\""),
         ({"emit": "update", "every": "10s"}, "Leave one of them out"),
         ({"every": "often"}, "every: 'often' is not a duration"),
@@ -97,7 +97,7 @@ def test_what_cannot_work_is_refused(settings: dict[str, Any], said: str) -> Non
 
 
 def test_a_windowing_without_columns_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"nothing to tell\. Write a column, such as clicks=hr\.count\(\)"):
+    with pytest.raises(DeclarationError, match=r"no columns to emit\. Write a column, such as clicks=hr\.count\(\)"):
         hr.windowed("visits", clicks(), by="user", over=hr.Session("30m"))
 
 

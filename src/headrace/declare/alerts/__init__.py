@@ -1,1 +1,1 @@
-"""Alerts, the values they watch, and the catalog of metrics."""
+"""Alerts, the values they watch, and the metric catalog."""

@@ -1,4 +1,4 @@
-"""Alerts: what is watched, what it must not do, and for how long it may."""
+"""Alerts: a watched value, its limit, and how long the value may be beyond it."""
 
 import dataclasses
 import math
@@ -17,16 +17,16 @@ KEEP_STATE = "keep"
 
 
 class WatchedValue(Protocol):
-    """Whatever has a value over time: a number of the app, a share, an objective, a metric of a model."""
+    """A value over time that an alert can watch: a metric, a share, an objective, or a metric of a model."""
 
     @property
     def text(self) -> str:
-        """What it is, in words."""
+        """The value as text."""
 
 
 @dataclass(frozen=True, init=False)
 class Alert:
-    """Fires once a value has been above or below a limit for so long; resolved once it is back beyond `clear`.
+    """Fires after a value has been above or below a limit for a duration; resolves once it is back beyond `clear`.
 
     above=0.10, clear=0.05, for_="5m"
 
@@ -91,7 +91,7 @@ class Alert:
 
     @property
     def group(self) -> str:
-        """What it is about: alerts of one stream, view, model or sink are told together."""
+        """The subject: alerts about one stream, view, model or sink are notified together."""
         for label, value in _labels_of(self.on):
             if label in {"stream", "view", "model", "sink"}:
                 return f"{label} {value}"
@@ -101,7 +101,7 @@ class Alert:
         return value < self.limit if self.above is None else value > self.limit
 
     def is_clear(self, value: float) -> bool:
-        """Whether a value is far enough on the right side for a firing alert to be resolved."""
+        """Whether a value is far enough on the right side of the limit to resolve a firing alert."""
         return value >= self.clear if self.above is None else value <= self.clear
 
 
@@ -133,7 +133,7 @@ def _with_segment(on: Any, segment: object, where: str) -> Any:
 
 
 def _objective_thresholds(above: object, below: object, clear: object, where: str) -> tuple[float, float]:
-    """The value of an objective is how near it is to its nearest alarm, so the limit is 1."""
+    """The value of an objective is its burn rate relative to the nearest threshold, so the limit is 1."""
     if (above, below, clear) != (None, None, None):
         raise DeclarationError(
             f"{where}: an objective has its limits already. Leave above=, below= and clear= out; "

@@ -1,4 +1,4 @@
-"""What an alert may watch of a running app: numbers of /metrics, shares of two of them, and objectives."""
+"""Values an alert can watch: metrics of /metrics, shares of two of them, and objectives."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
 from headrace.errors import DeclarationError
 
 DEFAULT_AT_LEAST = 20
-OPTIONAL_LABELS = {"lane", "topic", "partition"}  # of a level: without them it is the highest
+OPTIONAL_LABELS = {"lane", "topic", "partition"}  # of a gauge: without them the value is the highest
 
 
 @dataclass(frozen=True)
 class Series:
-    """One number of a running app; samples of other labels than those told are added up.
+    """One metric of a running app; samples that differ only in other labels are added up.
 
-    A count is what was added in the last `over_us`, of delays those longer than `slower_us`; without a window it
-    is only good for shares and objectives.
+    A counter gives its increase in the last `over_us`, a histogram the number of delays longer than `slower_us`.
+    Without a window it can only be used in shares and objectives.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Series:
 
     @property
     def text(self) -> str:
-        """As Prometheus writes it, and over which window.
+        """The metric in Prometheus notation, and its window.
 
         >>> metric("headrace_lag", stream="payments").text
         'headrace_lag{stream="payments"}'
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Share:
-    """What part of one count another is, over the last so long; unknown where the whole is less than `at_least`."""
+    """The ratio of one counter to another over a window; unknown where the total is less than `at_least`."""
 
     bad: Series
     total: Series
@@ -67,8 +67,8 @@ class Share:
 
 @dataclass(frozen=True)
 class BurnRate:
-    """Both of two windows must lose so many times what is allowed: the long one says that it matters, the short one
-    that it still goes on.
+    """A multi-window burn rate: both windows must exceed it, the long one to show that it matters, the short one
+    that it continues.
     """
 
     long_window_us: int
@@ -87,7 +87,7 @@ DEFAULT_BURN_RATES = (
 
 @dataclass(frozen=True, init=False)
 class Objective:
-    """No more than a share of one count may be another; alarmed by how fast what is allowed is used up."""
+    """A service-level objective: at most a share of one counter may be bad; alerts on the burn rate of that budget."""
 
     bad: Series
     total: Series
@@ -127,7 +127,7 @@ class Objective:
 
 
 def metric(name: str, *, over: str | None = None, slower: str | None = None, **labels: str) -> Series:
-    """A number of /metrics by its name and labels: `hr.metric("headrace_lag_seconds", stream="payments")`."""
+    """A metric of /metrics by its name and labels: `hr.metric("headrace_lag_seconds", stream="payments")`."""
     where = f"metric {name!r}"
     if name not in METRIC_CATALOG:
         similar_names = [
@@ -159,7 +159,7 @@ def metric(name: str, *, over: str | None = None, slower: str | None = None, **l
 
 
 def share(bad: Series, *, of: Series, over: str, at_least: int = DEFAULT_AT_LEAST) -> Share:
-    """What part of a count another is: `hr.share(dead, of=arrived, over="5m")`."""
+    """The ratio of two counters: `hr.share(dead, of=arrived, over="5m")`."""
     _require_counts(bad, of, "share")
     return Share(bad, of, duration_us(over, "share: over"), _validate_at_least(at_least, "share"))
 

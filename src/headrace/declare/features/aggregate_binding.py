@@ -1,4 +1,4 @@
-"""What an aggregate means on a stream's columns, or the reason it has no meaning there."""
+"""Binds aggregate declarations to a stream's columns, or says why they do not fit."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from headrace.errors import DeclarationError
 
 
 def bind_aggregate(declaration: AggregateDeclaration, schema: Schema, where: str) -> Aggregate:
-    """The aggregate a declaration means on a schema, or the reason it has no meaning there."""
+    """The aggregate a declaration means on a schema, or an error that says why it does not fit."""
     condition = None if declaration.where is None else parse_condition(declaration.where, schema, f"{where}: where")
     if declaration.column is None:
         return Aggregate(declaration.function, None, None, condition, None)
@@ -42,7 +42,7 @@ def _halflife_us(declaration: AggregateDeclaration, where: str) -> int | None:
 
 
 def declared_windows(declaration: AggregateDeclaration) -> Sequence[str]:
-    """The windows of a declaration, as they were written."""
+    """The windows of a declaration, as written."""
     return [declaration.windows] if isinstance(declaration.windows, str) else declaration.windows
 
 

@@ -1,6 +1,6 @@
-"""What declarations know of an aggregate function: which columns and options it takes, and what it gives.
+"""The declared half of an aggregate function: the columns and options it takes, and its result type.
 
-How it is computed stands in the same class, in `headrace.aggregates`: one file a function, which registers itself here.
+The same class computes it, in `headrace.aggregates`: one file per function, which registers itself here.
 """
 
 from abc import ABC, abstractmethod
@@ -33,13 +33,13 @@ class Shape(Enum):
 
 @dataclass(frozen=True)
 class ResultType:
-    """The type of an aggregate's result, from which its type in Spark, Arrow, SQL and OpenAPI follows."""
+    """The type of an aggregate's result, from which its type in Spark, Arrow, SQL and OpenAPI is derived."""
 
     kind: Kind
     shape: Shape = Shape.VALUE
     is_nullable: bool = True
-    is_column_value: bool = False  # one of the column's own values, so of its very type
-    is_unbounded: bool = False  # a whole number that 64 bits may not hold
+    is_column_value: bool = False  # one of the column's own values, so of the column's type
+    is_unbounded: bool = False  # a whole number that may exceed 64 bits
 
 
 COUNT_TYPE = ResultType(Kind.INTEGER, is_nullable=False)
@@ -47,7 +47,7 @@ NUMBER_TYPE = ResultType(Kind.DOUBLE)
 
 
 class AggregateRules(ABC):
-    """The declaring half of an aggregate function; `headrace.aggregates` has the computing half of the same class."""
+    """The declaring half of an aggregate function; `headrace.aggregates` adds the computing half to the same class."""
 
     name: ClassVar[str]
     accepted_kinds: ClassVar[frozenset[Kind]] = frozenset(NUMBER_KINDS)
@@ -63,11 +63,11 @@ class AggregateRules(ABC):
         """The type of its result over a column of a kind."""
 
     def default_value(self) -> Any:
-        """What it gives where there is no event."""
+        """Its result where there is no event."""
         return None
 
     def require_options(self, declaration: "AggregateDeclaration", where: str) -> None:  # noqa: B027 - most have none
-        """Raise DeclarationError where an option of its own has no meaning."""
+        """Raise DeclarationError if an option is invalid for this function."""
 
     @property
     def call_name(self) -> str:
@@ -75,7 +75,7 @@ class AggregateRules(ABC):
         return self.usage.partition("(")[0]
 
     def describe(self) -> str:
-        """As errors name it before a column: `sum of 'amount'`."""
+        """Its name in errors, before a column: `sum of 'amount'`."""
         return f"{self.name} of"
 
 
@@ -84,7 +84,7 @@ Function = TypeVar("Function", bound=AggregateRules)
 
 
 def register_aggregate(function: type[Function]) -> type[Function]:
-    """Make an aggregate function known by its name: it is declared, computed, documented and tested from then on."""
+    """Register an aggregate function by its name, so that it is declared, computed, documented and tested."""
     if function.name in _FUNCTIONS:
         raise AssertionError(f"two aggregate functions are named {function.name!r}")
     _FUNCTIONS[function.name] = function()
@@ -102,6 +102,6 @@ def registered_aggregates() -> Mapping[str, AggregateRules]:
 
 
 def require_sketch_error(error: object, where: str) -> None:
-    """Raise DeclarationError where the stated error of a sketch is none that it can keep."""
+    """Raise DeclarationError if the stated error is out of a sketch's range."""
     if not isinstance(error, float) or not 0.001 <= error <= 0.25:
         raise DeclarationError(f"{where}: error={error!r}. Write a relative error from 0.001 to 0.25.")

@@ -1,4 +1,4 @@
-"""An aggregate as it was declared, and as it means something on a stream's columns."""
+"""An aggregate as declared, and as bound to a stream's columns."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from headrace.declare.streams.schema import Kind
 
 @dataclass(frozen=True)
 class AggregateDeclaration:
-    """An aggregate as it was written; a view reads it against its stream."""
+    """An aggregate as written; a view binds it to its stream."""
 
     function: str
     column: str | None
@@ -24,15 +24,15 @@ class AggregateDeclaration:
     k: int | None = None
 
     def __getitem__(self, window: str) -> Operand:
-        """Its value over one of its windows, to compute with."""
+        """Its value over one of its windows, as an operand."""
         return Operand(OutputLeaf(self, window))
 
-    __iter__ = None  # without that, `list(…)` would ask for the windows 0, 1, 2 and never end
+    __iter__ = None  # otherwise `list(…)` would ask for the windows 0, 1, 2, … without end
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate of a stream's column over the events that fit a condition."""
+    """An aggregate of a stream's column over the events that meet a condition."""
 
     function: str
     column: str | None
@@ -45,13 +45,13 @@ class Aggregate:
 
     @property
     def text(self) -> str:
-        """As it is read by people."""
+        """The aggregate as text."""
         where = "" if self.where is None else f" where {self.where}"
         return f"{self.function}({self.column or ''}){where}"
 
     @property
     def result_type(self) -> ResultType:
-        """The type of what it gives."""
+        """The type of its result."""
         return aggregate_rules(self.function).result_type(self.kind)
 
     @property

@@ -1,7 +1,7 @@
-"""Derived features: expressions on a view's own outputs, on tables, and on values known only at request time.
+"""On-demand features: expressions on a view's own outputs, on lookup tables, and on request fields.
 
-What a view's attributes name becomes a tree of plain fields: outputs as they are called, `request.amount`,
-`entity.card`, and each column of a table under a name of its own.
+Operands are resolved to a tree of plain fields: outputs by their names, `request.amount`, `entity.card`, and each
+column of a table under a name of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from headrace.errors import DeclarationError
 
 
 class ViewAttribute(NamedTuple):
-    """An aggregate's name in its view, and its windows as they were written."""
+    """An aggregate's name in its view, and its windows as written."""
 
     name: str
     windows: tuple[str, ...]
@@ -24,7 +24,7 @@ class ViewAttribute(NamedTuple):
 
 @dataclass(frozen=True)
 class OnDemandFeature:
-    """A feature computed from others when they are read."""
+    """A feature computed from others when the view is read."""
 
     name: str
     tree: Expression
@@ -33,7 +33,7 @@ class OnDemandFeature:
 
 @dataclass(frozen=True)
 class TableLookup:
-    """A table's column in the row of a key, and the name by which expressions know it."""
+    """A table's column in the row of a key, and its name in expressions."""
 
     name: str
     table: LookupTable
@@ -46,7 +46,7 @@ class TableLookup:
 
 
 class ResolvedExpression(NamedTuple):
-    """An operand's tree with every leaf under its name, and the columns of tables it reads, inner ones first."""
+    """An operand's tree with every leaf named, and the table columns it reads, inner ones first."""
 
     tree: Expression
     lookups: tuple[TableLookup, ...]
@@ -57,7 +57,7 @@ class ResolvedExpression(NamedTuple):
 
 
 def resolve_expression(operand: Operand, attributes: Mapping[int, ViewAttribute], where: str) -> ResolvedExpression:
-    """An operand's tree with its names; the view's attributes are given by their identity."""
+    """An operand's tree with every leaf named; the view's attributes are found by their identity."""
     lookups: dict[str, TableLookup] = {}
 
     def visit(node: Any) -> Expression:
@@ -82,7 +82,7 @@ def _to_table_lookup(leaf: LookupLeaf, key: Expression) -> TableLookup:
 def _resolve_output_name(leaf: OutputLeaf, attributes: Mapping[int, ViewAttribute], where: str) -> str:
     attribute = attributes.get(id(leaf.aggregate))
     if attribute is None:
-        raise DeclarationError(f"{where}: uses an aggregate that is no attribute of this view. Give it a name in it.")
+        raise DeclarationError(f"{where}: uses an aggregate that is no attribute of this view. Assign it to one.")
     if leaf.window not in attribute.windows:
         raise DeclarationError(
             f"{where}: {attribute.name}[{leaf.window!r}] has no such window. There is {', '.join(attribute.windows)}."
@@ -91,19 +91,19 @@ def _resolve_output_name(leaf: OutputLeaf, attributes: Mapping[int, ViewAttribut
 
 
 def build_on_demand_feature(name: str, resolved: ResolvedExpression, inputs: Schema, where: str) -> OnDemandFeature:
-    """A derived feature, once its tree fits the kinds of what it reads."""
+    """An on-demand feature, after the kinds of its inputs have been checked."""
     readable_columns = add_lookup_columns(inputs, resolved.lookups, where)
     return OnDemandFeature(name, resolved.tree, infer_kind(resolved.tree, readable_columns, where))
 
 
 def add_lookup_columns(columns: Schema, lookups: Sequence[TableLookup], where: str) -> Schema:
-    """The outputs and the columns of tables, once each key is of the kind its table is kept by."""
+    """The outputs and the looked-up columns, after each key has been checked against its table's key."""
     for lookup in lookups:
         _require_entity_column(lookup, columns, where)
         key_kind, found_kind = lookup.table.key_kind, infer_kind(lookup.key, columns, where)
         if found_kind is not key_kind:
             raise DeclarationError(
-                f"{where}: {lookup.table.label!r} is kept by {lookup.table.key!r}, which is {key_kind.value}, and "
+                f"{where}: {lookup.table.label!r} is keyed by {lookup.table.key!r}, which is {key_kind.value}, and "
                 f"{lookup.key} is {found_kind.value}. Look it up by a value of that kind, or declare the key's type "
                 f"in schema=."
             )
@@ -125,5 +125,5 @@ def _require_entity_column(lookup: TableLookup, columns: Schema, where: str) -> 
 
 
 def distinct_lookups(resolved_expressions: Iterable[ResolvedExpression]) -> tuple[TableLookup, ...]:
-    """Each column of a table once, those that others are looked up by first."""
+    """The distinct looked-up columns, those that keys depend on first."""
     return tuple({lookup.name: lookup for resolved in resolved_expressions for lookup in resolved.lookups}.values())

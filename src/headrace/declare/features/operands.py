@@ -1,9 +1,9 @@
-"""Operands: what an attribute of a view may be computed from, and the operators and functions that do it.
+"""Operands of on-demand features, and the operators and functions on them.
 
 burst = payments["10m"] / payments["1h"]
 ratio = hr.request("amount", "double") / mean["7d"]
 
-They build the tree of `declare.expressions`; leaves that have no name yet get it when the view is declared.
+They build the tree of `declare.expressions`; leaves are named when the view is declared.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ REQUEST_PREFIX = "request."
 
 
 class Leaf:
-    """A leaf of a tree that has no name before its view is declared."""
+    """A leaf of a tree that is named when its view is declared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class OutputLeaf(Leaf):
 
 
 class Operand:
-    """Something to compute with; whatever is computed is one again."""
+    """A value that operators and functions apply to; their result is an operand again."""
 
     def __init__(self, node: Leaf | Expression, request_columns: Iterable[Column] = ()) -> None:
         self.node = node
@@ -100,7 +100,7 @@ def build_call(op: str, *args: object) -> Operand:
     """An operator or function applied to operands and plain values."""
     operands = [arg if isinstance(arg, Operand) else Operand(_to_literal(op, arg)) for arg in args]
     request_columns = frozenset[Column]().union(*(operand.request_columns for operand in operands))
-    nodes: tuple[Any, ...] = tuple(operand.node for operand in operands)  # outputs among them get their names later
+    nodes: tuple[Any, ...] = tuple(operand.node for operand in operands)  # outputs among the arguments are named later
     return Operand(Call(op, nodes), request_columns)
 
 
@@ -114,7 +114,7 @@ def _to_literal(op: str, value: object) -> Literal:
 
 
 def request(name: str, type: str) -> Operand:
-    """A value that comes with the request; null where it does not."""
+    """A field of the request; null where the request lacks it."""
     if not str(name).isidentifier():
         raise DeclarationError(
             f"hr.request({name!r}, …): not a name. Write the field of the request, such as 'amount'."

@@ -1,9 +1,9 @@
-"""Views of a captured table: features of the rows it has now, each row in the windows of its last change.
+"""Views of a captured table: features of its current rows, each row in the windows of its last change.
 
-update of row 7, FR → DE        FR: row 7 is taken out of its tile, which is folded again
-                                DE: row 7 is put into the tile of now
+update of row 7, FR → DE        FR: row 7 is removed from its tile, which is folded again
+                                DE: row 7 is added to the current tile
 
-A change is read twice: once by the entity it leaves, once by the one it comes to.
+A change is read twice: once by the entity the row leaves, once by the one it enters.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from headrace.declare.operations.operation import StreamOperation
 from headrace.declare.source_location import SourceLocation
 from headrace.declare.streams.change_capture import BEFORE_PREFIX, Changes
 
-OLD_ROW_INPUT, NEW_ROW_INPUT = 0, 1  # which of the two inputs an event is of
+OLD_ROW_INPUT, NEW_ROW_INPUT = 0, 1  # which of the two inputs an event comes from
 IDLE_US = 5 * UNITS_US["s"]
 
 
 @dataclass(frozen=True)
 class RetractableView:
-    """Keep the tiles of a view by the rows that are there."""
+    """Maintains the tiles of a view from the rows that currently exist."""
 
     view: View
 
@@ -34,14 +34,14 @@ class RetractableView:
 
 
 class ViewLocation(SourceLocation):
-    """Something that a view declares."""
+    """The location of a view's declaration."""
 
     def __str__(self) -> str:
         return f"view {self.file}"
 
 
 def retractable_view_operation(view: View) -> StreamOperation:
-    """The operation that keeps a view of a captured table."""
+    """The operation that maintains a view of a captured table."""
     spec = RetractableView(view)
     old_key, new_key = tuple(BEFORE_PREFIX + name for name in view.by), view.by
     inputs = (spec.changes, spec.changes)

@@ -1,4 +1,4 @@
-"""Feature views: a class of aggregates over one stream, or several as one, by entity."""
+"""Feature views: a class of aggregates by entity over one stream or several."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class View:
-    """The features of an entity, kept from one stream or from several as one."""
+    """The features of an entity, computed from one stream or several."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -64,23 +64,23 @@ class View:
 
     @cached_property
     def schema(self) -> Schema:
-        """The columns its aggregates and conditions read: its stream's own or, of several, all of theirs."""
+        """The columns its aggregates and conditions read: those of its stream or, for several, of all of them."""
         return union_schema(self.streams)
 
     @cached_property
     def sorted_streams(self) -> tuple[Stream, ...]:
-        """Its streams in an order that does not depend on how they were listed."""
+        """Its streams in an order that is independent of how they were listed."""
         return tuple(sorted(self.streams, key=lambda stream: stream.name))
 
     @property
     def captured_table(self) -> Changes | None:
-        """The captured table whose rows it is of, if it is."""
+        """The captured table whose rows it aggregates, if any."""
         (first_stream, *_) = self.streams
         return first_stream if isinstance(first_stream, Changes) else None
 
     @property
     def tables_without_history(self) -> tuple[Changes, ...]:
-        """The captured tables that it is of, or looks up: what they say now, they did not say before."""
+        """The captured tables that it aggregates or looks up: their current rows say nothing about the past."""
         looked_up_tables = [lookup.table.changes for lookup in self.lookups if isinstance(lookup.table, LatestRows)]
         return tuple(dict.fromkeys([*([self.captured_table] if self.captured_table else []), *looked_up_tables]))
 
@@ -90,7 +90,7 @@ class View:
 
     @property
     def served(self) -> str:
-        """The topic of a sample of what was served."""
+        """The topic with a sample of served answers."""
         return topic_name(self.name, "served")
 
     @property
@@ -99,7 +99,7 @@ class View:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of every output: those that are kept, then those derived from them."""
+        """The names of all outputs: stored features, then on-demand features."""
         return (
             *(feature.name for feature in self.features),
             *(on_demand_feature.name for on_demand_feature in self.on_demand_features),
@@ -107,17 +107,17 @@ class View:
 
     @property
     def expression_inputs(self) -> Schema:
-        """What derived features may read: the kept ones and the fields of a request, with their types."""
+        """The inputs of on-demand features: stored features and request fields, with their types."""
         return expression_inputs(self.features, self.request_columns)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """Every expression on outputs: those of derived features, and the keys by which tables are looked up."""
+        """Every expression on outputs: on-demand features, and the keys of table lookups."""
         return (*(item.tree for item in self.on_demand_features), *(one.key for one in self.lookups))
 
 
 def require_view(declaration: View | type) -> View:
-    """The view a decorated class is: type checkers take it for the class that was written."""
+    """Return the view behind a decorated class: type checkers see the class as written."""
     if not isinstance(declaration, View):
         raise DeclarationError(
             f"{declaration!r} is not a feature view. Decorate the class with @hr.features(stream, by=…)."
@@ -130,7 +130,7 @@ def features(
 ) -> Callable[[type], View]:
     """Declare a feature view of a stream, or of a list of them: the decorated class's attributes are its aggregates.
 
-    With salt, the events of one entity are shared out among so many tasks, and their tiles merged when they are read.
+    With salt, the events of one entity are distributed over that many tasks, and their tiles are merged when read.
     """
 
     def declare(body: type) -> View:
@@ -171,7 +171,7 @@ def features(
 def _require_distinct_outputs(
     entity: Sequence[str], window_features: Sequence[Feature], expressions: Mapping[str, ResolvedExpression], name: str
 ) -> None:
-    """The entity and the outputs are columns of one table."""
+    """Refuse an output with the name of an entity column: both are columns of one table."""
     where, outputs = f"{locate_declaration()}: {name}", [*(feature.name for feature in window_features), *expressions]
     require_distinct_columns([*entity, *outputs], where, noun="outputs")
     require_unreserved_columns(outputs, where)
@@ -181,7 +181,7 @@ def _require_distinct_outputs(
 
 
 def _require_captured_table_alone(streams: Sequence[Stream], salt: int, name: str) -> None:
-    """The rows of a captured table are kept whole: not beside events, and not in parts."""
+    """Refuse a captured table together with other streams or with salt: its rows are kept whole."""
     captured_tables = [stream for stream in streams if isinstance(stream, Changes)]
     if captured_tables and len(streams) > 1:
         raise DeclarationError(
@@ -248,7 +248,7 @@ def _features_of_attribute(attribute: str, value: object, schema: Schema, where:
 
 
 def expression_inputs(features: Sequence[Feature], request_columns: Sequence[Column]) -> Schema:
-    """The outputs of a view as columns, but for lists and maps: what an expression on them can read."""
+    """The outputs of a view that an expression can read, as columns: all but lists and maps."""
     feature_columns = [
         Column(feature.name, TYPE_OF_KIND[_output_kind(feature.aggregate)])
         for feature in features
@@ -264,7 +264,7 @@ def _output_kind(aggregate: Aggregate) -> Kind:
 
 
 def _resolve_expressions(body: type, name: str) -> dict[str, ResolvedExpression]:
-    """The attributes that are expressions, with every leaf under its name."""
+    """The attributes that are expressions, with every leaf named."""
     attributes = {
         id(value): ViewAttribute(attribute, tuple(declared_windows(value)))
         for attribute, value in vars(body).items()
@@ -278,7 +278,7 @@ def _resolve_expressions(body: type, name: str) -> dict[str, ResolvedExpression]
 
 
 def _entity_columns(schema: Schema, by: Sequence[str]) -> list[Column]:
-    """The entity's columns, as tables are looked up by them."""
+    """The entity's columns under the names that table lookups use."""
     return [Column(ENTITY_PREFIX + name, schema.column(name, name).type) for name in by]
 
 
@@ -316,7 +316,7 @@ def _require_scalar_inputs(resolved: ResolvedExpression, window_features: Sequen
 
 
 def _request_columns(body: type) -> tuple[Column, ...]:
-    """The fields of a request that the view's expressions read."""
+    """The request fields that the view's expressions read."""
     operands = [value for value in vars(body).values() if isinstance(value, Operand)]
     return tuple(
         sorted(frozenset[Column]().union(*(item.request_columns for item in operands)), key=lambda one: one.name)

@@ -1,4 +1,4 @@
-"""Windows: lengths of event time, the hops of the tiles they are merged from, and the one that has no end."""
+"""Windows: durations of event time, the hops of the tiles they are merged from, and the unbounded window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,16 @@ HOPS_US = tuple(duration_us(text, "hop") for text in ("1s", "5s", "10s", "30s", 
 TILES_PER_WINDOW = 48
 MAX_TILES_PER_WINDOW = 10_000
 FOREVER = "forever"
-FOREVER_US = 2**62  # longer than any two event times lie apart; so much before or after one still fits 64 bits
+FOREVER_US = (
+    2**62
+)  # longer than the distance of any two event times; added to or subtracted from one it still fits 64 bits
 
 WindowLengths = str | Sequence[str]
 
 
 @dataclass(frozen=True)
 class Window:
-    """A length of event time, and the hop of the tiles it is merged from; "forever" is a length that nothing exceeds.
+    """A duration of event time, and the hop of the tiles it is merged from; nothing exceeds the duration "forever".
 
     hop ├──┤
         t0 t1 t2 t3 … t48         the window at `at` is the tiles that start in (at − length − hop, at]:
@@ -31,7 +33,7 @@ class Window:
 
 
 def parse_window(text: object, hop: str | None, where: str) -> Window:
-    """A window as it is written, with the hop that is written or fits."""
+    """A window with the hop that is given, or the default hop for its length."""
     length_us = FOREVER_US if text == FOREVER else duration_us(text, f"{where}: windows")
     hop_us = choose_hop_us(length_us) if hop is None else duration_us(hop, f"{where}: hop")
     if length_us < hop_us:
@@ -48,7 +50,7 @@ def parse_window(text: object, hop: str | None, where: str) -> Window:
 
 
 def choose_hop_us(length_us: int) -> int:
-    """The largest hop that is at most 1/48 of a window; one second where none is.
+    """The largest hop that is at most 1/48 of a window, and at least one second.
 
     >>> duration_text(choose_hop_us(duration_us("7d", "window")))
     '1h'

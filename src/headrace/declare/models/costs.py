@@ -1,4 +1,4 @@
-"""Costs: what each way of being right or wrong is worth to the user."""
+"""Costs: what each kind of right or wrong prediction costs the user."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _EXAMPLE = 'Write costs={"false_positive": 1, "false_negative": 20}.'
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of one prediction by what it said and what was true; a gain is below zero."""
+    """The cost of a prediction by predicted and true class; a gain is below zero."""
 
     true_positive: float = 0.0
     false_positive: float = 0.0
@@ -20,7 +20,7 @@ class Costs:
 
 
 def parse_costs(costs: object, where: str) -> Costs | None:
-    """The costs a user wrote as a dict, None for none."""
+    """Parse the costs a user wrote as a dict; None for none."""
     if costs is None:
         return None
     if not isinstance(costs, Mapping) or not costs:

@@ -1,4 +1,4 @@
-"""Drift: over which window what a model is served is compared with what it was trained on, and what is an alarm."""
+"""Drift: the window whose served vectors are compared with the training data, and the thresholds of an alarm."""
 
 import math
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ SHORTEST_WINDOW_US, LONGEST_WINDOW_US = UNITS_US["m"], 90 * UNITS_US["d"]
 
 @dataclass(frozen=True, init=False)
 class Drift:
-    """The window that is looked at every minute, and when it tells of drift.
+    """The window that is evaluated every minute, and the thresholds of drift.
 
-    `alarms_a_day` is how many false alarms chance may make, over all columns, tests and segments together. Fewer rows
-    than `least_rows` tell nothing. PSI and its like have to exceed `least_psi`, KS `least_ks`, and shares that are
-    missing, infinite or unseen `least_share`, however sure a smaller shift is.
+    `alarms_a_day` is the expected number of false alarms, over all columns, tests and segments together. Fewer rows
+    than `least_rows` are not tested. PSI and similar distances have to exceed `least_psi`, KS `least_ks`, and the
+    shares of missing, infinite or unseen values `least_share`, however significant a smaller shift is.
     """
 
     window_us: int
@@ -39,7 +39,9 @@ class Drift:
         if not SHORTEST_WINDOW_US <= window_us <= LONGEST_WINDOW_US or window_us % SHORTEST_WINDOW_US:
             raise DeclarationError(f'Drift: window={window!r}. Write whole minutes from "1m" to "90d", such as "1h".')
         if type(least_rows) is not int or least_rows < 1:
-            raise DeclarationError(f"Drift: least_rows={least_rows!r}. Write how many tell something, such as 200.")
+            raise DeclarationError(
+                f"Drift: least_rows={least_rows!r}. Write how many rows are enough for a test, such as 200."
+            )
         object.__setattr__(self, "window_us", window_us)
         object.__setattr__(self, "alarms_a_day", _require_positive(alarms_a_day, "alarms_a_day", 0.1))
         object.__setattr__(self, "least_rows", least_rows)

@@ -1,4 +1,4 @@
-"""Labels: what an event turned out to be, told later by another stream."""
+"""Labels: the true outcome of an event, delivered later by another stream."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,17 +11,19 @@ from headrace.errors import DeclarationError
 LabelValue = bool | int | float
 KeepPolicy = Literal["last", "first", "any"]
 Task = Literal["classification", "regression"]
-LONGEST_STREAM_JOIN_US = UNITS_US["d"]  # labels that may take longer are joined from the lake: no state waits for them
+LONGEST_STREAM_JOIN_US = UNITS_US[
+    "d"
+]  # labels that may take longer are joined in the lake: no streaming state waits for them
 _VALUE_TYPES = {Kind.BOOLEAN: (bool,), Kind.INTEGER: (int,), Kind.DOUBLE: (int, float)}
 
 
 @dataclass(frozen=True, init=False)
 class Labels:
-    """A stream whose events carry a value for the events of another, by the same id.
+    """A stream whose events carry the outcome of another stream's events, by the same id.
 
-    event ───────── label counts ─────────┤ within      afterwards: `default`, or never known where there is none
+    event ───────── label counts ─────────┤ within      afterwards: `default`, or unknown without one
 
-    Of several that count, `keep` chooses: the last by event time, the first, or "any", the greatest: one true is true.
+    Of several labels that count, `keep` chooses the last by event time, the first, or "any", the greatest.
     """
 
     stream: Stream
@@ -61,7 +63,7 @@ class Labels:
 
     @property
     def task(self) -> Task:
-        """What is predicted: a class by booleans or by 0 and 1, a number by doubles."""
+        """The prediction task: classification by booleans or by 0 and 1, regression by doubles."""
         return (
             "regression"
             if self.stream.schema.column(self.value, self.stream.name).kind is Kind.DOUBLE
@@ -70,5 +72,5 @@ class Labels:
 
     @property
     def is_joined_in_lake(self) -> bool:
-        """Whether labels take so long that predictions are joined with them in the lake, not in the stream."""
+        """Whether labels take so long that predictions are joined with them in the lake and not in the stream."""
         return self.within_us > LONGEST_STREAM_JOIN_US

@@ -1,4 +1,4 @@
-"""Metrics: how good a model is, over a window of predictions whose outcomes are known, or before they are."""
+"""Model metrics over a window of predictions whose outcomes are known, or estimates before they are known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ LONGEST_WINDOW_US = 90 * UNITS_US["d"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One number about a model: of the predictions of the last `window_us`, of one segment or of all.
+    """One metric of a model: of the predictions of the last `window_us`, of one segment or of all.
 
-    `at` is the name of a threshold, or a quantile where the metric has one.
+    `at` is the name of a threshold, or a quantile for a metric that takes one.
     """
 
     model: str
@@ -31,7 +31,7 @@ class Metric:
 
     @property
     def text(self) -> str:
-        """As it is written.
+        """The metric as the user writes it.
 
         >>> Metric("fraud", "precision", 3_600_000_000, (("country", "FR"),), "block").text
         "fraud.precision('1h', at='block', segment={'country': 'FR'})"
@@ -48,9 +48,9 @@ class Metric:
 
 @dataclass(frozen=True, init=False)
 class ModelMetrics:
-    """What can be asked of a model, each over a window such as "1h", of all predictions or of one segment.
+    """The metrics of a model, each over a window such as "1h", of all predictions or of one segment.
 
-    `estimated=True` is what its scores promise before labels come: of classifications alone.
+    `estimated=True` estimates the metric from the scores before labels arrive: for classification only.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ModelMetrics:
         return _build_threshold_metric(self, "precision", window, at, segment, estimated)
 
     def recall(self, window: str, *, at: str | None = None, segment: object = None, estimated: bool = False) -> Metric:
-        """Of the positives, the share that reaches a threshold."""
+        """The share of positives that reach a threshold."""
         return _build_threshold_metric(self, "recall", window, at, segment, estimated)
 
     def f_score(self, window: str, *, at: str | None = None, segment: object = None, estimated: bool = False) -> Metric:
@@ -74,7 +74,7 @@ class ModelMetrics:
         return _build_threshold_metric(self, "f_score", window, at, segment, estimated)
 
     def cost(self, window: str, *, at: str | None = None, segment: object = None, estimated: bool = False) -> Metric:
-        """What a prediction costs on average, by `costs=`, if what reaches the threshold is taken for positive."""
+        """The mean cost of a prediction, by `costs=`, if predictions that reach the threshold count as positive."""
         if self.costs is None:
             raise DeclarationError(
                 f"{self.name}.cost: the model has no costs. "
@@ -83,19 +83,19 @@ class ModelMetrics:
         return _build_threshold_metric(self, "cost", window, at, segment, estimated)
 
     def auc(self, window: str, *, segment: object = None, estimated: bool = False) -> Metric:
-        """The area under the ROC curve, within the error the histogram of scores states."""
+        """The area under the ROC curve, within the error bound of the score histogram."""
         return _build_metric(self, "auc", window, segment, _CLASSIFICATION, estimated=estimated)
 
     def average_precision(self, window: str, *, segment: object = None, estimated: bool = False) -> Metric:
-        """The area under the precision-recall curve, within the error the histogram of scores states."""
+        """The area under the precision-recall curve, within the error bound of the score histogram."""
         return _build_metric(self, "average_precision", window, segment, _CLASSIFICATION, estimated=estimated)
 
     def log_loss(self, window: str, *, segment: object = None, estimated: bool = False) -> Metric:
-        """The mean of −log of the probability given to what happened."""
+        """The mean negative log-likelihood of the outcomes."""
         return _build_metric(self, "log_loss", window, segment, _CLASSIFICATION, estimated=estimated)
 
     def brier(self, window: str, *, segment: object = None, estimated: bool = False) -> Metric:
-        """The mean of the squared distance from score to label."""
+        """The mean squared difference of score and label."""
         return _build_metric(self, "brier", window, segment, _CLASSIFICATION, estimated=estimated)
 
     def base_rate(self, window: str, *, segment: object = None, estimated: bool = False) -> Metric:
@@ -103,7 +103,7 @@ class ModelMetrics:
         return _build_metric(self, "base_rate", window, segment, _CLASSIFICATION, estimated=estimated)
 
     def ece(self, window: str, *, segment: object = None) -> Metric:
-        """The expected calibration error: how far scores are from the share of positives, bin by bin of 0.05."""
+        """The expected calibration error: the distance of scores from the share of positives, by bins of 0.05."""
         return _build_metric(self, "ece", window, segment, _CLASSIFICATION)
 
     def mae(self, window: str, *, segment: object = None) -> Metric:
@@ -125,11 +125,11 @@ class ModelMetrics:
         )
 
     def coverage(self, window: str, *, segment: object = None) -> Metric:
-        """The share of predictions whose outcome is known, by a label or by the default."""
+        """The share of predictions with a known outcome, from a label or from the default."""
         return _build_metric(self, "coverage", window, segment)
 
     def corrections(self, window: str, *, segment: object = None) -> Metric:
-        """How many outcomes changed after they had counted."""
+        """How many outcomes changed after they were counted."""
         return _build_metric(self, "corrections", window, segment)
 
     def label_delay(self, window: str, *, at: float = 0.5, segment: object = None) -> Metric:

@@ -1,4 +1,4 @@
-"""Models: what gives each event of a stream, and each request about one, a score."""
+"""Models: the scores of a stream's events and of requests about one event."""
 
 import math
 import re
@@ -34,9 +34,9 @@ _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 @dataclass(frozen=True, init=False)
 class Model(ModelMetrics):
-    """A score of a stream's events: the features and fields it reads, where it comes from, and the time it has.
+    """A model that scores a stream's events: its features and fields, where it comes from, and its time budget.
 
-    `inputs` names the columns of a vector in their order; without it, every single value of the views, then the fields.
+    `inputs` names the columns of a vector in their order; by default every scalar output of the views, then the fields.
     """
 
     stream: Stream
@@ -108,12 +108,12 @@ class Model(ModelMetrics):
 
     @property
     def learns_alone(self) -> bool:
-        """Whether what it learns from outcomes is all it has: it answers, where else it only challenges."""
+        """Whether the online model is the only one: it is the champion then, and a challenger otherwise."""
         return self.learn is not None and self.file is None and self.train is None
 
     @property
     def predictions(self) -> str:
-        """The topic of its scores."""
+        """The topic of its predictions."""
         return topic_name(self.name, "predictions")
 
     @property
@@ -123,22 +123,22 @@ class Model(ModelMetrics):
 
     @property
     def clock(self) -> str:
-        """The topic of times up to which all its predictions and labels have been read."""
+        """The topic of its watermark: the time up to which all its predictions and labels have been read."""
         return topic_name(self.name, "clock")
 
     @property
     def lessons(self) -> str:
-        """The topic of what it learns from: served vectors with what came of them."""
+        """The topic of its online training data: served vectors with their outcomes."""
         return topic_name(self.name, "lessons")
 
     @property
     def label(self) -> str:
-        """The column of a spine that says what came of a row."""
+        """The column of a spine that holds the label."""
         return DEFAULT_LABEL_COLUMN if self.labels is None else self.labels.value
 
     @property
     def known(self) -> Schema:
-        """Every column a vector can have: single values of its views that are no times, and its fields."""
+        """Every column a vector can have: scalar outputs of its views except times, and its fields."""
         field_columns = (self.stream.schema.column(name, self.name) for name in self.fields)
         return Schema((*(column for view in self.views for column in _scalar_columns(view)), *field_columns))
 
@@ -183,7 +183,7 @@ def _validate_views(features: object, on: Stream, where: str) -> tuple[View, ...
 
 
 def _require_event_column(column: Column, view: View, on: Stream, where: str) -> None:
-    """A view is read by what an event says: its entity, and the fields its derived features ask for."""
+    """A view is looked up by columns of the event: its entity, and the request fields of its on-demand features."""
     if column.name not in on.schema:
         raise DeclarationError(
             f"{where}: {view.name} needs {column.name!r}, and an event of {on.name!r} has no such column: "
@@ -211,7 +211,7 @@ def _resolve_file(file: object, train: object, where: str, is_needed: bool) -> P
         problem = "neither file= nor train=" if file is None else "both file= and train="
         raise DeclarationError(
             f'{where}: {problem}. Write file="fraud.onnx" for a model you have, or train=fit for one to be trained; '
-            "learn=online for one that learns from each outcome."
+            "learn=online for one that is updated by each outcome."
         )
     if file is None:
         if train is not None and not callable(train):
@@ -268,7 +268,7 @@ def _require_columns(model: Model, where: str) -> None:
         raise DeclarationError(f"{where}: no inputs. {_describe_available(available)}")
     if model.label in model.vector:
         raise DeclarationError(
-            f"{where}: {model.label!r} is its label and one of its inputs: it would know the answer. Leave it out."
+            f"{where}: {model.label!r} is its label and one of its inputs: the label would leak. Leave it out."
         )
 
 
@@ -306,7 +306,7 @@ def _require_labels(model: Model, where: str) -> None:
 
 
 def _require_segments(model: Model, where: str) -> None:
-    """A segment is read from what is logged with a prediction; each of its values has tiles of its own."""
+    """A segment is read from the logged prediction; each of its values has tiles of its own."""
     if len(model.segments) > MAX_SEGMENTS:
         raise DeclarationError(f"{where}: {len(model.segments)} segments. Write at most {MAX_SEGMENTS}.")
     for name in model.segments:

@@ -1,4 +1,4 @@
-"""Retraining: when a model is trained anew, on what, and how much better it must be to take over."""
+"""Retraining: when a model is retrained, on which data, and how much better it must be to be promoted."""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ SHORTEST_EVERY_US = UNITS_US["m"]
 
 @dataclass(frozen=True, init=False)
 class Retrain:
-    """When a model is trained anew: every so often, when an alert fires, or both; and when the new one takes over.
+    """When a model is retrained: on a schedule, when an alert fires, or both; and when the new version is promoted.
 
-    It does where it is better by `better_by` on the latest labelled events, `at_least` so many of them, and worse by
-    `worse_by` in no segment. A training that takes longer than `limit` is given up.
+    It is promoted if it is better by `better_by` on the latest labelled events, at least `at_least` of them, and in no
+    segment worse by more than `worse_by`. A training that takes longer than `limit` is cancelled.
     """
 
     every_us: int | None

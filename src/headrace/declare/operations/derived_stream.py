@@ -1,4 +1,4 @@
-"""`@hr.derive(payments)`: a PySpark function of DataFrames becomes a stream of its own.
+"""`@hr.derive(payments)`: a PySpark function on DataFrames becomes a stream.
 
 payments.clean ──▶ function(payments) ──▶ abroad ──gate──▶ abroad.clean
  its columns and known_at                  the declared columns, known_at among them
@@ -15,7 +15,7 @@ from headrace.declare.streams.stream import Late, Stream
 from headrace.errors import DeclarationError
 
 DataFrameFunction = Callable[..., Any]
-INHERITED_SETTINGS = ("schema", "id", "key", "time")  # what only one parent can lend
+INHERITED_SETTINGS = ("schema", "id", "key", "time")  # settings that default to those of a single parent
 
 
 def derive(
@@ -31,9 +31,9 @@ def derive(
     partitions: int | None = None,
     lane: RequestedLane = "auto",
 ) -> Callable[[DataFrameFunction], DerivedStream]:
-    """Declare a derived stream: the decorated function makes it of the DataFrames of its parents.
+    """Declare a derived stream: the decorated function computes it from the DataFrames of its parents.
 
-    Of one parent it has the columns, the id, the key and the time, where nothing else is said.
+    With one parent it inherits columns, id, key and time that are not given.
     """
     location = locate_caller()
     _require_streams(parents, location)
@@ -63,7 +63,7 @@ def derive(
 
 
 def _require_streams(parents: Sequence[object], location: SourceLocation) -> None:
-    """Refuse what is no list of different streams."""
+    """Refuse anything but a list of distinct streams."""
     for parent in parents:
         if not isinstance(parent, Stream):
             parent_name = getattr(parent, "__name__", repr(parent))
@@ -82,7 +82,7 @@ def _require_streams(parents: Sequence[object], location: SourceLocation) -> Non
 def _require_given_settings(
     name: str, parents: Sequence[Stream], given_settings: dict[str, str | None], location: SourceLocation
 ) -> None:
-    """Of several parents none is the one whose columns it has."""
+    """With several parents, there is none to inherit settings from."""
     missing = [setting for setting in INHERITED_SETTINGS if given_settings[setting] is None]
     if len(parents) > 1 and missing:
         raise DeclarationError(
@@ -92,7 +92,7 @@ def _require_given_settings(
 
 
 def _parent_ddl(parent: Stream, name: str, location: SourceLocation) -> str:
-    """The parent's columns; what it calls known_at must be its arrival."""
+    """The parent's columns; a column named known_at must be its arrival."""
     if KNOWN_AT in parent.schema and parent.arrival != KNOWN_AT:
         raise DeclarationError(
             f"{location}: {name}: stream {parent.name!r} has a column {KNOWN_AT!r} of its own, which is the name of "
@@ -102,7 +102,7 @@ def _parent_ddl(parent: Stream, name: str, location: SourceLocation) -> str:
 
 
 def _add_arrival_column(schema: str, arrival: str) -> str:
-    """The schema, with the arrival where it does not name it."""
+    """The schema, with the arrival column added if it is missing."""
     columns = parse_schema(schema, "schema")
     return schema if arrival in columns else f"{schema}, `{arrival}` timestamp"
 
@@ -112,6 +112,6 @@ def _ddl(schema: Schema) -> str:
 
 
 def _lateness_settings(parents: Sequence[Stream], late: Late | None) -> dict[str, Any]:
-    """What is the parents' where nothing is said: whatever their gates let through is on time here."""
+    """The parents' settings by default: events that pass their gates are on time here."""
     most_lenient = max((parent.late for parent in parents), key=lambda late_policy: late_policy.until_us)
     return {"late": late or most_lenient, "ahead": duration_text(max(parent.ahead_us for parent in parents))}

@@ -1,4 +1,4 @@
-"""`hr.enrich`: each event of a stream with what a table says of one of its columns.
+"""`hr.enrich`: joins each event of a stream with the row of a lookup table that one of its columns names.
 
 payments.clean ──▶ merchant "m7" ──▶ the row of "m7" in merchants.parquet ──▶ known: the payment, and its columns
                                      as the file is now; read again when it changes
@@ -21,7 +21,7 @@ EnrichKind = Literal["inner", "left"]
 
 @dataclass(frozen=True)
 class Enrichment(Derivation):
-    """Events with some columns of the row of a table that one of theirs names: `columns`, and what they are called."""
+    """A lookup join: events with columns of a table's row; `columns` maps the table's columns to output names."""
 
     table: Table
     key_column: str
@@ -39,9 +39,9 @@ def enrich(
     kind: EnrichKind = "left",
     prefix: str | None = None,
 ) -> DerivedStream:
-    """Declare a stream of the same events, each with the columns of the table's row that its column `on` names.
+    """Declare a stream of the same events, each with columns of the table's row that its column `on` names.
 
-    An event whose row is not there has nulls; with kind="inner" it is left out.
+    An event without a row has nulls; with kind="inner" it is dropped.
     """
     request = _EnrichmentRequest(locate_caller(), name)
     request.validate_inputs(stream, table, kind)
@@ -54,7 +54,7 @@ def enrich(
 
 @dataclass(frozen=True)
 class _EnrichmentRequest:
-    """An enrichment as it is asked for, and where."""
+    """The arguments of an enrichment, and the location of the call."""
 
     location: SourceLocation
     name: str
@@ -85,7 +85,7 @@ class _EnrichmentRequest:
             )
 
     def resolve_key_column(self, stream: Stream, table: Table, on: object) -> str:
-        """The stream's column that names a row."""
+        """The stream's column that holds the table's key."""
         stream_column, table_column = on if isinstance(on, tuple) and len(on) == 2 else (on, table.key)
         if table_column != table.key:
             raise self.declaration_error(
@@ -100,7 +100,7 @@ class _EnrichmentRequest:
         return key_column.name
 
     def name_output_columns(self, stream: Stream, table: Table, columns: Sequence[str], prefix: str) -> ColumnMapping:
-        """The table's columns and their names in the output: where a name is taken, with a prefix."""
+        """The table's columns and their names in the output: with a prefix if a name is taken."""
         taken_names = {*stream.schema.names, KNOWN_AT}
         for column in columns:
             table.schema.column(column, f"{self.where}: columns")

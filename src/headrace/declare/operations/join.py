@@ -1,4 +1,4 @@
-"""Joins, as users write them: two streams by key and time, what was valid at an event's time, what a table says.
+"""Joins, as users declare them: interval joins of two streams, as-of joins, and lookups in a table.
 
 orders    ●───────────────────────────┐ within=("0s", "1h")
 payments        ●        ●            │        ●
@@ -19,32 +19,32 @@ AsofKind = Literal["inner", "left"]
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of a left and a right event of one key, the right at most so much before and after the left."""
+    """An interval join: pairs of a left and a right event of one key whose times differ within bounds."""
 
     left: Side
     right: Side
-    keys: tuple[str, ...]  # the key's columns in the output
+    keys: tuple[str, ...]  # the key columns of the output
     then: LatePolicy
     before_us: int
     after_us: int
 
     @property
     def retracts(self) -> bool:
-        """Whether a row that was made may be taken back."""
+        """Whether an emitted row may be retracted."""
         return self.then == "update" and (self.left.outer or self.right.outer)
 
 
 @dataclass(frozen=True)
 class AsofJoin:
-    """Each left event with the last right one of its key at or before its time, if that is not too old."""
+    """An as-of join: each left event with the last right event of its key at or before its time, within a tolerance."""
 
     left: Side
     right: Side
-    keys: tuple[str, ...]  # the key's columns in the output
+    keys: tuple[str, ...]  # the key columns of the output
     then: LatePolicy
     tolerance_us: int
-    wait_us: int | None  # how long after its arrival a left event waits at most
-    deleted: tuple[str, bool | None] | None  # the right column, and what it says of a row that ends what was valid
+    wait_us: int | None  # the longest time a left event waits after its arrival
+    deleted: tuple[str, bool | None] | None  # the right column and its value that ends a row's validity
 
     @property
     def retracts(self) -> bool:
@@ -66,7 +66,7 @@ def join(
 ) -> JoinOutputs:
     """Pairs of events of one key whose times are close: right − left in [−within[0], within[1]], ends included.
 
-    `on` is a column of both, a pair of names, or a list of these; outer kinds also give those that stay alone.
+    `on` is a column of both, a pair of names, or a list of these; outer kinds also emit events without a partner.
     """
     request = build_join_request("join", name, left, right, on=on, late=late, prefix=prefix)
     request.require_one_of("kind", kind, get_args(JoinKind))
@@ -97,16 +97,16 @@ def join_asof(
     idle: str = "5s",
     partitions: int = 2,
 ) -> JoinOutputs:
-    """Each left event with what was valid at its time: the last right one of its key, not older than `tolerance`.
+    """Each left event with the right event valid at its time: the last one of its key, not older than `tolerance`.
 
-    Without `wait` a left event waits until no right one that is on time can come any more; with it, so long after it
-    arrived at most. A right event whose column `deleted` is true, or null if it is no boolean, ends what was valid.
+    Without `wait` a left event waits until every right event that is on time has arrived; with it, at most that long
+    after its own arrival. A right event whose column `deleted` is true, or null if not boolean, ends the validity.
     """
     request = build_join_request("join_asof", name, left, right, on=on, late=late, prefix=prefix)
     request.require_one_of("kind", kind, get_args(AsofKind))
     if tolerance is None:
         raise request.declaration_error(
-            'without tolerance= every version would be kept for ever. Write tolerance="10m": how old it may be.'
+            'without tolerance= every version would be kept forever. Write tolerance="10m": how old it may be.'
         )
     left_side, right_side = request.build_sides(left_outer=kind == "left", right_outer=False)
     tolerance_us = request.parse_duration_us("tolerance", tolerance)
@@ -122,7 +122,7 @@ def join_asof(
 def _parse_bounds_us(request: JoinRequest, within: object) -> tuple[int, int]:
     if within is None:
         raise request.declaration_error(
-            'without within= every event would be kept for ever. Write within=("0s", "1h"): '
+            'without within= every event would be kept forever. Write within=("0s", "1h"): '
             "how long before and after a left event its right ones may be."
         )
     if not isinstance(within, tuple) or len(within) != 2:
@@ -136,7 +136,7 @@ def _parse_bounds_us(request: JoinRequest, within: object) -> tuple[int, int]:
 
 
 def _deletion_value(request: JoinRequest, deleted: str) -> bool | None:
-    """What a column says of a row that ends what was valid: true, or null where it is not a boolean."""
+    """The value of the column that ends a row's validity: true, or null if the column is not a boolean."""
     column = request.right.schema.column(deleted, f"{request.where}: deleted")
     if deleted not in dict(request.right_columns):
         raise request.declaration_error(f"deleted={deleted!r} is what rows are joined on. Name another column.")

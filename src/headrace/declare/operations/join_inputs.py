@@ -1,4 +1,4 @@
-"""What every join is told: two streams, the key, what is late; and what their columns are called in the output."""
+"""Inputs of a join: two streams, the key, the late policy, and the names of their columns in the output."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _ZERO_DURATION = re.compile("0+(ms|s|m|h|d)", re.ASCII)
 
 @dataclass(frozen=True)
 class Side:
-    """An input of a join: what its columns are called in the output, and how late its events may be."""
+    """An input of a join: the output names of its columns, and its allowed lateness."""
 
     name: str
     columns: ColumnMapping
@@ -33,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """A join as it was asked for, and where; `on` are the key's columns, left and right."""
+    """The arguments of a join, and the location of the call; `on` are the key's columns, left and right."""
 
     where: str
     name: str
@@ -54,19 +54,19 @@ class JoinRequest:
             raise self.declaration_error(f"{setting}={value!r}. Write one of {', '.join(choices)}.")
 
     def parse_duration_us(self, setting: str, text: object) -> int:
-        """A duration that may also be none at all: "0s"."""
+        """A duration that may be zero: "0s"."""
         is_zero = isinstance(text, str) and _ZERO_DURATION.fullmatch(text)
         return 0 if is_zero else duration_us(text, f"{self.where}: {setting}")
 
     def parse_signed_duration_us(self, setting: str, text: object) -> int:
-        """A duration that may also be below zero: ("-5m", "1h") is from five minutes after on."""
+        """A duration that may be negative: ("-5m", "1h") starts five minutes after the left event."""
         if isinstance(text, str) and text.startswith("-"):
             return -self.parse_duration_us(setting, text[1:])
         return self.parse_duration_us(setting, text)
 
     @property
     def output_keys(self) -> tuple[str, ...]:
-        """The key's columns in the output."""
+        """The key columns of the output."""
         output_names = dict(self.left_columns)
         return tuple(output_names[left_column] for left_column, _ in self.on)
 
@@ -76,7 +76,7 @@ class JoinRequest:
 
     @property
     def right_key(self) -> str:
-        """The right stream's key in the output, where a column of the join's key of the same name stands for both."""
+        """The right stream's key in the output; one column stands for both keys if they have the same name."""
         shared_keys = {
             right_column: key
             for (left_column, right_column), key in zip(self.on, self.output_keys, strict=True)
@@ -86,7 +86,7 @@ class JoinRequest:
 
     @property
     def common_key(self) -> str:
-        """A column no row leaves null, whichever event it is of: the key of both streams, or else the row's id."""
+        """A column that is null in no row, whichever stream it comes from: the common key, or else the row's id."""
         return self.output_keys[0] if self.on[0] == (self.left.key, self.right.key) else ID
 
     def build_sides(self, *, left_outer: bool, right_outer: bool) -> tuple[Side, Side]:
@@ -99,7 +99,7 @@ class JoinRequest:
 def build_join_request(
     function_name: str, name: str, left: object, right: object, *, on: object, late: object, prefix: str | None
 ) -> JoinRequest:
-    """What the user asks for, two frames up, if it can be."""
+    """Check the arguments of the user's call, two frames up."""
     location = locate_caller(2)
     where = f"{location}: {function_name} {name!r}"
     left_stream, right_stream = _require_stream(left, where), _require_stream(right, where)
@@ -142,7 +142,7 @@ def _require_stream(value: object, where: str) -> Stream:
 
 
 def _parse_key_columns(on: object, where: str) -> ColumnMapping:
-    """The columns of the key, left and right."""
+    """The key columns, left and right."""
     pairs: Any = tuple((key, key) if isinstance(key, str) else key for key in (on if isinstance(on, list) else [on]))
     if not pairs or not all(isinstance(pair, tuple) and list(map(type, pair)) == [str, str] for pair in pairs):
         raise DeclarationError(
@@ -171,7 +171,7 @@ def _require_comparable(left: Stream, right: Stream, key_columns: ColumnMapping,
 
 
 def _resolve_late_policy(left: Stream, right: Stream, late: Late | None) -> LatePolicy:
-    """Without late= each stream's own policy holds: what its gate lets through is never put aside."""
+    """Without late= each stream's own policy holds: events that its gate accepts always count here."""
     if late is not None:
         return late.then
     return "update" if "update" in (left.late.then, right.late.then) else "side_output"
@@ -180,19 +180,19 @@ def _resolve_late_policy(left: Stream, right: Stream, late: Late | None) -> Late
 def _name_output_columns(
     stream: Stream, columns: Iterable[str], prefix: str, taken_names: dict[str, str], where: str
 ) -> ColumnMapping:
-    """Columns and their names in the output: where a name is taken, with a prefix."""
+    """Columns and their names in the output: with a prefix if a name is taken."""
     mapping = tuple((column, prefix + column if column in taken_names else column) for column in columns)
     for column, output in mapping:
         if output in taken_names:
             raise DeclarationError(
                 f"{where}: {stream.name}.{column} would be called {output!r}, as {taken_names[output]} is. "
-                'Write prefix="other_": what stands before right columns whose names are taken.'
+                'Write prefix="other_": the prefix of right columns whose names are taken.'
             )
         taken_names[output] = f"{stream.name}.{column}"
     return mapping
 
 
 def _allowed_lateness_us(stream: Stream, late: Late | None) -> tuple[int, int]:
-    """How late an event may be and be on time, and how late and still count: no later than its gate lets it."""
+    """The lateness up to which an event is on time, and up to which it counts: at most that of its gate."""
     policy = late or stream.late
     return min(policy.after_us, stream.late.until_us), min(policy.until_us, stream.late.until_us)

@@ -1,4 +1,4 @@
-"""The streams a join makes: `out`, and `late` for the events it could not wait for."""
+"""The output streams of a join: `out`, and `late` for events that arrive too late for it."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -10,14 +10,14 @@ from headrace.errors import DeclarationError
 
 
 class JoinOutputs(NamedTuple):
-    """The streams of a join: what it made, and the events that came too late for it."""
+    """The output streams of a join: its rows, and the events that arrived too late."""
 
     out: DerivedStream
     late: DerivedStream
 
 
 class JoinSpec(Protocol):
-    """What says how late the events of a join may be, and whether its rows may be taken back."""
+    """The parts of a join's declaration that bound the lateness of its events and say whether it retracts rows."""
 
     @property
     def left(self) -> Side: ...
@@ -32,7 +32,7 @@ class JoinSpec(Protocol):
 def build_join_outputs(
     request: JoinRequest, spec: JoinSpec, key: str, *, output_delay_us: int, idle_us: int, partitions: int
 ) -> JoinOutputs:
-    """The streams of a join whose rows are known at most so long after their time, and the lateness of its inputs."""
+    """The output streams of a join, from the bound on a row's delay after its time and the lateness of the inputs."""
     left_keys, right_keys = zip(*request.on, strict=True)
     inputs = request.left, request.right
     operation = StreamOperation(
@@ -76,7 +76,7 @@ def build_join_outputs(
 
 
 def _output_late_policy(spec: JoinSpec, output_delay_us: int) -> Late:
-    """Rows are as late as the events they wait for: whatever is made passes the gate, corrections as such."""
+    """Rows are as late as the events they wait for: the gate accepts all of them, corrections as such."""
     after = _round_up_duration(output_delay_us + max(spec.left.after_us, spec.right.after_us) + 1)
     if spec.then != "update":
         return Late(after)
@@ -98,5 +98,5 @@ def _ddl(request: JoinRequest) -> str:
 
 
 def _round_up_duration(length_us: int) -> str:
-    """A duration, to the next millisecond."""
+    """A duration, rounded up to a millisecond."""
     return duration_text(-(-length_us // 1000) * 1000)

@@ -5,8 +5,8 @@ payments.clean ──┐
 rates.clean ─────┘                        ├──▶ abroad.late
                                           └──▶ abroad.dead
 
-What is derived is judged by a gate of its own, like what came from outside: its schema, its check, its lateness, its
-dead letters, its duplicates. So whatever reads a stream can read a derived one.
+A derived stream has a gate of its own, like one from outside: schema, check, lateness, dead letters, deduplication.
+So every consumer of streams can read a derived one.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,14 @@ from headrace.declare.streams.stream import Stream
 
 RequestedLane = Literal["auto", "real-time", "micro-batch"]
 
-KNOWN_AT = "known_at"  # the column that says when a derived event could first be known: the arrival of what made it
+KNOWN_AT = (
+    "known_at"  # the column with the time at which a derived event could first be known: the arrival of its input
+)
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """How derived streams are made: one query, from some streams."""
+    """A query that computes derived streams from other streams."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -37,9 +39,10 @@ class Derivation:
 
 @dataclass(frozen=True)
 class FunctionDerivation(Derivation):
-    """A PySpark function of the DataFrames of its inputs, and the lane it is asked to run in.
+    """A PySpark function of the DataFrames of its inputs, and the requested lane.
 
-    `held` tells what its result holds besides them, the rows of a table: when that is another one, it is called anew.
+    `side_input` returns what its result holds besides them, the rows of a table: when that changes, the function is
+    called again.
     """
 
     function: Callable[..., Any]
@@ -49,26 +52,26 @@ class FunctionDerivation(Derivation):
 
 @dataclass(frozen=True)
 class StreamOperation(Derivation):
-    """An operator over the events of its inputs, by key: a window, a pattern, a join.
+    """A keyed operator over the events of its inputs: a window, a pattern, a join.
 
-    `by` names the key's columns in each input; `idle_us` is how long the clock may stand where nothing comes; an event
-    whose key is null is passed over, but where `null_keys` are taken too.
+    `by` names the key's columns in each input; `idle_us` is how long the clock may stand still without events; an event
+    with a null key is skipped unless `accepts_null_keys`.
     """
 
     by: tuple[tuple[str, ...], ...]
-    spec: Any  # what to do with the events of a key, as a value of its own: headrace.operators makes an operator of it
+    spec: Any  # the operator's declaration, a value that headrace.operators turns into an operator
     idle_us: int
     accepts_null_keys: bool = False
 
     @property
     def clock(self) -> str:
-        """The topic in which it is told the time."""
+        """The topic that carries its clock."""
         return topic_name(self.name, "clock")
 
 
 @dataclass(frozen=True, init=False)
 class DerivedStream(Stream):
-    """A stream that a derivation writes: the one of its outputs that is named so."""
+    """A stream that a derivation writes: its output of this name."""
 
     made_by: Derivation
     output: str
@@ -80,22 +83,22 @@ class DerivedStream(Stream):
 
     @property
     def lake_name(self) -> str:
-        """Its name, but where a table of the stream beside it is called so."""
+        """Its name, unless a table of the stream beside it has that name."""
         is_late_side = self.output == "late" and self.name == f"{self.made_by.name}_late"
         return late_output_table(self.made_by.name) if is_late_side else self.name
 
     @property
     def is_recorded(self) -> bool:
-        """Whether what it is derived from is."""
+        """Whether its inputs are recorded history."""
         return has_recorded_input(self.made_by.inputs)
 
     @property
     def is_captured(self) -> bool:
-        """Whether all it is derived from is."""
+        """Whether all its inputs are captured tables."""
         return all(stream.is_captured for stream in self.made_by.inputs)
 
 
 def has_recorded_input(inputs: Sequence[Stream]) -> bool:
-    """Whether time passes for streams as it did in recorded history; beside others, a captured table goes by theirs."""
+    """Whether streams have the time of recorded history; captured tables follow the other streams, if there are any."""
     uncaptured = [stream for stream in inputs if not stream.is_captured]
     return any(stream.is_recorded for stream in uncaptured or inputs)

@@ -1,4 +1,4 @@
-"""Patterns, as users write them: steps in an order, what never comes between, within a time, on a stream, by key.
+"""Patterns, as users declare them: an ordered sequence of steps within a time, with exclusions, by key.
 
 user u1    fail     fail  ok      fail           ok
            └────────┴─────────────┴──────────────┘
@@ -30,7 +30,7 @@ from headrace.errors import DeclarationError
 
 StepTimes = int | tuple[int, int] | str
 MAX_PARTIAL_MATCHES = 100_000
-MAX_STEPS = 60  # whether each is met by an event is kept as a bit of a number
+MAX_STEPS = 60  # the steps an event meets are stored as bits of an integer
 StepKind = Literal["step", "then", "next", "then_any", "never"]
 CONTIGUITY_BY_KIND: dict[StepKind, Contiguity] = {
     "step": "then",
@@ -43,7 +43,7 @@ _STEP_NAME_PATTERN = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 class StepOptions(TypedDict, total=False):
-    """How many events a step takes: 3, (2, 5) or "1+", each how near; rather few; none at all; columns to be told."""
+    """Options of a step: its quantifier (3, (2, 5) or "1+") and contiguity, reluctance, optionality, output columns."""
 
     times: StepTimes
     repeat: Contiguity
@@ -54,7 +54,7 @@ class StepOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class StepDeclaration:
-    """A step as it was written, and where: its condition is read once it is known on which stream."""
+    """A step as written, and its location: its condition is parsed once its stream is known."""
 
     location: SourceLocation
     kind: StepKind
@@ -73,7 +73,7 @@ class StepDeclaration:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern that is being written: each word gives a new one, and `on` the streams of its matches."""
+    """A pattern under construction: each method returns a new one, and `on` the streams of its matches."""
 
     title: str
     name: str
@@ -91,27 +91,27 @@ class Pattern:
         return f"{self.location}: pattern {self.title!r}"
 
     def step(self, name: str, where: str = "true", **options: Unpack[StepOptions]) -> "Pattern":
-        """What a match begins with."""
+        """The first step of a match."""
         return self._add_step("step", name, where, options)
 
     def then(self, name: str, where: str = "true", **options: Unpack[StepOptions]) -> "Pattern":
-        """The next event that is such a one; others may come between."""
+        """The next event that meets the condition; others may come between (relaxed contiguity)."""
         return self._add_step("then", name, where, options)
 
     def next(self, name: str, where: str = "true", **options: Unpack[StepOptions]) -> "Pattern":
-        """The very next event of the key, if it is such a one."""
+        """The very next event of the key, if it meets the condition (strict contiguity)."""
         return self._add_step("next", name, where, options)
 
     def then_any(self, name: str, where: str = "true", **options: Unpack[StepOptions]) -> "Pattern":
-        """Any later event that is such a one: others, and such ones too, may come between."""
+        """Any later event that meets the condition; even matching events may come between (non-deterministic)."""
         return self._add_step("then_any", name, where, options)
 
     def never(self, name: str, where: str) -> "Pattern":
-        """No such event between what is taken before and after it, or until the time is over where nothing is after."""
+        """No such event between the steps before and after, or until the time is over if it comes last."""
         return self._add_step("never", name, where, {})
 
     def on(self, stream: Stream) -> PatternOutputs:
-        """The streams of its matches among the events of a stream."""
+        """The streams of its matches in the events of a stream."""
         if not isinstance(stream, Stream):
             raise DeclarationError(f"{locate_caller()}: pattern {self.title!r} on {stream!r}. Give it an hr.Stream.")
         self._require_steps()
@@ -192,7 +192,7 @@ class Pattern:
         )
 
     def _parse_condition(self, declaration: StepDeclaration, schema: Schema, earlier_steps: list[Step]) -> Expression:
-        """A condition reads its event, and what was taken by the steps before it or by itself."""
+        """A condition reads its event, and the events that earlier steps or this one have matched."""
         names = [step.name for step in earlier_steps] + [declaration.name] * (declaration.kind != "never")
         names = [name for name in names if f"{name}." in str(declaration.where)]
         return parse_condition(declaration.where, readable_schema(schema, names), f"{declaration}: where")
@@ -201,7 +201,7 @@ class Pattern:
         late = self.late or stream.late
         if late.then == "update":
             raise DeclarationError(
-                f'{self}: then="update" would change matches that were told. '
+                f'{self}: then="update" would change matches that were emitted. '
                 'Write late=hr.Late("2m", then="side_output"), or then="drop", in hr.pattern(…).'
             )
         return late
@@ -219,10 +219,10 @@ def pattern(
     idle: str = "10s",
     partitions: int = 2,
 ) -> Pattern:
-    """A pattern in the events of a key, from its first to its last event `within` a time; go on with `.step(…)`.
+    """A pattern in the events of a key, from its first to its last event `within` a time; continue with `.step(…)`.
 
-    `after` says which matches are told: those that do not overlap ("skip_past_last"), one for each first event
-    ("skip_to_next"), or all ("no_skip"). `late` is the stream's, unless another is given.
+    `after` says which matches are emitted: those that do not overlap ("skip_past_last"), one for each first event
+    ("skip_to_next"), or all ("no_skip"). `late` defaults to the stream's policy.
     """
     location = locate_caller()
     where = f"{location}: pattern {title!r}"
@@ -245,7 +245,7 @@ def pattern(
 
 
 def _name_from_title(title: object, where: str) -> str:
-    """A topic's name of a title: its letters and digits.
+    """A topic name from a title: its letters and digits.
 
     >>> _name_from_title("Three failed logins, then a success", "")
     'three_failed_logins_then_a_success'
@@ -266,7 +266,7 @@ def _parse_step_options(options: StepOptions, where: str) -> dict[str, Any]:
 
 
 def _parse_times(times: object, where: str) -> tuple[int, int | None]:
-    """The least and the most events that a step takes.
+    """The minimum and the maximum number of events of a step.
 
     >>> _parse_times(3, ""), _parse_times((2, 5), ""), _parse_times("2+", "")
     ((3, 3), (2, 5), (2, None))

@@ -1,4 +1,4 @@
-"""The streams of a pattern: its matches, the beginnings of which none came in time, and what came too late to count."""
+"""The output streams of a pattern: matches, partial matches that timed out, and events that arrived too late."""
 
 import re
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ TypedColumns = list[tuple[str, str]]
 
 
 class PatternOutputs(NamedTuple):
-    """The streams of a pattern's matches; `late` is none where late events are dropped."""
+    """The output streams of a pattern; `late` is None if late events are dropped."""
 
     out: DerivedStream
     timeouts: DerivedStream
@@ -24,7 +24,7 @@ class PatternOutputs(NamedTuple):
 def build_pattern_outputs(
     operation: StreamOperation, sequence: Sequence, *, has_late_output: bool, partitions: int
 ) -> PatternOutputs:
-    """The streams of an operation that looks for a sequence."""
+    """The output streams of an operation that detects a sequence."""
     (stream,) = operation.inputs
     settings: dict[str, Any] = {"made_by": operation, "id": ID, "arrival": KNOWN_AT, "partitions": partitions}
     match_settings = settings | {
@@ -47,7 +47,7 @@ def build_pattern_outputs(
 
 
 def late_column_names(sequence: Sequence) -> dict[str, str]:
-    """What a stream's columns are called among late events: those that have names of ours with the stream's before."""
+    """The column names of late events: those that clash with Headrace's own are prefixed with the stream's name."""
     prefix = re.sub(r"\W", "_", sequence.stream, flags=re.ASCII) + "_"
     return {name: prefix + name if name in (ID, KNOWN_AT) else name for name in sequence.schema.names}
 
@@ -67,7 +67,7 @@ def _build_late_stream(operation: StreamOperation, sequence: Sequence, settings:
 
 
 def _match_columns(sequence: Sequence, stream: Stream) -> TypedColumns:
-    """What is told of a match, and of what might have become one."""
+    """The columns of a match, and of a partial match that timed out."""
     schema = stream.schema
     columns = [(ID, "string"), *((name, schema.column(name, "").type) for name in sequence.key)]
     columns += [("pattern", "string"), (STARTED_AT, "timestamp"), (ENDED_AT, "timestamp"), (KNOWN_AT, "timestamp")]
@@ -92,5 +92,5 @@ def _ddl(columns: TypedColumns, operation: StreamOperation) -> str:
 
 
 def _round_up_duration(length_us: int) -> str:
-    """A duration, to the next millisecond."""
+    """A duration, rounded up to a millisecond."""
     return duration_text(-(-length_us // 1000) * 1000)

@@ -1,7 +1,7 @@
-"""What a pattern looks for, as a value: steps in their order, what must not come between them, and in what time.
+"""The declaration of a pattern as a value: ordered steps, events that must not come between, and the time limit.
 
-fail ×3 ──then──▶ success        A match gives each step some events, in the order of their times; docs/patterns.md
-   never: reset between          says which do.
+fail ×3 ──then──▶ success        A match assigns events to each step, in the order of their times; docs/patterns.md
+   never: reset between          defines which.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ POSITIONS = ("first", "last")
 
 @dataclass(frozen=True)
 class Step:
-    """Some events of a match: what each is, how many there are, and how near the one before must be.
+    """A step of a match: its condition, how many events it takes, and its contiguity to the step before.
 
     next        the very next event of the key
     then        the next one that is such an event
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Never:
-    """Events that must not come between what is taken before it and what is taken by the step of number `before`."""
+    """Events that must not come between the steps before it and the step of number `before`."""
 
     name: str
     where: Expression
@@ -47,7 +47,7 @@ class Never:
 
 @dataclass(frozen=True)
 class StepReference:
-    """A column of the first or last event that a step has taken so far, as a condition reads it."""
+    """A column of the first or last event that a step has matched so far, as a condition reads it."""
 
     position: str
     step_number: int
@@ -57,7 +57,7 @@ class StepReference:
 
 @dataclass(frozen=True)
 class Sequence:
-    """Steps, what never comes between them, the time from first to last event, and which matches are told."""
+    """Steps, exclusions, the time from first to last event, and the skip strategy."""
 
     title: str
     name: str
@@ -68,17 +68,17 @@ class Sequence:
     nevers: tuple[Never, ...]
     within_us: int
     after: SkipStrategy
-    patience_us: int  # how late an event may be and count
+    patience_us: int  # how late an event may be and still count
     partials: int
 
     @property
     def conditions(self) -> tuple[Expression, ...]:
-        """What an event may be: first what each step takes, then what never comes."""
+        """All conditions on an event: first those of the steps, then those of the exclusions."""
         return (*(step.where for step in self.steps), *(never.where for never in self.nevers))
 
     @property
     def references(self) -> tuple[StepReference, ...]:
-        """What conditions read of events taken before."""
+        """The columns of earlier events that conditions read."""
         read_names = set().union(*map(field_names, self.conditions))
         return tuple(
             reference
@@ -88,7 +88,7 @@ class Sequence:
 
     @property
     def retained_columns(self) -> tuple[str, ...]:
-        """The columns of an event that are read after it was taken: by later conditions, or to be told."""
+        """The columns of an event that are kept after it matched: for later conditions, or for the output."""
         retained_names = {column for step in self.steps for column in step.keep} | {
             reference.column for reference in self.references
         }
@@ -99,12 +99,12 @@ class Sequence:
 
     @property
     def readable_schema(self) -> Schema:
-        """What conditions may read: an event's own columns, and those of events that steps took before it."""
+        """The columns a condition may read: those of its own event, and those of events that earlier steps matched."""
         return readable_schema(self.schema, [step.name for step in self.steps])
 
 
 def list_references(schema: Schema, steps: Iterable[str]) -> Iterator[StepReference]:
-    """Whatever conditions may read of the events that these steps took."""
+    """Every reference that conditions may make to events of these steps."""
     for number, step in enumerate(steps):
         for position in POSITIONS:
             for column in schema.names:
@@ -112,7 +112,7 @@ def list_references(schema: Schema, steps: Iterable[str]) -> Iterator[StepRefere
 
 
 def readable_schema(schema: Schema, steps: Iterable[str]) -> Schema:
-    """A stream's columns and those of what these steps took."""
+    """The columns of a stream and those of events that these steps matched."""
     step_columns = (
         Column(reference.name, schema.column(reference.column, "").type) for reference in list_references(schema, steps)
     )

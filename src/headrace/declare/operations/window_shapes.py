@@ -1,11 +1,11 @@
-"""Shapes of windows: in which stretches of event time an event counts.
+"""Window shapes: the intervals of event time in which an event counts.
 
     Tumbling   ├─────┤├─────┤├─────┤     each event in one
-    Sliding    ├─────┤                   each in several: one begins every so often
+    Sliding    ├─────┤                   each in several: one starts every period
                   ├─────┤
                      ├─────┤
-    Session    ├●─●──●───┤   ├●───┤      as long as events come; a gap without any ends it
-    Global     ├────────────────────▶    one, for ever
+    Session    ├●─●──●───┤   ├●───┤      until a gap without events
+    Global     ├────────────────────▶    one, unbounded
 
 Windows begin at multiples of their step since 1970; the end is not part of them.
 """
@@ -20,14 +20,14 @@ MAX_OVERLAPPING_WINDOWS = 1000
 
 @dataclass(frozen=True)
 class AlignedShape:
-    """Windows of one length that begin at multiples of a step, whatever the events."""
+    """Windows of one length that begin at multiples of a step, independent of the events."""
 
     size_us: int
     every_us: int
 
 
 class Tumbling(AlignedShape):
-    """One window after the other: `hr.Tumbling("1m")`."""
+    """Consecutive windows: `hr.Tumbling("1m")`."""
 
     def __init__(self, size: str) -> None:
         size_us = duration_us(size, "Tumbling: size")
@@ -35,7 +35,7 @@ class Tumbling(AlignedShape):
 
 
 class Sliding(AlignedShape):
-    """Windows that overlap: `hr.Sliding("10m", every="1m")`."""
+    """Overlapping windows: `hr.Sliding("10m", every="1m")`."""
 
     def __init__(self, size: str, *, every: str) -> None:
         size_us, every_us = duration_us(size, "Sliding: size"), duration_us(every, "Sliding: every")
@@ -54,10 +54,10 @@ class Sliding(AlignedShape):
 
 @dataclass(frozen=True, init=False)
 class Session:
-    """Events that follow each other within a gap, which is one duration or a column of seconds.
+    """Events separated by at most a gap, which is a duration or a column of seconds.
 
-    An event reaches as far as its gap; what it touches is one session with it. One that lasts longer than `longest`
-    is cut at the multiples of that.
+    An event extends its session by its gap; sessions that touch are merged. A session that lasts longer than `longest`
+    is cut at multiples of `longest`.
     """
 
     gap_us: int | None
@@ -87,7 +87,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Global:
-    """All events of a key, for ever."""
+    """All events of a key in one unbounded window."""
 
 
 WindowShape = AlignedShape | Session | Global

@@ -1,8 +1,8 @@
-"""`hr.windowed`: the events of a key in windows of any shape, as streams of results, of late events, of closings.
+"""`hr.windowed`: the events of a key in windows of any shape, with streams of results, late events and closed windows.
 
-clicks.clean ──▶ visits          a row when a window closes, or on every event; corrections after it
-             ├─▶ visits-late     the rows that came too late, each once
-             └─▶ visits-closed   a row a window that closed: how many events, how many came too late
+clicks.clean ──▶ visits          a row when a window closes, or on every event; then corrections
+             ├─▶ visits-late     the events that arrived too late, each once
+             └─▶ visits-closed   a row for each closed window: how many events, how many arrived too late
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,7 @@ WINDOW_COLUMNS = (("window_start", "timestamp"), ("window_end", "timestamp"))
 RESULT_COLUMNS = (("kind", "string"), ("revision", "int"), ("is_final", "boolean"))
 CLOSED_COLUMNS = (("events", "bigint"), ("late_rows", "bigint"), ("revisions", "int"))
 LATENESS_COLUMN = "lateness_us"
-EMIT_MARGIN_US = (
-    2000  # what is known is known a microsecond or two after its time, and durations are whole milliseconds
-)
+EMIT_MARGIN_US = 2000  # a result is known a microsecond or two after its time, and durations are whole milliseconds
 _RESERVED_COLUMNS = {ID, RESULT_TIME, KNOWN_AT, *(name for name, _ in (*WINDOW_COLUMNS, *RESULT_COLUMNS))}
 
 
@@ -44,7 +42,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Windowing:
-    """What is told of the windows of a key, and when; `every_us`: at most one row each so long of the clock."""
+    """The rows that windows of a key emit, and when; `every_us`: at most one row per window in that time."""
 
     over: WindowShape
     by: tuple[str, ...]
@@ -56,7 +54,7 @@ class Windowing:
 
 
 class WindowOutputs(NamedTuple):
-    """The streams of a windowing: its results, the events that came too late, what is known of closed windows."""
+    """The output streams of a windowing: results, late events, and one row for each closed window."""
 
     out: DerivedStream
     late: DerivedStream
@@ -75,9 +73,9 @@ def windowed(
     idle: str = "5s",
     **aggregates: AggregateDeclaration,
 ) -> WindowOutputs:
-    """Declare windows over a stream by key: `over` is their shape, the other words are the columns of a result.
+    """Declare windows over a stream by key: `over` is their shape, the other keywords are the columns of a result.
 
-    A row is told when a window closes, with emit="update" on every event, with every="10s" as often at most.
+    A row is emitted when a window closes, with emit="update" on every event, with every="10s" at most that often.
     """
     location = locate_caller()
     request = _WindowRequest(f"{location}: windowed {name!r}", stream)
@@ -102,7 +100,7 @@ def windowed(
 
 
 class _WindowRequest(NamedTuple):
-    """What is asked for, and where it is written: what can be had of it, or the reason why not."""
+    """Validates the arguments of `windowed`, and names the location of the call in errors."""
 
     where: str
     stream: Stream
@@ -145,11 +143,12 @@ class _WindowRequest(NamedTuple):
             raise DeclarationError(f'{self.where}: emit={emit!r}. Write "close" or "update", or every="10s".')
         if emit == "update" and every is not None:
             raise DeclarationError(
-                f'{self.where}: emit="update" tells every event, every={every!r} fewer. Leave one of them out.'
+                f'{self.where}: emit="update" emits on every event, every={every!r} fewer. Leave one of them out.'
             )
         if emit == "close" and every is None and isinstance(over, Global):
             raise DeclarationError(
-                f'{self.where}: hr.Global() never closes, so nothing would be told. Write emit="update" or every="10s".'
+                f"{self.where}: hr.Global() never closes, so nothing would be emitted. "
+                'Write emit="update" or every="10s".'
             )
         return "update" if emit == "update" else "close"
 
@@ -170,7 +169,7 @@ class _WindowRequest(NamedTuple):
 
     def build_measures(self, aggregates: Mapping[str, object], keys: Sequence[str]) -> tuple[Measure, ...]:
         if not aggregates:
-            raise DeclarationError(f"{self.where}: nothing to tell. Write a column, such as clicks=hr.count().")
+            raise DeclarationError(f"{self.where}: no columns to emit. Write a column, such as clicks=hr.count().")
         for name in aggregates:
             if name in _RESERVED_COLUMNS or name in keys:
                 raise DeclarationError(f"{self.where}: {name}= has the name of another column of it. Rename it.")
@@ -233,7 +232,7 @@ def _build_row_stream(
 
 
 def _result_late_policy(spec: Windowing) -> Late:
-    """A row's time is the last at which an event could still belong to its window: it is late by the windows' own."""
+    """A row's time is the last at which an event could belong to its window: its late policy is that of the windows."""
     extra_us = EMIT_MARGIN_US + (spec.every_us or 0) + _retraction_period_us(spec)
     after = _round_up_duration(spec.late.after_us + extra_us)
     if spec.late.then != "update":
@@ -242,14 +241,14 @@ def _result_late_policy(spec: Windowing) -> Late:
 
 
 def _retraction_period_us(spec: Windowing) -> int:
-    """How long after its time a row that was told early may be taken back: a session that grows."""
+    """How long after its time an early row may be retracted: a session that grows."""
     if not isinstance(spec.over, Session) or (spec.emit == "close" and spec.every_us is None):
         return 0
     return spec.over.longest_us or spec.over.gap_us or 0
 
 
 def _build_late_stream(operation: StreamOperation) -> DerivedStream:
-    """The events that came too late, as they came, and by how much."""
+    """The stream of late events, unchanged, with their lateness."""
     (stream,) = operation.inputs
     name = f"{operation.name}-late"
     if (ID in stream.schema and stream.id != ID) or LATENESS_COLUMN in stream.schema:
@@ -279,5 +278,5 @@ def _ddl(columns: Sequence[tuple[str, Any]]) -> str:
 
 
 def _round_up_duration(length_us: int) -> str:
-    """A duration, to the next millisecond."""
+    """A duration, rounded up to a millisecond."""
     return duration_text(-(-length_us // 1000) * 1000)

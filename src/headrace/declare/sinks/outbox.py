@@ -1,4 +1,4 @@
-"""Outboxes: tables that services write their events to, together with their changes."""
+"""Outboxes: tables to which services write events in the transaction of their changes."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from headrace.errors import DeclarationError
 
 @dataclass(frozen=True)
 class Outbox:
-    """A table of PostgreSQL whose rows are relayed to the app's streams; `headrace outbox --print-sql` makes it."""
+    """A PostgreSQL table whose rows are relayed to the app's streams; `headrace outbox --print-sql` prints its DDL."""
 
     url: str = field(repr=False)
     table: str = "outbox"

@@ -1,8 +1,8 @@
-"""Sinks: a stream, its features, or what a model says of it, brought elsewhere, as often as was declared.
+"""Sinks: write a stream, a view's features or a model's predictions to a target, with a declared delivery guarantee.
 
 payments.clean ──▶ sink ──▶ a target, such as a table of PostgreSQL
                     ├──▶ SINK.parked     rows the target refuses, with the reason
-SINK.again  ────────┘                    and those of them that are sent again
+SINK.again  ────────┘                    parked rows that are sent again
 """
 
 import re
@@ -33,7 +33,7 @@ _INVALID_TOPIC_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, init=False)
 class Sink:
-    """What is brought where, by which key, which of its columns, and how often each row arrives."""
+    """The source and target of a sink, its key, its columns, and its delivery guarantee."""
 
     name: str
     of: SinkSource
@@ -73,24 +73,24 @@ class Sink:
 
     @property
     def schema(self) -> Schema:
-        """The columns that are brought, in their order."""
+        """The columns that are written, in their order."""
         all_columns = source_schema(self.of)
         return Schema(tuple(all_columns.column(name, self.name) for name in self.columns))
 
     @property
     def conflict_policy(self) -> ConflictPolicy:
-        """Which of several rows with one key stays: the first of one event, the last of one entity."""
+        """Which of several rows with one key is kept: the first of one event, the last of one entity."""
         is_keyed_by_event = not isinstance(self.of, View) and set(identity_columns(self.of)) <= set(self.key)
         return "first" if is_keyed_by_event else "last"
 
     @property
     def source_topic(self) -> str:
-        """What it reads."""
+        """The topic it reads."""
         return source_topic(self.of)
 
     @property
     def slug(self) -> str:
-        """Its name, as topics and groups can have it."""
+        """Its name as used in topics and groups."""
         return _INVALID_TOPIC_CHARACTERS.sub("-", self.name).strip("-")
 
     @property
@@ -103,12 +103,12 @@ class Sink:
 
     @property
     def query(self) -> str:
-        """What its lag is told of."""
+        """The name under which its lag is reported."""
         return query_name(self.slug, "sink")
 
     @property
     def group(self) -> str:
-        """The consumer group that its copies share."""
+        """The consumer group of its instances."""
         return consumer_group("sink", self.slug)
 
 

@@ -1,7 +1,7 @@
-"""What a sink may bring: the events of a stream, the predictions of a model, or the features of a view.
+"""Sources of a sink: the events of a stream, the predictions of a model, or the features of a view.
 
-Of a view, each row is one entity at one moment: its key, every feature that needs nothing but the view's own events,
-when its newest event happened, and as of when that is so.
+A row of a view is an entity at one moment: its key, every feature that only needs the view's own events, the time of
+its newest event, and the time as of which the values hold.
 """
 
 from headrace.declare.expressions import field_names
@@ -22,7 +22,7 @@ PREDICTION_SCHEMA = parse_schema(
 
 
 def source_topic(source: SinkSource) -> str:
-    """What is read."""
+    """The topic that is read."""
     match source:
         case Stream():
             return source.clean
@@ -32,7 +32,7 @@ def source_topic(source: SinkSource) -> str:
 
 
 def source_schema(source: SinkSource) -> Schema:
-    """The columns that can be brought."""
+    """The columns that can be written."""
     match source:
         case Stream():
             return source.schema
@@ -56,7 +56,7 @@ def source_schema(source: SinkSource) -> Schema:
 
 
 def self_contained_features(view: View) -> tuple[OnDemandFeature, ...]:
-    """The derived features that change with the view alone: without a request, and without a table."""
+    """The on-demand features that depend on the view alone: neither on a request nor on a table."""
     window_feature_names = {feature.name for feature in view.features}
     return tuple(
         on_demand_feature
@@ -66,7 +66,7 @@ def self_contained_features(view: View) -> tuple[OnDemandFeature, ...]:
 
 
 def identity_columns(source: SinkSource) -> tuple[str, ...]:
-    """The columns that name one event, one prediction, or one entity."""
+    """The columns that identify an event, a prediction, or an entity."""
     match source:
         case Stream():
             return (source.id,)
@@ -76,7 +76,7 @@ def identity_columns(source: SinkSource) -> tuple[str, ...]:
 
 
 def ordering_column(source: SinkSource) -> str:
-    """The column in whose values the log has an order."""
+    """The column by whose values the topic is ordered."""
     match source:
         case Stream():
             return source.key

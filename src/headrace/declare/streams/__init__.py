@@ -1,1 +1,1 @@
-"""Streams, their schemas, and where their events come from."""
+"""Streams, their schemas, and their sources."""

@@ -1,4 +1,4 @@
-"""Change capture: a table of a database as a stream of its changes, and as a table that is always up to date.
+"""Change data capture: a database table as a stream of its changes, and as a table of its current rows.
 
 customers = hr.Changes("customers", from_="postgres://reader@db/shop", table="public.customers", key="id",
                        schema="id bigint, country string, tier string")
@@ -8,7 +8,7 @@ customers = hr.Changes("customers", from_="postgres://reader@db/shop", table="pu
     delete from customers …    ──▶ op d   those of the row that is gone
     rows there at the start    ──▶ op r
 
-Without `from_` the topic is one that Debezium, or what writes as it does, fills already.
+Without `from_` the topic is one that Debezium, or a compatible connector, already writes.
 """
 
 import re
@@ -24,13 +24,13 @@ from headrace.errors import DeclarationError
 OP, DELETED, CHANGED_AT, LSN, CHANGE, BEFORE_PREFIX = "op", "deleted", "changed_at", "lsn", "change", "before_"
 CHANGE_COLUMNS = {OP: "string", DELETED: "boolean", CHANGED_AT: "timestamp", LSN: "bigint", CHANGE: "string"}
 SCHEMES = ("postgres", "postgresql")
-CLOCK_SKEW_ALLOWANCE = "1d"  # a database's clock may be off: no reason to lose a change
+CLOCK_SKEW_ALLOWANCE = "1d"  # a database's clock may be wrong: that is no reason to lose a change
 _TABLE_PATTERN = re.compile(r"[A-Za-z_][\w$]*\.[A-Za-z_][\w$]*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class DatabaseTable:
-    """A table of a PostgreSQL: its address, or the variable that has it, and the table's name with its schema."""
+    """A table of a PostgreSQL database: its address, or the variable that holds it, and its name with its schema."""
 
     url: str = field(repr=False)
     table: str
@@ -38,9 +38,9 @@ class DatabaseTable:
 
 @dataclass(frozen=True, init=False)
 class Changes(Stream):
-    """The changes of a table, in the order they were committed, and the rows that are left of them.
+    """The changes of a table in commit order, and its current rows.
 
-    `schema` names the columns of the table that are wanted; `key` is the one that tells its rows apart.
+    `schema` lists the columns of the table to capture; `key` is the column that identifies a row.
     """
 
     row_schema: Schema
@@ -68,7 +68,7 @@ class Changes(Stream):
             id=CHANGE,
             key=row_schema.column(key, f"{where}: key").name,
             time=CHANGED_AT,
-            arrival=CHANGED_AT,  # what was committed is known then: however late it is read, it is not late
+            arrival=CHANGED_AT,  # the time of a commit is the arrival: however late it is read, it is not late
             late=Late("1h", then="drop"),
             check=check,
             ahead=CLOCK_SKEW_ALLOWANCE,
@@ -83,18 +83,18 @@ class Changes(Stream):
 
     @property
     def latest(self) -> "LatestRows":
-        """The rows the table has now."""
+        """The current rows of the table."""
         return LatestRows(self)
 
     def __getitem__(self, column: str) -> Lookup:
-        """A column of the row that a view's own entity has now; `.of(…)` names another key."""
+        """A column of the current row of the view's own entity; `.of(…)` names another key."""
         self.row_schema.column(column, f"Changes {self.name!r}")
         return Lookup(self.latest, column)
 
 
 @dataclass(frozen=True)
 class LatestRows:
-    """The newest row of each key of a table whose changes are captured."""
+    """The newest row of each key of a captured table."""
 
     changes: Changes
 
@@ -123,7 +123,7 @@ def _require_free_names(row_schema: Schema, where: str) -> None:
     reserved_names = [name for name in row_schema.names if name in CHANGE_COLUMNS or name.startswith(BEFORE_PREFIX)]
     if reserved_names:
         raise DeclarationError(
-            f"{where}: a column is named {reserved_names[0]!r}, as what is told of a change is: "
+            f"{where}: a column is named {reserved_names[0]!r}, as a column of the change itself: "
             f"{', '.join(CHANGE_COLUMNS)} and "
             f"{BEFORE_PREFIX}…. Leave it out of schema=, or capture a copy of the table that names it otherwise."
         )

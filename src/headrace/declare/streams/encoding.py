@@ -1,11 +1,11 @@
-"""How a stream's bytes are written: plain JSON, or in a format whose schemas a registry keeps.
+"""Encodings of a stream's records: plain JSON, or a format whose schemas are in a schema registry.
 
     byte   0      1 2 3 4      5 …
            magic  schema id    payload                  the wire format every Confluent-compatible client writes
            0      big-endian   Avro, Protobuf or JSON
 
-Which schema an id stands for only the registry knows. A declaration asks nobody: whoever loads an app says, for as long
-as it is loaded, who knows the schemas of those streams that leave theirs out.
+Only the registry maps ids to schemas. A declaration opens no connection: the loader of an app provides the lookup for
+streams that leave their schema out, for as long as it loads.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ ENV_PREFIX = "env:"
 
 @dataclass(frozen=True)
 class RecordEncoding:
-    """A format, the registry that has its schemas, and the subject they are versions of.
+    """A format, the schema registry, and the subject of the stream's schemas.
 
-    `compatibility` is what the declared schema has to be to those versions; None: what the registry says.
+    `compatibility` is the level the declared schema must meet; None is the registry's own level.
     """
 
     format: Format
@@ -39,9 +39,9 @@ class RecordEncoding:
 
 @dataclass(frozen=True)
 class RegisteredColumn:
-    """A column as a registered schema has it: its Spark type, and other names it may be found under.
+    """A column of a registered schema: its Spark type, and its aliases.
 
-    `default` stands for it where it is absent, as JSON has it; one that `is_required` may not be.
+    `default` is its value where it is absent, in JSON; a column that `is_required` may not be absent.
     """
 
     name: str
@@ -53,7 +53,7 @@ class RegisteredColumn:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """The columns of a registered schema, and which version of its subject that is."""
+    """The columns of a registered schema, and its version in its subject."""
 
     version: int
     columns: tuple[RegisteredColumn, ...]
@@ -69,7 +69,7 @@ _SCHEMA_LOOKUP: ContextVar[SchemaLookup | None] = ContextVar("knows", default=No
 
 @contextmanager
 def use_schema_lookup(lookup: SchemaLookup) -> Iterator[None]:
-    """Until its end, streams that leave their schema out are told it by `knows`."""
+    """Until its end, streams that leave their schema out get it from `lookup`."""
     reset_token = _SCHEMA_LOOKUP.set(lookup)
     try:
         yield
@@ -78,7 +78,7 @@ def use_schema_lookup(lookup: SchemaLookup) -> Iterator[None]:
 
 
 def look_up_schema(encoding: RecordEncoding | None, where: str) -> RegisteredSchema:
-    """What the registry has of a stream that leaves its schema out."""
+    """The registered schema of a stream that leaves its schema out."""
     if encoding is None:
         raise DeclarationError(
             f'{where}: schema= is missing. Write schema="card string, at timestamp", or name the registry that has it: '
@@ -87,9 +87,9 @@ def look_up_schema(encoding: RecordEncoding | None, where: str) -> RegisteredSch
     lookup = _SCHEMA_LOOKUP.get()
     if lookup is None:
         raise DeclarationError(
-            f"{where}: schema= is left out, and nobody here asks the registry for {encoding.subject!r} as the "
-            "`headrace` commands do. Import it within headrace.kafka.schema_registry.subjects.asked_for(STATE), or "
-            "write schema=."
+            f"{where}: schema= is left out, and no registry lookup for {encoding.subject!r} is active, as in the "
+            "`headrace` commands. Import it within "
+            "headrace.kafka.schema_registry.subjects.use_registry_lookup(STATE), or write schema=."
         )
     return lookup(encoding)
 
@@ -97,7 +97,7 @@ def look_up_schema(encoding: RecordEncoding | None, where: str) -> RegisteredSch
 def parse_encoding(
     name: str, format: object, registry: object, subject: object, compatibility: object
 ) -> RecordEncoding | None:
-    """How a stream is written as its settings say; None where it is JSON without a registry."""
+    """The encoding that a stream's settings declare; None for JSON without a registry."""
     where = f"Stream {name!r}"
     if format not in get_args(Format):
         raise DeclarationError(f'{where}: format={format!r}. Write "json", "avro" or "protobuf".')
@@ -117,7 +117,7 @@ def parse_encoding(
 
 
 def registry_address_problem(registry: object) -> str | None:
-    """What is wrong with a registry's address, or the variable that has it; a password has no place in code."""
+    """Say what is wrong with a registry's address, or the variable that holds it; code must not contain a password."""
     remedy = 'Write registry="http://127.0.0.1:8081", or registry="env:REGISTRY_URL" and set that variable.'
     if not isinstance(registry, str) or not registry.startswith((ENV_PREFIX, "http://", "https://")):
         return f"registry= is no address. {remedy}"

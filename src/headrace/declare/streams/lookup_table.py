@@ -1,4 +1,4 @@
-"""Tables: what is known of a merchant, a product, a country, in a file beside the app; joined when features are read.
+"""Lookup tables: a file of merchants, products or countries beside the app, joined when features are read.
 
 merchants = hr.Table("merchants.parquet", key="merchant")
 
@@ -21,11 +21,11 @@ FILE_SUFFIXES = (".parquet", ".csv")
 
 
 class TableBroken(HeadraceError):
-    """A table's file is not there, cannot be read, or does not hold what was declared."""
+    """A table's file is missing, unreadable, or lacks the declared columns."""
 
 
 class LookupTable(Protocol):
-    """Rows that are found by a key: `label` names them for a person, `place` apart from all others."""
+    """Rows looked up by a key: `label` is their display name, `identity` distinguishes them from all other tables."""
 
     @property
     def label(self) -> str: ...
@@ -41,7 +41,7 @@ class LookupTable(Protocol):
 
 @dataclass(frozen=True, init=False)
 class Table:
-    """A file of rows, one a key, whose columns features may read by that key."""
+    """A file with one row for each key, whose columns features look up by that key."""
 
     path: Path
     key: str
@@ -80,7 +80,7 @@ class Table:
         return Lookup(self, column)
 
     def read(self) -> dict[str, list[Any]]:
-        """The columns of the file as it is now: None for null, times in µs."""
+        """The current columns of the file: None for null, times in µs."""
         from headrace.declare.streams.table_files import read_columns  # noqa: PLC0415 - pyarrow, for apps with tables alone
 
         return read_columns(self.path, self.schema)
@@ -96,7 +96,7 @@ class LookupLeaf(Leaf):
 
 
 class Lookup(Operand):
-    """A table's column, to compute with."""
+    """A table's column, as an operand."""
 
     def __init__(self, table: LookupTable, column: str) -> None:
         super().__init__(LookupLeaf(table, column, Field(ENTITY_PREFIX + table.key)))

@@ -10,7 +10,7 @@ from headrace.errors import DeclarationError
 
 
 class Kind(Enum):
-    """What a value is to an expression or an aggregate, whatever its width."""
+    """The kind of a value in expressions and aggregates, whatever its width."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a stream, in the order they were declared."""
+    """The columns of a stream, in declared order."""
 
     columns: tuple[Column, ...]
 
@@ -78,11 +78,11 @@ class Schema:
 
     @cached_property
     def timestamp_names(self) -> frozenset[str]:
-        """The names of its timestamps."""
+        """The names of its timestamp columns."""
         return frozenset(column.name for column in self.columns if column.kind is Kind.TIMESTAMP)
 
     def column(self, name: object, where: str) -> Column:
-        """The column of that name; `where` names the setting in the error."""
+        """The column of a name; `where` names the setting in the error."""
         for column in self.columns:
             if column.name == name:
                 return column

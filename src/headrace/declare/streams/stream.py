@@ -1,4 +1,4 @@
-"""Streams: a topic, the shape of its events, and what to do with the late and the wrong ones."""
+"""Streams: a topic, the schema of its events, and how it treats late and invalid ones."""
 
 import re
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 @dataclass(frozen=True, init=False)
 class Late:
-    """From when on an event is late, and what then happens to it.
+    """The late policy: from when on an event is late, and what then happens to it.
 
     event time      arrival ≤ after      ≤ until             later
     ├───────────────┼────────────────────┼───────────────────▶
@@ -64,10 +64,10 @@ class Late:
 
 @dataclass(frozen=True, init=False)
 class Stream:
-    """A topic of events: its schema, identity, order, time, and what to do with late and wrong ones.
+    """A topic of events: its schema, id, key, event time, and how it treats late and invalid events.
 
-    Without `arrival` an event arrives when the log takes it; with it, when that column says: recorded history keeps
-    the lateness it had.
+    Without `arrival` an event arrives when it is appended to the topic; with it, at the time in that column: recorded
+    history keeps its lateness.
 
     event 2013-01-01 10:17 ── recorded 10:19 ─────────── years ──────────▶ replayed into the log
     arrival="recorded"        └ 2 m late                    no arrival=    └ years late
@@ -84,7 +84,7 @@ class Stream:
     ahead_us: int
     partitions: int
     encoding: RecordEncoding | None
-    registered_schema: RegisteredSchema | None  # where the schema was left out: what it was taken from
+    registered_schema: RegisteredSchema | None  # the registered version of a schema that was left out
     from_: ExternalSource | None
     location: SourceLocation = field(compare=False, repr=False)
 
@@ -160,22 +160,22 @@ class Stream:
 
     @property
     def required_columns(self) -> dict[str, str]:
-        """The columns no event may leave null, by the part they play."""
+        """The columns that no event may leave null, by their role."""
         return _required_columns(self.id, self.key, self.time, self.arrival)
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is recorded history: its arrivals are not the time it is, and may pass quicker than the clock."""
+        """Whether it is recorded history: its arrivals are in the past, and may advance faster than the clock."""
         return self.arrival is not None
 
     @property
     def is_captured(self) -> bool:
-        """Whether its arrivals are commits of a database, which are told moments after them."""
+        """Whether its arrivals are commits of a database, which are reported moments after them."""
         return False
 
     @property
     def lake_name(self) -> str:
-        """What its tables of the lake are called."""
+        """The name of its tables in the lake."""
         return self.name
 
     @property

@@ -1,4 +1,4 @@
-"""Files of tables, read by pyarrow: the columns they have, and their values as plain lists."""
+"""Reads table files with pyarrow: their columns, and their values as plain lists."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 def read_file_schema(file: Path, where: str) -> Schema:
-    """The columns of a file that features can be; lists and structs are left out."""
+    """The columns of a file that features can use; lists and structs are left out."""
     try:
         arrow_schema = _read_arrow_schema(file)
     except (pa.ArrowException, OSError) as failure:
@@ -42,7 +42,7 @@ def _read_arrow_schema(file: Path) -> pa.Schema:
 
 
 def _to_spark_type(type: pa.DataType) -> str | None:
-    """The type of ours that holds every value of an Arrow type."""
+    """The Spark type that holds every value of an Arrow type."""
     if pa.types.is_dictionary(type):
         return _to_spark_type(type.value_type)
     for is_type, name in _SPARK_TYPES:
@@ -65,7 +65,7 @@ _SPARK_TYPES = (
 
 
 def read_columns(file: Path, schema: Schema) -> dict[str, list[Any]]:
-    """The columns of a schema in a file, as plain lists: None for null, times in µs."""
+    """The columns of a schema from a file, as plain lists: None for null, times in µs."""
     try:
         table = _read_table(file, schema)
         return {column.name: _to_python_list(table[column.name], column) for column in schema}
@@ -73,25 +73,23 @@ def read_columns(file: Path, schema: Schema) -> dict[str, list[Any]]:
         raise TableBroken(
             f"{str(file)!r} does not hold "
             f"{', '.join(f'{declared_column.name} {declared_column.type}' for declared_column in schema)}: {failure}. "
-            "Mend the file, or declare its columns in schema=."
+            "Correct the file, or declare its columns in schema=."
         ) from failure
 
 
 def _read_table(file: Path, schema: Schema) -> pa.Table:
     if file.suffix == ".csv":
-        # Times are left to the reader, which takes them with a zone and without.
+        # The reader parses times with a zone and without.
         types = {column.name: ARROW_TYPES[column.type] for column in schema if column.kind is not Kind.TIMESTAMP}
         convert_options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(schema.names))
         return pyarrow.csv.read_csv(file, convert_options=convert_options)
-    # One open file, never a folder of them: a table is read as it is at one moment.
+    # One open file, never a folder of files: a table is read as of one moment.
     with file.open("rb") as source:
         return pyarrow.parquet.read_table(source, columns=list(schema.names))
 
 
 def _to_python_list(column_data: pa.ChunkedArray, column: Column) -> list[Any]:
     is_time = column.kind is Kind.TIMESTAMP
-    cast_data = column_data.cast(
-        ARROW_TYPES[column.type], safe=not is_time
-    )  # what is finer than a microsecond is cut off
+    cast_data = column_data.cast(ARROW_TYPES[column.type], safe=not is_time)  # truncate to microseconds
     values: list[Any] = (cast_data.cast(pa.int64()) if is_time else cast_data).to_pylist()
     return values

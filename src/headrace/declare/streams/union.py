@@ -1,4 +1,4 @@
-"""Several streams as one: SQL's UNION BY NAME of their columns, and one more that names the stream of each event.
+"""Unions of streams: SQL's UNION BY NAME of their columns, and one more with the name of each event's stream.
 
 payments   id  card  amount                  id    card  amount  reason  stream
 refunds    id  card  amount  reason   ──▶    p1    c1    90.0    null    payments
@@ -13,11 +13,13 @@ from headrace.declare.streams.stream import Stream
 from headrace.errors import DeclarationError
 
 STREAM_COLUMN = "stream"
-_TYPES_BY_WIDTH = tuple(KIND_OF_TYPE)  # of two types of one kind the later one holds every value of the other
+_TYPES_BY_WIDTH = tuple(
+    KIND_OF_TYPE
+)  # of two types of one kind, the later one in this order holds every value of the other
 
 
 def parse_streams(declared: object, where: str) -> tuple[Stream, ...]:
-    """The streams a view is declared on, once they fit together."""
+    """The streams a view is declared on, after checking that they fit together."""
     candidates = tuple(declared) if isinstance(declared, list | tuple) else (declared,)
     if not candidates:
         raise DeclarationError(f"{where}: {declared!r} names no stream. Write @hr.features([payments, refunds], by=…).")
@@ -28,7 +30,7 @@ def parse_streams(declared: object, where: str) -> tuple[Stream, ...]:
 
 
 def union_schema(streams: Sequence[Stream]) -> Schema:
-    """The columns of the events of some streams: of one its own, of several all they have and the stream's name."""
+    """The schema of one stream's events, or of the union of several, with the column of the stream's name."""
     if len(streams) == 1:
         return streams[0].schema
     types: dict[str, str] = {}
@@ -38,7 +40,7 @@ def union_schema(streams: Sequence[Stream]) -> Schema:
 
 
 def require_column_in_all(column: str, streams: Sequence[Stream], where: str) -> None:
-    """Refuse to group by a column that some of several streams do not have."""
+    """Refuse to group by a column that some of the streams lack."""
     for stream in streams:
         if column not in stream.schema and column != STREAM_COLUMN:
             raise DeclarationError(
