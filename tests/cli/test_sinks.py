@@ -41,7 +41,7 @@ def test_the_plan_says_what_each_sink_brings_where_and_how_often(app: str, tmp_p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["show"], "Of which sink? Write headrace parked show {app} SINK, one of 'taps out', 'taps kept'."),
+        (["show"], "SINK is missing. Write headrace parked show {app} SINK, one of 'taps out', 'taps kept'."),
         (["show", "else"], "there is no sink 'else'. It declares 'taps out', 'taps kept'."),
     ],
 )

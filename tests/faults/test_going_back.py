@@ -191,7 +191,7 @@ def test_a_changed_app_goes_back_to_a_savepoint_and_what_cannot_is_refused_with_
     assert savepoint(app, "ls") == [kept]  # nothing has happened
     app.start(before + MORE, "--from-savepoint", "good")
     app.running.wait_until_ready()
-    assert "gone back to savepoint good" in app.running.output.read_text()
+    assert "restored savepoint good" in app.running.output.read_text()
     app.pay(50)
     app.wait_for(app.sent, 5)
     app.wait_for([one._replace(amount=0.0) for one in app.sent], 20, "counts")

@@ -1,4 +1,4 @@
-"""The `headrace` command: one file a command, loaded only when it is asked for."""
+"""The `headrace` command: one file per command, imported when the command is used."""
 
 from importlib import import_module
 from importlib.metadata import version
@@ -32,7 +32,7 @@ COMMANDS = discover_commands()
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules, each named as its function."""
+    """A group whose commands are modules; each module has a function of the command's name."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by section; a command is imported for its first sentence."""
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error is one sentence and exit code 1; the trace of an unexpected one is in a file."""
+        """Run the command; an error prints one sentence and exits with 1, an unexpected traceback goes to a file."""
         try:
             with use_schema_lookup(resolve_subject):
                 return super().invoke(ctx)

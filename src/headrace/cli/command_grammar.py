@@ -1,7 +1,7 @@
-"""`headrace NOUN VERB APP …`: the word order of every command that has verbs.
+"""`headrace NOUN VERB APP …`: the word order of all commands that have verbs.
 
-headrace dead ls app.py             what help and errors write
-headrace dead app.py ls             as it was written before, and still taken
+headrace dead ls app.py             the form in help and errors
+headrace dead app.py ls             the older form, still accepted
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import click
 class VerbCommand(click.Command):
     """A command whose first two arguments are `action` and `app`, in either order.
 
-    Where neither is a verb and `implied` is given, the verb was left out, as commands once had none.
+    If neither is a verb and `implied` is given, the verb was left out, as commands once had none.
     """
 
     verbs: tuple[str, ...] = ()
@@ -42,12 +42,12 @@ class VerbCommand(click.Command):
 
 
 def verb_command(*verb_names: str, implied: str | None = None) -> type[VerbCommand]:
-    """The class of a command that has these verbs."""
+    """The class of a command with these verbs."""
     return type("VerbCommand", (VerbCommand,), {"verbs": verb_names, "implied": implied})
 
 
 class VerbGroup(click.Group):
-    """A group whose commands are verbs, and that also takes APP before the verb."""
+    """A group whose commands are verbs, and that also accepts APP before the verb."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if len(args) > 1 and args[0] not in self.commands and not args[0].startswith("-") and args[1] in self.commands:

@@ -1,4 +1,4 @@
-"""What `headrace dead` and `headrace parked` share: letters by reason, one by one, mended and sent again, put away."""
+"""Shared by `headrace dead` and `headrace parked`: list, show, correct, replay and discard letters."""
 
 import base64
 import json
@@ -20,17 +20,28 @@ ACTIONS = ("ls", "show", "replay", "discard")
 MAX_SHOWN_BYTES, MAX_SHOWN_HEADERS = 2_000, 50
 BATCH_SIZE = 500
 LETTER_OPTIONS = (
-    click.option("--reason", metavar="CODE", help="Only those of this reason, such as wrong-type."),
-    click.option("--place", "places", multiple=True, metavar="PLACE", help="Only this one, such as payments-0@42."),
-    click.option("--limit", default=20, show_default=True, help="Show so many at most."),
-    click.option("--every", is_flag=True, help="Show also what was replayed or discarded."),
+    click.option("--reason", metavar="CODE", help="Only letters with this reason, such as wrong-type."),
     click.option(
-        "--out", type=click.Path(path_type=Path), help="Write those chosen to a file, a line each, to be mended."
+        "--place",
+        "places",
+        multiple=True,
+        metavar="PLACE",
+        help="Only the letter at this offset, such as payments-0@42.",
+    ),
+    click.option("--limit", default=20, show_default=True, help="Show at most this many."),
+    click.option("--every", is_flag=True, help="Also show letters that were replayed or discarded."),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        help="Write the selected letters to a file, one per line, to correct them.",
     ),
     click.option(
-        "--from", "from_", type=click.Path(exists=True, path_type=Path), help="Replay what this file has, as mended."
+        "--from",
+        "from_",
+        type=click.Path(exists=True, path_type=Path),
+        help="Replay the corrected letters of this file.",
     ),
-    click.option("--yes", is_flag=True, help="Do not ask whether to discard."),
+    click.option("--yes", is_flag=True, help="Discard without asking."),
     setting_options("broker", "broker_port"),
     click.option("--json", "in_json", is_flag=True, help="As JSON."),
 )
@@ -39,14 +50,14 @@ LetterFilter = Callable[[DeadLetter], bool]
 
 
 def run_action(broker: str, action: str, queue: DeadLetterQueueConfig, flags: dict[str, Any]) -> None:
-    """Show, replay or discard the letters of one box."""
+    """Show, replay or discard the letters of one queue."""
     {"show": _show, "replay": _replay, "discard": _discard}[action](
         DeadLetterQueue(broker, queue), _letter_filter(flags), flags
     )
 
 
 def print_counts(broker: str, queues: Sequence[DeadLetterQueueConfig], *, owner_kind: str, in_json: bool) -> None:
-    """How many letters there are in each box, by reason; `of` is what boxes are of: a stream, a sink."""
+    """Print the number of letters in each queue, by reason; `owner_kind` is what queues belong to: a stream, a sink."""
     rows = [row for queue in queues for row in _count_by_reason(owner_kind, queue, DeadLetterQueue(broker, queue))]
     if in_json:
         click.echo(json.dumps(rows))
@@ -97,7 +108,7 @@ def _show(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str
     rows = _letter_rows(letters, selected if flags["out"] else islice(selected, flags["limit"]), states)
     if flags["out"] is not None:
         click.echo(
-            f"{_write_rows(flags['out'], rows)} letters are in {flags['out']}. Mend their values, then replay "
+            f"{_write_rows(flags['out'], rows)} letters are in {flags['out']}. Correct their values, then replay "
             f"--from it."
         )
     elif flags["in_json"]:
@@ -123,7 +134,7 @@ def _letter_row(letter: DeadLetter, state: DeadLetterState) -> dict[str, Any]:
 
 
 def _shown_headers(headers: Headers | None) -> list[list[Any]] | None:
-    """What a producer gave beside the value, as much as can be shown; None where the raw log has it no more."""
+    """The headers of a record, as far as they can be shown; None if the raw topic no longer has the record."""
     if headers is None:
         return None
     return [
@@ -133,7 +144,7 @@ def _shown_headers(headers: Headers | None) -> list[list[Any]] | None:
 
 
 def _to_json_text(content: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as text or, where they are none, in base64."""
+    """Bytes as text or, if they are not text, in base64."""
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
@@ -155,7 +166,7 @@ def _format_letter(row: dict[str, Any]) -> str:
 
 
 def _to_plain_text(content: str | dict[str, str] | None) -> str:
-    """As text or, where it is none, in hex."""
+    """Bytes as text or, if they are not text, in hex."""
     if isinstance(content, dict):
         return base64.b64decode(content["base64"])[:MAX_SHOWN_BYTES].hex(" ")
     return "" if content is None else content[:MAX_SHOWN_BYTES]
@@ -175,14 +186,14 @@ def _replay(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[s
     places = {letter.location for letter in letters.read_letters() if letter_filter(letter)}
     unknown = sorted(mended_values.keys() - places)
     if unknown:
-        raise BadSetting(f"There is no letter {unknown[0]}. The same command with show and --every names them all.")
+        raise BadSetting(f"There is no letter {unknown[0]}. The same command with show and --every lists them all.")
     selected_places = places if flags["from_"] is None else mended_values.keys()
     count = letters.replay((one for one in letters.read_letters() if one.location in selected_places), mended_values)
     _print_result(flags, {"replayed": count, "already": len(selected_places) - count})
 
 
 def _read_mended_values(file: Path) -> Iterator[tuple[str, bytes]]:
-    """The place and the new value of each line: a JSON object, text, or what base64 stands for."""
+    """The offset and the new value of each line: a JSON object, text, or base64."""
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
             row = json.loads(line)

@@ -1,4 +1,4 @@
-"""What the commands share that train a model or read a spine."""
+"""Options and helpers of the commands that train a model or read a spine."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from headrace.runtime.settings import BadSetting, event_source
 # The events are read from the lake; with --lake off, straight from the log.
 SOURCE_OPTIONS = (
     setting_options("state", "lake", "broker", "broker_port", "spark"),
-    click.option("--json", "in_json", is_flag=True, help="Say what was found as JSON."),
+    click.option("--json", "in_json", is_flag=True, help="Print the result as JSON."),
 )
 
 SPINE_OPTIONS = (
-    click.option("--spine", metavar="FILE", help="Rows of entity and time, and whatever else."),
+    click.option("--spine", metavar="FILE", help="The file with rows of entity and time, and any other columns."),
     click.option("--as-of", type=click.Choice(["arrival", "event"]), default="arrival", show_default=True),
-    click.option("--time", metavar="COLUMN", help="The spine's column of times; else that of the stream."),
+    click.option("--time", metavar="COLUMN", help="The spine's time column; by default that of the stream."),
     *SOURCE_OPTIONS,
 )
 
 
 def require_train_extra() -> None:
-    """Say what to install where the libraries that train are missing."""
+    """Refuse to train without the training libraries, and say what to install."""
     try:
         import headrace.models.training.estimator_fit  # noqa: F401
     except ModuleNotFoundError as error:
@@ -35,7 +35,7 @@ def require_train_extra() -> None:
 
 
 def labeled_training_table(model: Model, labels: Labels, over_us: int | None, flags: dict[str, Any]) -> Any:
-    """The training set of what is known now."""
+    """The training set of the labelled events known now."""
     from headrace.lake.training.labelled_events import ArrivalWindow, current_time_us, labelled_training_set
 
     source = event_source(flags)

@@ -34,7 +34,7 @@ def test_slots_of_an_app_are_listed_and_those_of_others_are_not(slots: None) -> 
         (OURS, "public.customers", False),
         (LEFT_OVER, None, False),
     ]
-    assert "left over" in run("ls", APP)
+    assert "unused" in run("ls", APP)
 
 
 def test_a_slot_that_is_dropped_is_gone_and_only_one_of_ours_can_be(slots: None, postgres: OwnPostgres) -> None:

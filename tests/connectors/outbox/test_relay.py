@@ -122,7 +122,7 @@ def test_poison_is_parked_with_its_reason_and_holds_up_nobody(shop: Shop) -> Non
     assert (status["waiting"], status["parked"]) == (0, 6)
     assert status["rows"][0]["reason"] == "wrong-type: column version is not a bigint: two"
     shop.postgres.ask(f"UPDATE {shop.table} SET payload = jsonb_set(payload, '{{version}}', '2') WHERE id = 'row-1'")
-    assert "6 rows are tried again" in ran(shop, "--unpark")
+    assert "6 rows will be retried" in ran(shop, "--unpark")
     drain(relay)
     assert [one["version"] for one in told(shop)] == [1, 7, 2]
     relay.close()
@@ -228,7 +228,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
 def test_a_password_in_the_environment_is_taken(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_OUTBOX_FROM", shop.postgres.url)
     said = CliRunner().invoke(main, ["outbox", "--table", shop.table, "--status"])
-    assert said.output == "0 rows wait; 0 are parked.\n"
+    assert said.output == "0 rows are pending; 0 are parked.\n"
 
 
 def test_an_app_that_declares_its_outbox_needs_no_more_words(
@@ -240,7 +240,7 @@ def test_an_app_that_declares_its_outbox_needs_no_more_words(
     app.write_text(f"import headrace as hr\nchanges = hr.Stream({columns})\n{outbox}\n")
     insert(shop, event(1))
     said = CliRunner().invoke(main, ["outbox", str(app), "--status"])
-    assert said.output.startswith("1 rows wait, the oldest since ")
+    assert said.output.startswith("1 rows are pending, the oldest since ")
     planned = CliRunner().invoke(main, ["plan", str(app), "--state", str(tmp_path)]).output
     assert f"{shop.table} (outbox)\n  its rows to {shop.stream.name}" in planned
 

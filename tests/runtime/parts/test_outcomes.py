@@ -27,8 +27,8 @@ def test_without_a_lake_it_is_said_whose_outcomes_are_missing() -> None:
 @pytest.mark.parametrize(
     ("within", "way"),
     [
-        ("1d", "micro-batch every 10s; each id is remembered for 1441m, then without a label expired"),
-        ("30d", "in rounds, from the lake: longer than 1d; each is over after 43201m, then without a label expired"),
+        ("1d", "micro-batch every 10s; each id is kept in state for 1441m, then without a label expired"),
+        ("30d", "in rounds, from the lake: longer than 1d; each ends after 43201m, then without a label expired"),
     ],
 )
 def test_plan_says_how_labels_are_joined(within: str, way: str) -> None:

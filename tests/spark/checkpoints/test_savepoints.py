@@ -123,9 +123,7 @@ def test_a_savepoint_of_queries_that_are_down_names_their_last_commit_and_what_i
     done = savepoint(app, "before", "--state", str(state))
     assert done.exit_code == 0, done.output
     assert "payments/gate at batch 41, payments/tiles-1 at batch 7 of 2023-11-14T22:13:20+00:00" in done.output
-    assert (
-        "without spend/gate, spend/operation-1: nothing committed yet; begins with the earliest record" in done.output
-    )
+    assert "without spend/gate, spend/operation-1: nothing committed yet; starts at the earliest offset" in done.output
     (told,) = json.loads(savepoint(app, "ls", "--state", str(state), "--json").output)
     assert told["missing"] == ["spend/gate", "spend/operation-1"]
     restore_savepoint(state, "before")

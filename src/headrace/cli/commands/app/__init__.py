@@ -1,1 +1,1 @@
-"""Commands that run, show and explain an app."""
+"""Commands that run, inspect and explain an app."""

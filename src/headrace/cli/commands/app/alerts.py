@@ -1,4 +1,4 @@
-"""`headrace alerts ls|silence|unsilence APP`: what fires, and what is kept quiet for a while."""
+"""`headrace alerts ls|silence|unsilence APP`: lists alerts and silences them for a while."""
 
 import json
 import time

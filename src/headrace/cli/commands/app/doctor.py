@@ -1,4 +1,4 @@
-"""`headrace doctor`: what is wrong on this machine, and the command that mends it."""
+"""`headrace doctor`: checks this machine, and prints the command that fixes each problem."""
 
 import json
 import sys
@@ -15,11 +15,11 @@ from headrace.runtime.doctor import DoctorConfig, DoctorFinding, run_checks
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @setting_options("state", "http", "broker", "broker_port", "store")
-@setting_option("tls_cert", "The certificate of a server that speaks HTTPS there.")
+@setting_option("tls_cert", "The certificate of the server, if it uses HTTPS.")
 def doctor(
     as_json: bool, http: str, broker: str | None, broker_port: int, tls_cert: str | None, **other_options: str
 ) -> None:
-    """Check Java, jars, disk, broker, store and ports, and say how to mend what is wrong."""
+    """Check Java, jars, disk, broker, store and ports, and say how to fix what is wrong."""
     certificate = None if tls_cert is None else Path(tls_cert)
     findings = run_checks(
         DoctorConfig(http, broker, broker_port, other_options["store"], Path(other_options["state"]), certificate)
@@ -41,6 +41,6 @@ def _print_lines(findings: Iterator[DoctorFinding]) -> list[DoctorFinding]:
         mark = click.style("ok   ", fg="green") if finding.ok else click.style("wrong", fg="red")
         click.echo(f"{mark}  {finding.check:<12} {finding.found}")
         if not finding.ok:
-            click.echo(f"{'mend it:':>20} {finding.mend}")
+            click.echo(f"{'fix it:':>20} {finding.mend}")
         shown_findings.append(finding)
     return shown_findings

@@ -1,4 +1,4 @@
-"""`headrace export grafana|alerts|metrics APP`: a dashboard and rules for tools that read /metrics, and what it has."""
+"""`headrace export grafana|alerts|metrics APP`: a Grafana dashboard, Prometheus rules, or the list of metrics."""
 
 import json
 
@@ -14,8 +14,8 @@ ACTIONS = ("grafana", "alerts", "metrics")
 @click.argument("action", metavar="|".join(ACTIONS))
 @click.argument("app", required=False, metavar="APP")
 def export(action: str, app: str) -> None:
-    """Print a dashboard for Grafana, the alerts of APP as rules for Prometheus (JSON, which is YAML as well), or what
-    metrics there are, as Markdown.
+    """Print a Grafana dashboard, the alerts of APP as Prometheus rules (JSON, which is YAML as well), or the list of
+    metrics as Markdown.
     """
     from headrace.telemetry.alerts.default_alerts import app_alerts
     from headrace.telemetry.exporters.dashboards_and_rules import (
@@ -34,4 +34,4 @@ def export(action: str, app: str) -> None:
     exported_rules = prometheus_rules(app_alerts(loaded_app, app))
     click.echo(json.dumps(exported_rules.groups, indent=2))
     if exported_rules.skipped_alerts:
-        click.echo(f"left out, as /metrics does not tell them: {', '.join(exported_rules.skipped_alerts)}", err=True)
+        click.echo(f"left out, as /metrics does not export them: {', '.join(exported_rules.skipped_alerts)}", err=True)

@@ -1,4 +1,4 @@
-"""`headrace hot APP`: the heaviest keys of each stream and view, how evenly partitions are used, and what to do."""
+"""`headrace hot APP`: the heaviest keys of each stream and view, the skew of partitions, and advice."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @setting_option("http")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def hot(app: str, http: str, in_json: bool) -> None:
-    """The heaviest keys of APP in the last minutes, by stream and view, and how evenly its partitions are used."""
+    """The heaviest keys of APP in the last minutes, by stream and view, and the skew of its partitions."""
     from headrace.client.sync_client import Client
     from headrace.server.metrics.hot_keys import HotKeyReport
 

@@ -1,4 +1,4 @@
-"""`headrace plan APP`: what would run, and what has changed since the last `up`."""
+"""`headrace plan APP`: what `up` would run, and what has changed since the last `up`."""
 
 import json
 from dataclasses import asdict, replace
@@ -37,7 +37,7 @@ CHECKS_SHOWN_ABOVE = ("kept state", "online learning", "saved queries")
 @command_settings("plan")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def plan(app: str, in_json: bool, **flags: Any) -> None:
-    """Show what would run for APP, and what a changed declaration does to its state; exit 1 where `up` would refuse it.
+    """Show what would run for APP, and what a changed declaration does to its state; exit 1 if `up` would refuse it.
 
     Nothing is started, and no broker is needed.
     """
@@ -73,7 +73,7 @@ def plan(app: str, in_json: bool, **flags: Any) -> None:
 
 
 def _is_shown(result: CheckResult, is_refused_above: bool) -> bool:
-    """Whether a check says more than stands with the streams, models and queries."""
+    """Whether a check reports more than the streams, models and queries already show."""
     if result.refused and is_refused_above:
         return result.check not in CHECKS_SHOWN_ABOVE
     return bool(result.refused or result.skipped)
@@ -85,7 +85,7 @@ def _format_check(result: CheckResult) -> str:
 
 
 def _add_schema_compatibility(stream: Stream, planned_stream: PlannedStream) -> PlannedStream:
-    """With what the registry's versions mean for a stream."""
+    """Add the compatibility of the stream's schema with the registered versions."""
     from headrace.kafka.schema_registry.compatibility import check_compatibility
 
     compatibility = check_compatibility(stream)
@@ -97,7 +97,7 @@ def _add_schema_compatibility(stream: Stream, planned_stream: PlannedStream) -> 
 
 
 def _analyze_functions(app: App) -> dict[Derivation, LaneDecisionOrError]:
-    """What Spark says of the app's functions: only for those is it started."""
+    """The analysis of the app's functions by Spark, which is started only if there are any."""
     if not stream_functions(app):
         return {}
     with batch_session(None) as spark:
@@ -105,7 +105,7 @@ def _analyze_functions(app: App) -> dict[Derivation, LaneDecisionOrError]:
 
 
 def _plan_model(model: Model, state: Path) -> dict[str, Any]:
-    """What a model would read and which version would score, once it is bound and tried; or why it would not."""
+    """The inputs of a model and the version that would score, after binding and trying it; or the error."""
     from headrace.models.online_learning.learner import create_learner
     from headrace.models.versions.version_loader import LoadedVersion, load_champion
     from headrace.models.versions.version_store import ModelVersionError
@@ -117,7 +117,7 @@ def _plan_model(model: Model, state: Path) -> dict[str, Any]:
         "writes": model.predictions,
         "reads": list(model.vector.names),
         "outcomes": None if model.labels is None else describe_label_join(model.labels),
-        "learns": None if model.learn is None else f"from {model.lessons}, as each outcome comes",
+        "learns": None if model.learn is None else f"from {model.lessons}, as each outcome arrives",
         "refused": None,
     }
     try:
@@ -142,7 +142,7 @@ def _format_model(model: dict[str, Any]) -> str:
 
 
 def _plan_queries(app: App) -> list[dict[str, Any]]:
-    """The saved queries, each tried against the tables there will be."""
+    """The saved queries, each tried against the tables that will exist."""
     from headrace.runtime.parts.lake_part import lake_tables
     from headrace.sql.saved_query_check import find_query_problems
 
@@ -164,7 +164,7 @@ def _format_query(query: dict[str, Any]) -> str:
 
 
 def _plan_sink(sink: Sink) -> dict[str, Any]:
-    """What a sink would read and bring where, without a word of its address."""
+    """What a sink reads and where it writes, without its address."""
     from headrace.connectors.sinks.sink_schemas import check_sink_schema
 
     delivery = {
@@ -191,19 +191,17 @@ def _format_sink(sink: dict[str, Any]) -> str:
 
 
 def _format_outbox(outbox: dict[str, Any]) -> str:
-    return (
-        f"{outbox['outbox']} (outbox)\n  its rows to {', '.join(outbox['to'])}: in order per key, each once by its id"
-    )
+    return f"{outbox['outbox']} (outbox)\n  its rows to {', '.join(outbox['to'])}: in order per key, deduplicated by id"
 
 
 def describe_label_join(labels: Labels) -> str:
-    """How predictions are joined with labels: in micro-batches, for it keeps state in Python and writes to the lake."""
+    """How predictions are joined with labels: in micro-batches, since the join keeps Python state."""
     retention = duration_text(labels.within_us + labels.stream.late.until_us)
-    unlabeled_text = "expired" if labels.default is None else f"taken as {labels.default}"
+    unlabeled_text = "expired" if labels.default is None else f"defaults to {labels.default}"
     execution = (
-        f"in rounds, from the lake: longer than {duration_text(LONGEST_STREAM_JOIN_US)}; each is over after {retention}"
+        f"in rounds, from the lake: longer than {duration_text(LONGEST_STREAM_JOIN_US)}; each ends after {retention}"
         if labels.is_joined_in_lake
-        else f"micro-batch every 10s; each id is remembered for {retention}"
+        else f"micro-batch every 10s; each id is kept in state for {retention}"
     )
     return (
         f"joins {labels.stream.clean} within {duration_text(labels.within_us)}, keeps the {labels.keep} label; "

@@ -1,4 +1,4 @@
-"""`headrace savepoint create|ls APP [NAME]`: keep what every query has, to go back to with `up --from-savepoint`."""
+"""`headrace savepoint create|ls APP [NAME]`: saves the state of every query, to restore with `up --from-savepoint`."""
 
 import json
 from dataclasses import asdict
@@ -27,16 +27,16 @@ ACTIONS = ("create", "ls")
 @setting_option("state")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def savepoint(action: str, app: str, name: str | None, state: str, in_json: bool) -> None:
-    """Create a savepoint NAME of the state of APP, running or not; or ls those there are.
+    """Create a savepoint NAME of the state of APP, running or not; or list the savepoints with ls.
 
-    A query that is down is kept as of its last commit.
+    A query that is down is saved as of its last commit.
     """
     from headrace.spark.checkpoints.savepoints import create_savepoint, list_savepoints
     from headrace.spark.execution.app_queries import list_checkpoints
 
     loaded_app, folder = load_app(app), Path(state)
     if action == "create" and name is None:
-        raise BadSetting(f"Under which name? Write headrace savepoint create {app} NAME.")
+        raise BadSetting(f"NAME is missing. Write headrace savepoint create {app} NAME.")
     entries = (
         list_savepoints(folder)
         if name is None
@@ -52,14 +52,14 @@ def _format_savepoint(entry: "Savepoint") -> list[str]:
     queries = ", ".join(
         f"{query} at batch {batch}{_stale_commit_text(entry, query)}" for query, batch in entry.batches.items()
     )
-    lines = [f"{entry.name}  {_format_time(entry.made_us)}  {queries or 'no query has begun'}"]
+    lines = [f"{entry.name}  {_format_time(entry.made_us)}  {queries or 'no query has started'}"]
     if entry.missing:
-        lines.append(f"  without {', '.join(entry.missing)}: nothing committed yet; begins with the earliest record")
+        lines.append(f"  without {', '.join(entry.missing)}: nothing committed yet; starts at the earliest offset")
     return lines
 
 
 def _stale_commit_text(entry: "Savepoint", query: str) -> str:
-    """When the last batch of a query was committed, where that was long before: the query may be down."""
+    """When the last batch of a query was committed, if that was long before the savepoint: the query may be down."""
     committed_us = entry.committed_us.get(query, entry.made_us)
     is_old = committed_us and entry.made_us - committed_us > STALE_COMMIT_US
     return f" of {_format_time(committed_us)}" if is_old else ""

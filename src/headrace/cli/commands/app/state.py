@@ -1,4 +1,4 @@
-"""`headrace state ls|show APP [QUERY] [--key K]`: which queries keep how much, and what one keeps for a key."""
+"""`headrace state ls|show APP [QUERY] [--key K]`: the size of each query's state, and the state of one key."""
 
 import json
 from datetime import UTC, datetime
@@ -23,29 +23,31 @@ ACTIONS = ("ls", "show")
 @click.argument("action", metavar="|".join(ACTIONS))
 @click.argument("app", required=False, metavar="APP")
 @click.argument("query", required=False)
-@click.option("--key", metavar="KEY", help="What is kept for this key; of several columns, a JSON list.")
-@click.option("--at", metavar="BATCH|TIME", help="As it was at this batch, or by this time; without it, the newest.")
+@click.option("--key", metavar="KEY", help="Show the state of this key; of several columns, a JSON list.")
+@click.option("--at", metavar="BATCH|TIME", help="The state at this batch, or at this time; the newest by default.")
 @setting_options("state", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def state(action: str, app: str, query: str | None, **flags: Any) -> None:
-    """List the queries of APP that keep state, with rows, bytes and last batch; or show what one keeps for a key."""
+    """List the stateful queries of APP with rows, bytes and last batch; or show the state of a key."""
     from headrace.spark.checkpoints.state_reader import list_query_states
 
     if action == "show" and query is None:
-        raise BadSetting(f"Which query? Write headrace state show {app} QUERY; headrace state ls {app} names them.")
+        raise BadSetting(
+            f"QUERY is missing. Write headrace state show {app} QUERY; headrace state ls {app} names them."
+        )
     query_states = list_query_states(load_app(app), Path(flags["state"]))
     selected_states = [query_state for query_state in query_states if query in {None, query_state.query}]
     if query is not None and not selected_states:
         names = ", ".join(one.query for one in query_states) or "none"
-        raise BadSetting(f"No query {query!r} keeps anything here. Those that do: {names}.")
+        raise BadSetting(f"Query {query!r} has no state here. Queries with state: {names}.")
     if flags["key"] is None:
         _print_rows([one.to_json() for one in selected_states], flags["in_json"], _format_sizes(selected_states))
         return
     if query is None:
-        raise BadSetting(f"Of which query? Write headrace state show {app} QUERY --key {flags['key']}.")
+        raise BadSetting(f"QUERY is missing. Write headrace state show {app} QUERY --key {flags['key']}.")
     rows = _read_key_state(selected_states[0], flags)
     _print_rows(
-        rows, flags["in_json"], [json.dumps(row) for row in rows] or [f"{query} keeps nothing for {flags['key']}."]
+        rows, flags["in_json"], [json.dumps(row) for row in rows] or [f"{query} has no state for {flags['key']}."]
     )
 
 

@@ -1,4 +1,4 @@
-"""`headrace status APP`: what runs, what is down, since when and why, how far behind; also while the broker is down."""
+"""`headrace status APP`: what runs, what is down, since when and why, and the lag; also while the broker is down."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
 @click.command()
 @click.argument("app")
 @setting_options("broker", "broker_port", "state", "http")
-@setting_option("tls_cert", "The certificate of a server that speaks HTTPS there.")
+@setting_option("tls_cert", "The certificate of the server, if it uses HTTPS.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def status(app: str, in_json: bool, **flags: Any) -> None:
     """What of APP runs and what is down; exit 0: all runs, 1: something is down, 2: nothing runs."""
@@ -36,7 +36,7 @@ def _given_broker(flags: dict[str, Any]) -> str | None:
 
 
 def exit_code(report: StatusReport) -> int:
-    """How the command ends."""
+    """The exit code of the command."""
     if not report.is_running:
         return NOTHING_RUNS
     return SOMETHING_DOWN if report.outages else ALL_RUNS
@@ -55,7 +55,7 @@ def _print_report(report: StatusReport) -> None:
 
 
 def headline(report: StatusReport) -> str:
-    """The state of everything in one line."""
+    """The overall state in one line."""
     if not report.is_running:
         return f"{report.app}: nothing runs. {report.broker_error or 'Start it with `headrace up`.'}"
     broker = f" The broker does not answer: {report.broker_error}" if report.broker_error else ""

@@ -1,4 +1,4 @@
-"""`headrace token create|ls|revoke`: who may ask a server, and for what."""
+"""`headrace token create|ls|revoke`: API tokens and their scopes."""
 
 import json
 from pathlib import Path
@@ -12,19 +12,19 @@ from headrace.server.auth.scopes import GRANTABLE_SCOPES, parse_scopes
 
 @click.group()
 def token() -> None:
-    """Tokens: who may ask the server of a state folder, and for what."""
+    """Tokens that authenticate clients of the server, and their scopes."""
 
 
 @token.command()
 @click.argument("name")
 @click.option(
-    "--scope", required=True, metavar="SCOPES", help=f"What it may do: some of {', '.join(GRANTABLE_SCOPES)}."
+    "--scope", required=True, metavar="SCOPES", help=f"The scopes of the token: some of {', '.join(GRANTABLE_SCOPES)}."
 )
 @setting_option("state")
 def create(name: str, scope: str, state: str) -> None:
-    """Make a token NAME and print it, this once: only a hash of it is kept."""
+    """Create a token NAME and print it once: only its hash is stored."""
     new_token = create_token(Path(state), name, parse_scopes(scope))
-    click.echo(f"headrace: {name} is good at once; keep it, it cannot be shown again", err=True)
+    click.echo(f"headrace: {name} is valid at once; keep it, it cannot be shown again", err=True)
     click.echo(new_token)
 
 
@@ -32,7 +32,7 @@ def create(name: str, scope: str, state: str) -> None:
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 @setting_option("state")
 def ls(state: str, in_json: bool) -> None:
-    """Every token, by its name: what it may do, and when it was made."""
+    """List all tokens by name, with their scopes and creation times."""
     rows = [
         {"name": api_token.name, "scopes": sorted(api_token.scopes), "made": api_token.created_at}
         for api_token in read_tokens(Path(state))
@@ -45,7 +45,9 @@ def ls(state: str, in_json: bool) -> None:
 @click.argument("name")
 @setting_option("state")
 def revoke(name: str, state: str) -> None:
-    """Forget the token NAME: a running server refuses it within seconds."""
+    """Revoke the token NAME: a running server refuses it within seconds."""
     remaining = revoke_token(Path(state), name)
-    remaining_text = f"{len(remaining)} left" if remaining else "none is left, and without one nobody is let in"
+    remaining_text = (
+        f"{len(remaining)} left" if remaining else "none is left, and the server rejects all requests without one"
+    )
     click.echo(f"headrace: {name} is revoked; {remaining_text}", err=True)

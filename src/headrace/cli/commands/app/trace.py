@@ -1,4 +1,4 @@
-"""`headrace trace APP EVENT_ID`: one event's way through the log, step by step."""
+"""`headrace trace APP EVENT_ID`: the path of one event through the topics, step by step."""
 
 import json
 import time
@@ -17,19 +17,19 @@ from headrace.tiles.finish import to_datetime
 @click.argument("app")
 @click.argument("event_id")
 @click.option(
-    "--since", default="1d", show_default=True, metavar="DURATION", help="Look in what came in the last so long."
+    "--since", default="1d", show_default=True, metavar="DURATION", help="Search records of this last duration."
 )
 @setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def trace(app: str, event_id: str, since: str, in_json: bool, **flags: Any) -> None:
-    """The way of EVENT_ID, or of the record at a place such as payments-0@42, from its arrival to its label."""
+    """The path of EVENT_ID, or of the record at an offset such as payments-0@42, from its arrival to its label."""
     from headrace.telemetry.event_tracer import EventTracer
 
     broker = broker_from_flags(flags)
     since_us = time.time_ns() // 1000 - duration_us(since, "--since")
     traces = [*EventTracer(load_app(app), broker, since_us).trace_event(event_id)]
     if not traces:
-        raise BadSetting(f"No record of {event_id!r} came in the last {since}. Look further back: --since 7d.")
+        raise BadSetting(f"No record of {event_id!r} arrived in the last {since}. Search further back: --since 7d.")
     if in_json:
         click.echo(json.dumps([[step._asdict() for step in steps] for steps in traces]))
     else:

@@ -1,4 +1,4 @@
-"""`headrace up APP`: everything on this machine; Ctrl-C stops it cleanly; started again, it goes on where it was."""
+"""`headrace up APP`: runs everything on this machine; Ctrl-C stops it cleanly, and a restart resumes from there."""
 
 import json
 import os
@@ -65,11 +65,11 @@ def up(app: str, **flags: Any) -> None:
         runner.run()
     finally:
         runner.stop()
-    print_progress("stopped; started again, it goes on from here")
+    print_progress("stopped; a restart resumes from here")
 
 
 class LocalRunner:
-    """One run of `up`: what can never work is refused before anything starts; what fails later is restarted."""
+    """One run of `up`: permanent errors are refused before anything starts; later failures lead to restarts."""
 
     def __init__(self, app_path: str, settings: Settings, stop: threading.Event) -> None:
         self._app_path, self._settings, self._stop = app_path, settings, stop
@@ -83,7 +83,7 @@ class LocalRunner:
         )
 
     def require_startable(self) -> None:
-        """Refuse what no restart could mend: settings, a taken port, missing Java or jars."""
+        """Refuse errors that no restart can fix: settings, a taken port, missing Java or jars."""
         settings = self._settings
         require_secure_server(settings)
         require_valid_receivers(settings)
@@ -93,7 +93,7 @@ class LocalRunner:
         jar_paths("spark", print_progress)
 
     def run(self) -> None:
-        """Start everything and wait until it is to stop."""
+        """Start everything and wait until a stop is requested."""
         settings, loaded_app = self._settings, self._load_valid_app()
         _restore_savepoint(loaded_app, settings)
         required_parts, optional_parts = list_parts(settings, loaded_app)
@@ -111,7 +111,7 @@ class LocalRunner:
         self._supervisor.watch(self._stop, settings.limit_s, readiness)
 
     def stop(self) -> None:
-        """Stop every part; one that was never started too, for it may hold its folder."""
+        """Stop every part; also one that was never started, because it may hold its folder."""
         if self._reporter is not None:
             self._reporter.stop()
         self._supervisor.stop()
@@ -119,7 +119,7 @@ class LocalRunner:
             self._broker.stop()
 
     def _load_valid_app(self) -> App:
-        """The app, refused before anything is written; one with a registry of its own needs that to be loaded."""
+        """Load and validate the app before anything is written; an embedded schema registry starts before that."""
         if self._registry is None:
             loaded_app = load_app(self._app_path)
             require_valid_app(self._app_path, loaded_app, self._settings)
@@ -131,7 +131,7 @@ class LocalRunner:
         return loaded_app
 
     def _claim_state_folder(self) -> None:
-        """Refuse a state folder in use, and taken ports of what is started here."""
+        """Refuse a state folder in use, and taken ports of embedded servers."""
         if (warning := make_private_folder(self._settings.state)) is not None:
             print_progress(warning)
         for server in (self._registry, self._broker):
@@ -139,8 +139,8 @@ class LocalRunner:
                 server.require_startable()
 
     def _load_with_registry(self, registry: EmbeddedSchemaRegistry) -> App:
-        """The app; declarations are refused before its own registry starts, and are then told their schemas by it."""
-        if self._app_path.endswith(".py"):  # a module is imported once
+        """Load the app: validate its declarations, start its registry, and load it with the registered schemas."""
+        if self._app_path.endswith(".py"):  # a module is imported only once
             with suppress(SubjectMissing), use_registry_lookup(self._settings.state):
                 load_app(self._app_path)
         print_progress(f"starting the schema registry: registry={registry.url!r}")
@@ -148,21 +148,21 @@ class LocalRunner:
         return load_app(self._app_path)
 
     def _start_broker(self) -> bool:
-        """Start the broker and wait for it; False where it is to stop meanwhile."""
+        """Start the broker and wait for it; False if a stop is requested meanwhile."""
         if self._broker is None:
             return True
         print_progress(f"starting the broker on 127.0.0.1:{self._settings.broker_port}")
         return self._wait_until_started(self._supervisor.start(BROKER, self._broker, OUTAGE_EFFECTS[BROKER]))
 
     def _wait_until_started(self, keeper: PartSupervisor) -> bool:
-        """Wait until a part has started, however often that is tried; False where it is to stop meanwhile."""
+        """Wait until a part has started, after any number of attempts; False if a stop is requested meanwhile."""
         while not keeper.has_started.wait(POLL_SECONDS):
             if self._stop.is_set():
                 return False
         return True
 
     def _write_plan(self, loaded_app: App) -> bool:
-        """Create topics and write down what runs; a broker of our own that ends meanwhile is waited for."""
+        """Create topics and record what runs; retry while an embedded broker is unreachable."""
         while not self._stop.is_set():
             try:
                 write_plan(loaded_app, self._settings)
@@ -189,7 +189,7 @@ def print_progress(line: str) -> None:
 
 
 def require_valid_app(app_path: str, app: App, settings: Settings) -> None:
-    """Refuse before anything starts what the declarations, the drivers or the kept state do not allow."""
+    """Refuse, before anything starts, what the declarations, the drivers or the existing state do not allow."""
     require_startable(app_path, app, settings)
     if has_captured_tables(app):
         jar_paths("connect", print_progress)
@@ -202,12 +202,12 @@ def require_valid_app(app_path: str, app: App, settings: Settings) -> None:
 def _restore_savepoint(app: App, settings: Settings) -> None:
     if (previous_savepoint := restore_requested_savepoint(app, settings)) is not None:
         print_progress(
-            f"gone back to savepoint {settings.savepoint}; what was kept until now is savepoint {previous_savepoint}"
+            f"restored savepoint {settings.savepoint}; the state until now is savepoint {previous_savepoint}"
         )
 
 
 def write_plan(app: App, settings: Settings) -> None:
-    """Claim and create the topics of an app, and write down what now runs."""
+    """Validate and create the topics of an app, and record what now runs."""
     claim_app_topics(app, settings)
     for message in missing_outcome_warnings(app, settings):
         print_progress(message)
@@ -226,18 +226,18 @@ def write_plan(app: App, settings: Settings) -> None:
 
 
 def _set_part_environment(settings: Settings) -> None:
-    """What the processes of parts find in their environment."""
+    """Set the environment of the processes of parts."""
     os.environ |= secret_variables(settings)
-    os.environ.pop(TOKEN_VARIABLE, None)  # a user's: parts share the state folder and need none
-    for variable in ONE_TIME_VARIABLES:  # above, and not again whenever a part is started
+    os.environ.pop(TOKEN_VARIABLE, None)  # a token is for users: parts share the state folder and need none
+    for variable in ONE_TIME_VARIABLES:  # done once above, and not again whenever a part starts
         os.environ.pop(variable, None)
 
 
 class ReadinessMonitor:
-    """Says once what is still missing, and then that everything is there.
+    """Prints once what is still missing, and then that the app is ready.
 
-    Who is not needed for an answer is started then, for a start takes all the cores there are; or after a while, for
-    it is the watch that tells of an app that does not become ready.
+    Optional parts start then, because a start uses all cores; or after a timeout, because the alert watcher must
+    report an app that does not become ready.
     """
 
     def __init__(self, client: InternalClient, start_others: Callable[[], None]) -> None:
@@ -266,11 +266,11 @@ class ReadinessMonitor:
 
 
 def missing_parts(client: InternalClient) -> list[str] | None:
-    """What a server says it is missing; empty once it is ready, None where nobody answers yet."""
+    """What a server says it is missing; empty once it is ready, None while no server answers."""
     try:
         with client.get("/v2/health/ready", RETRY_SECONDS):
             return []
     except urllib.error.HTTPError as response:
-        return list(json.loads(response.read()).get("missing", ["it does not say what"]))
+        return list(json.loads(response.read()).get("missing", ["the server does not say what"]))
     except OSError:
         return None

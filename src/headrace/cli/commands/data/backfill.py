@@ -1,4 +1,4 @@
-"""`headrace backfill APP VIEW`: tiles from history, and the place where the stream goes on from them."""
+"""`headrace backfill APP VIEW`: computes tiles from history, and the offset from which the stream continues."""
 
 import json
 from contextlib import ExitStack
@@ -18,10 +18,10 @@ from headrace.runtime.settings import BadSetting, broker_from_flags, lake_folder
 @click.argument("app")
 @click.argument("view")
 @setting_options("state", "lake", "broker", "broker_port", "spark")
-@click.option("--json", "in_json", is_flag=True, help="Say what was done as JSON.")
+@click.option("--json", "in_json", is_flag=True, help="Print the result as JSON.")
 def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any) -> None:
-    """Fold the history of VIEW, a new view of APP, up to where the stream will go on; started again, it goes on."""
-    # Imported here: only this command pays for Spark.
+    """Compute the history of VIEW, a new view of APP, up to where the stream takes over; a restart resumes."""
+    # Imported here: only this command needs Spark.
     from headrace.lake.backfill.backfill import backfill_view
     from headrace.lake.backfill.cutover import BackfillConfig
 
@@ -39,5 +39,5 @@ def backfill(app: str, view: str, lake: str | None, in_json: bool, **flags: Any)
 
 
 def print_progress(line: str) -> None:
-    """One line of progress; what is asked for as JSON stays alone on the output."""
+    """Print one line of progress to stderr; stdout has only the requested JSON."""
     click.echo(f"headrace: {line}", err=True)

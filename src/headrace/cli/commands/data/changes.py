@@ -1,4 +1,4 @@
-"""`headrace changes ls|drop APP`: the slots that captured tables hold in their databases, and how to let go of one."""
+"""`headrace changes ls|drop APP`: the replication slots of captured tables, and how to drop one."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 class ReplicationSlotInUseError(HeadraceError):
-    """A slot is read at this moment."""
+    """A replication slot is in use."""
 
 
 class ReplicationSlotMissing(HeadraceError):
-    """There is no slot of that name."""
+    """There is no replication slot of that name."""
 
 
 @click.group(cls=VerbGroup)
 def changes() -> None:
-    """The captured tables of APP, and what they hold in their databases."""
+    """The captured tables of APP, and their replication slots."""
 
 
 @changes.command()
 @click.argument("app")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def ls(app: str, in_json: bool) -> None:
-    """The slots of APP: whether each is read now, and how much of the database's disk it holds."""
+    """List the replication slots of APP: whether each is active, and how much of the database's disk it retains."""
     rows = _slot_rows(load_app(app))
     if in_json:
         click.echo(json.dumps(rows))
@@ -38,16 +38,14 @@ def ls(app: str, in_json: bool) -> None:
     click.echo(f"{'table':<28}{'slot':<40}{'read now':>9}{'log kept':>12}")
     for row in rows:
         retained = f"{row['kept_bytes'] / 1e6:,.1f} MB"
-        click.echo(
-            f"{row['table'] or 'left over':<28}{row['slot']:<40}{'yes' if row['read'] else 'no':>9}{retained:>12}"
-        )
+        click.echo(f"{row['table'] or 'unused':<28}{row['slot']:<40}{'yes' if row['read'] else 'no':>9}{retained:>12}")
 
 
 @changes.command()
 @click.argument("app")
 @click.argument("slot")
 def drop(app: str, slot: str) -> None:
-    """Drop a SLOT of APP, as `ls` names it; should its table be captured again, that begins with a snapshot."""
+    """Drop a SLOT of APP, as `ls` names it; if its table is captured again, that starts with a snapshot."""
     loaded_app = load_app(app)
     for database in _source_databases(loaded_app):
         for replication_slot in database.list_slots(loaded_app.name):
@@ -58,10 +56,10 @@ def drop(app: str, slot: str) -> None:
             database.drop_publication(slot)
             database.drop_slot(slot)
             click.echo(
-                f"{slot} is dropped: its database lets go of {replication_slot.retained_bytes / 1e6:,.1f} MB of log."
+                f"{slot} is dropped: its database releases {replication_slot.retained_bytes / 1e6:,.1f} MB of log."
             )
             return
-    raise ReplicationSlotMissing(f"There is no slot {slot!r}. `headrace changes ls {app}` names those there are.")
+    raise ReplicationSlotMissing(f"There is no slot {slot!r}. `headrace changes ls {app}` lists all slots.")
 
 
 def _source_databases(app: App) -> "list[SourceDatabase]":
@@ -72,7 +70,7 @@ def _source_databases(app: App) -> "list[SourceDatabase]":
 
 
 def _slot_rows(app: App) -> list[dict[str, Any]]:
-    """Every slot once, though several tables are in one database."""
+    """Each slot once, even if several tables are in one database."""
     from headrace.connectors.cdc.source_database import slot_name
 
     databases = _source_databases(app)

@@ -1,4 +1,4 @@
-"""`headrace check APP VIEW`: what was served, against the log replayed in batch, value by value."""
+"""`headrace check APP VIEW`: compares served values with the topic replayed in batch."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @setting_options("state", "lake", "broker", "broker_port", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def check(app: str, view: str, in_json: bool, **flags: Any) -> None:
-    """Compare what was served of VIEW with what its events say; exit 1 where a value was wrong."""
+    """Compare the served values of VIEW with values recomputed from its events; exit 1 if one was wrong."""
     from headrace.lake.consistency.batch_check import check_served, save_findings
     from headrace.lake.training.training_set import LOG_PREFIX
 

@@ -1,4 +1,4 @@
-"""`headrace dead ls|show|replay|discard APP [STREAM]`: dead letters by reason, one by one, mended and sent again."""
+"""`headrace dead ls|show|replay|discard APP [STREAM]`: lists, shows, replays and discards dead letters."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from headrace.runtime.settings import BadSetting, broker_from_flags
 @click.argument("stream", required=False)
 @apply_options(*LETTER_OPTIONS)
 def dead(action: str, app: str, stream: str | None, **flags: Any) -> None:
-    """The dead letters of APP: ls by reason, show, replay once the cause is gone or the letter is mended, discard."""
+    """The dead letters of APP: ls by reason, show, replay once the cause is gone or it is corrected, discard."""
     loaded_app, broker = load_app(app), broker_from_flags(flags)
     if action == "ls":
         selected_streams = loaded_app.streams if stream is None else (loaded_app.stream(stream),)
@@ -31,5 +31,5 @@ def dead(action: str, app: str, stream: str | None, **flags: Any) -> None:
         return
     if stream is None:
         names = ", ".join(one.name for one in loaded_app.streams)
-        raise BadSetting(f"Of which stream? Write headrace dead {action} {app} STREAM, one of {names}.")
+        raise BadSetting(f"STREAM is missing. Write headrace dead {action} {app} STREAM, one of {names}.")
     run_action(broker, action, stream_queue_config(loaded_app.stream(stream)), flags)

@@ -1,4 +1,4 @@
-"""`headrace lateness APP STREAM`: how late events come, and the `late=` that asks for."""
+"""`headrace lateness APP STREAM`: measures how late events arrive, and suggests a value for `late=`."""
 
 import json
 from pathlib import Path
@@ -18,13 +18,13 @@ from headrace.runtime.settings import BadSetting, lake_folder
 @setting_options("state", "lake", "spark")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:
-    """Measure how late the events of STREAM come, and what each choice of late= would lose."""
+    """Measure how late the events of STREAM arrive, and what each choice of late= would drop."""
     from headrace.kafka.schema_registry.schema_files import load_known_schemas
     from headrace.lake.lateness.lateness_report import measure_lateness
 
     loaded_app, folder = load_app(app), lake_folder(lake, Path(state))
     if folder is None:
-        raise BadSetting("--lake off: lateness is measured in the lake. Give the folder it is in with --lake DIR.")
+        raise BadSetting("--lake off: lateness is measured in the lake. Give its folder with --lake DIR.")
     declared_stream = loaded_app.stream(stream)
     known_schemas = load_known_schemas(declared_stream, Path(state))
     with batch_session(spark) as session:

@@ -1,4 +1,4 @@
-"""`headrace outbox --from env:PG_URL`: rows of a table, written with a business change, relayed to their streams."""
+"""`headrace outbox --from env:PG_URL`: relays rows of an outbox table to their streams."""
 
 import json
 import logging
@@ -27,28 +27,28 @@ ADDRESS_PREFIXES = ("env:", "postgres://", "postgresql://")
 @click.option(
     "--from",
     "from_",
-    envvar="HEADRACE_OUTBOX_FROM",  # other commands have a --from of files
+    envvar="HEADRACE_OUTBOX_FROM",  # other commands have a --from for files
     metavar="env:NAME|postgres://…",
-    help="Where the table is; a password in the environment alone.",
+    help="The address of the database; a password only in the environment.",
 )
-@click.option("--table", default="outbox", show_default=True, metavar="NAME", help="The table, as shop.outbox.")
+@click.option("--table", default="outbox", show_default=True, metavar="NAME", help="The table, such as shop.outbox.")
 @click.option(
-    "--every", default="100ms", show_default=True, metavar="DURATION", help="How often an idle table is read."
+    "--every", default="100ms", show_default=True, metavar="DURATION", help="How often an idle table is polled."
 )
-@click.option("--print-sql", is_flag=True, help="Print the SQL that makes the table, and do nothing else.")
-@click.option("--status", is_flag=True, help="Tell how many rows wait, and which are parked and why.")
-@click.option("--unpark", is_flag=True, help="Let the rows that were parked be tried again.")
-@click.option("--json", "in_json", is_flag=True, help="Tell the status as JSON.")
+@click.option("--print-sql", is_flag=True, help="Print the SQL that creates the table, and exit.")
+@click.option("--status", is_flag=True, help="Print how many rows are pending, and which are parked and why.")
+@click.option("--unpark", is_flag=True, help="Retry the parked rows.")
+@click.option("--json", "in_json", is_flag=True, help="Print the status as JSON.")
 @setting_options("broker", "broker_port")
 def outbox(app: str | None, **flags: Any) -> None:
-    """Send the rows of a table to their streams, in order per key; with APP, each must fit its stream or is parked."""
+    """Relay the rows of a table to their streams, in order per key; with APP, each must fit its stream or is parked."""
     if flags["print_sql"]:
         click.echo(outbox_ddl(flags["table"]))
         return
     loaded_app = None if app is None else load_app(app)
     table = _table_from_flags(flags) if flags["from_"] or loaded_app is None else _declared_table(loaded_app)
     if flags["unpark"]:
-        click.echo(f"{table.unpark_rows():,} rows are tried again.")
+        click.echo(f"{table.unpark_rows():,} rows will be retried.")
     elif flags["status"]:
         _print_status(table, in_json=flags["in_json"])
     else:
@@ -56,7 +56,7 @@ def outbox(app: str | None, **flags: Any) -> None:
 
 
 def _declared_table(app: App) -> "OutboxTable":
-    """The table of the one outbox that an app declares."""
+    """The table of the only outbox that an app declares."""
     if len(app.outboxes) != 1:
         raise BadSetting(f"{app.name} declares {len(app.outboxes)} outboxes. Write --from env:PG_URL and --table NAME.")
     return outbox_table(app.outboxes[0].url, app.outboxes[0].table)
@@ -81,7 +81,7 @@ def _table_from_flags(flags: dict[str, Any]) -> "OutboxTable":
 
 
 def _require_safe_address(address: str | None) -> str:
-    """Where the table is; what stands on a command line or in a file has no password, for others read it."""
+    """Validate the database address; a command line or a file must not have a password, which others could read."""
     if address is None or not address.startswith(ADDRESS_PREFIXES):
         raise BadSetting("--from is no address of PostgreSQL. Write --from env:PG_URL and set that variable.")
     source = click.get_current_context().get_parameter_source("from_")
@@ -101,6 +101,6 @@ def _print_status(table: "OutboxTable", *, in_json: bool) -> None:
         )
         return
     since = f", the oldest since {status.oldest_created.isoformat(timespec='seconds')}" if status.oldest_created else ""
-    click.echo(f"{status.pending_count:,} rows wait{since}; {status.parked_count:,} are parked.")
+    click.echo(f"{status.pending_count:,} rows are pending{since}; {status.parked_count:,} are parked.")
     for one in parked:
         click.echo(f"  {one.id}  {one.stream}  {one.key!r}  {one.reason!r}")

@@ -1,4 +1,4 @@
-"""`headrace parked ls|show|replay|discard APP [SINK]`: rows a sink's target refused, mended and sent again."""
+"""`headrace parked ls|show|replay|discard APP [SINK]`: lists, replays and discards rows a target refused."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from headrace.runtime.settings import BadSetting, broker_from_flags
 @click.argument("sink", required=False)
 @apply_options(*LETTER_OPTIONS)
 def parked(action: str, app: str, sink: str | None, **flags: Any) -> None:
-    """The parked rows of APP: ls by reason, show, replay once the cause is gone or the row is mended, discard."""
+    """The parked rows of APP: ls by reason, show, replay once the cause is gone or the row is corrected, discard."""
     loaded_app, broker = load_app(app), broker_from_flags(flags)
     if action == "ls":
         selected_sinks = loaded_app.sinks if sink is None else (loaded_app.sink(sink),)
@@ -31,5 +31,5 @@ def parked(action: str, app: str, sink: str | None, **flags: Any) -> None:
         return
     if sink is None:
         names = ", ".join(repr(one.name) for one in loaded_app.sinks) or "none"
-        raise BadSetting(f"Of which sink? Write headrace parked {action} {app} SINK, one of {names}.")
+        raise BadSetting(f"SINK is missing. Write headrace parked {action} {app} SINK, one of {names}.")
     run_action(broker, action, sink_queue_config(loaded_app.sink(sink)), flags)

@@ -1,4 +1,4 @@
-"""`headrace replay APP STREAM FILE`: a recording sent to a stream, in order and at a chosen speed."""
+"""`headrace replay APP STREAM FILE`: sends a recording to a stream, in order and at a chosen speed."""
 
 import json
 import time
@@ -28,7 +28,7 @@ REPORT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """How a recording is sent: where, how quick, from when on and how much of it."""
+    """How a recording is sent: the target, the speed, the start and the number of events."""
 
     broker: str
     speed: float | None
@@ -38,7 +38,7 @@ class ReplayRequest:
 
 
 class ReplayProgress:
-    """What has been sent of a recording, and how far in recorded time that is."""
+    """The number of events sent of a recording, and the recorded time reached."""
 
     def __init__(self, recording: Recording) -> None:
         self._stream, self._total = recording.stream.name, len(recording)
@@ -52,7 +52,7 @@ class ReplayProgress:
             self._recorded_until = to_datetime(event.due_us).isoformat()
 
     def report_periodically(self) -> None:
-        """Say how far it is, once in a while."""
+        """Print the progress periodically."""
         if time.monotonic() > self._reported_at + REPORT_SECONDS:
             self._reported_at = time.monotonic()
             print_progress(str(self))
@@ -81,10 +81,14 @@ class ReplayProgress:
 @click.argument("app")
 @click.argument("stream")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--speed", default="1x", show_default=True, metavar="10000x|max", help="Recorded seconds a second.")
-@click.option("--order-by", metavar="COLUMN", help="Without it the stream's arrival= or, where it has none, time=.")
-@click.option("--from", "from_", metavar="TIME", help="Leave out what is earlier, and let recorded time begin there.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@click.option(
+    "--speed", default="1x", show_default=True, metavar="10000x|max", help="The speed, in recorded seconds per second."
+)
+@click.option(
+    "--order-by", metavar="COLUMN", help="The column of recorded time; by default the stream's arrival= or else time=."
+)
+@click.option("--from", "from_", metavar="TIME", help="Skip earlier events, and start recorded time there.")
+@click.option("--limit", type=click.IntRange(min=0), help="Send at most this many events.")
 @setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 def replay(app: str, stream: str, file: Path, **flags: Any) -> None:
@@ -95,13 +99,13 @@ def replay(app: str, stream: str, file: Path, **flags: Any) -> None:
     ensure_topics(request.broker, [recording.stream], loaded_app.views_of(recording.stream))
     if recording.stream.arrival is None and not request.in_json:
         allowed_lateness = duration_text(recording.stream.late.until_us)
-        print_progress(f"{stream} declares no arrival=: what happened more than {allowed_lateness} ago will be late")
+        print_progress(f"{stream} declares no arrival=: events older than {allowed_lateness} will be late")
     progress = send_recording(recording, request, stop_on_signals())
     click.echo(progress.as_json()) if request.in_json else print_progress(str(progress))
 
 
 def parse_request(flags: dict[str, Any]) -> ReplayRequest:
-    """What a command's flags ask for."""
+    """Parse the flags of the command."""
     from_text = flags["from_"]
     from_us = None if from_text is None else parse_timestamp_us(from_text)
     if from_text is not None and from_us is None:
@@ -111,7 +115,7 @@ def parse_request(flags: dict[str, Any]) -> ReplayRequest:
 
 
 def send_recording(recording: Recording, request: ReplayRequest, stop: Event) -> ReplayProgress:
-    """Produce the recording until its end or until told to stop."""
+    """Produce the recording until its end or until a stop is requested."""
     progress, clock = ReplayProgress(recording), ReplayClock(time.monotonic, stop.wait)
     events, encode_value = recording.events(request.from_us, request.limit), create_framer(recording.stream)
     with Producer(request.broker, linger_ms=1) as producer:

@@ -1,4 +1,4 @@
-"""`headrace sql "select …"`: asked of the running server, or of the lake alone where none answers."""
+"""`headrace sql "select …"`: queries the running server, or only the lake if no server answers."""
 
 import csv
 import io
@@ -23,17 +23,17 @@ MAX_CELL_WIDTH = 60
 @click.argument("query")
 @setting_options("state", "http", "lake")
 @click.option(
-    "--limit", default=1000, show_default=True, type=click.IntRange(1, MAX_ROWS), help="So many rows at most."
+    "--limit", default=1000, show_default=True, type=click.IntRange(1, MAX_ROWS), help="Print at most this many rows."
 )
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), help="Write to this file.")
 @click.option("--json", "in_json", is_flag=True, help="The same as --format json.")
 def sql(query: str, form: str, output: Path | None, in_json: bool, **flags: Any) -> None:
-    """The answer to QUERY over bronze, silver, gold and, of a running app, live tables; "show tables" names them."""
+    """Run QUERY over bronze, silver, gold and, of a running app, live tables; "show tables" lists them."""
     answer = _run_query(query, flags)
     text = FORMATTERS["json" if in_json else form](answer)
     if output is None:
-        click.echo(text, color=True)  # as it is: without that, escapes in values are dropped in a pipe
+        click.echo(text, color=True)  # without color=True, escapes in values would be dropped in a pipe
     else:
         output.write_text(f"{text}\n")
     if answer.cut:
@@ -64,7 +64,7 @@ def _query_lake(query: str, lake: Path, limit: int) -> SqlAnswer:
 
 
 def _format_table(answer: SqlAnswer) -> str:
-    """Columns side by side, numbers to the right; a terminal is shown what would else be obeyed."""
+    """Columns side by side, numbers right-aligned; control characters are escaped for a terminal."""
     names = [_format_cell(column["name"]) for column in answer.columns]
     rows = [[_format_cell(value) for value in row] for row in answer.rows]
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
@@ -92,7 +92,7 @@ def _format_cell(value: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value in words; null is nothing."""
+    """A value as text; null is empty."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`headrace drift APP MODEL`: what a model is served beside what it was trained on, and what to do about it."""
+"""`headrace drift APP MODEL`: compares what a model is served with its training data, and gives advice."""
 
 import json
 import time
@@ -23,12 +23,12 @@ TABLE_HEADER = ("column", "segment", "test", "statistic", "critical", "multiple"
 @click.command()
 @click.argument("app")
 @click.argument("model")
-@click.option("--over", metavar="DURATION", help="Of the vectors of so long; the window of drift= without it.")
-@click.option("--version", "of_version", metavar="VERSION", help="Of this version; the champion without it.")
+@click.option("--over", metavar="DURATION", help="The window of served vectors; by default that of drift=.")
+@click.option("--version", "of_version", metavar="VERSION", help="The version; by default the champion.")
 @setting_options("state", "lake")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def drift(app: str, model: str, over: str | None, of_version: str | None, in_json: bool, **flags: Any) -> None:
-    """What MODEL was served lately that is not as it was trained on: the heaviest first, and what to do."""
+    """The drift of MODEL: how served vectors differ from its training data, the most important first, and advice."""
     from headrace.monitoring.drift.drift_writer import DriftWindowQuery
     from headrace.monitoring.drift.window_report import to_report_row
 
@@ -79,7 +79,7 @@ def _read_drift_report(
     from headrace.monitoring.drift.window_report import create_policy, create_window_report
 
     card = VersionStore(state, model.name).load_card(window_request.version)
-    layout = create_layout(card)  # says what is wrong with a card that cannot be compared with
+    layout = create_layout(card)  # raises if the card cannot be compared
     rows = read_window(lake, model, DriftLayoutCache(model, state), window_request, time.time_ns() // 1000)
     return create_window_report(layout, rows, create_policy(model.drift), feature_importance(card)), rows
 
@@ -108,29 +108,29 @@ def _format_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _no_drift_lines(report: "DriftWindowReport", model: Model) -> list[str]:
     if not report.multiples:
-        return [f"Too few to tell: {model.drift.least_rows} vectors are needed."]
+        return [f"Too few for a test: {model.drift.least_rows} vectors are needed."]
     nearest = max(report.multiples, key=lambda name: report.multiples[name])
     return [f"Nothing drifted. The nearest is {nearest}, at {report.multiples[nearest]:.2f} of what is drift."]
 
 
 def _advice_lines(app: str, model: Model, ranked: list[dict[str, Any]]) -> list[str]:
-    """What to do, by what the tests tell of."""
+    """Advice for each kind of drift that the tests found."""
     if not ranked:
         return []
     lines = ["", "What to do", *(f"  {row['column']}: {_explain_drift(row)}" for row in ranked[:3])]
     retrain_command = (
         f"headrace retrain {app} {model.name}" if model.labels else f"headrace train {app} {model.name} --spine FILE"
     )
-    return [*lines, f"  If this is how it will be from now on: {retrain_command}"]
+    return [*lines, f"  If this shift is permanent: {retrain_command}"]
 
 
 def _explain_drift(row: dict[str, Any]) -> str:
     if row["column"] == "score":
-        return "what the model says has changed: look at the inputs above it, or at its version."
+        return "the scores have changed: look at the inputs above, or at the version."
     if row["test"] == "missing":
-        return "null more or less often than it was: look at where it comes from, headrace plan names its stream."
+        return "null more or less often than before: look at its source, headrace plan names its stream."
     if row["test"] == "infinite":
-        return "infinite: something is divided by nothing."
+        return "infinite: a division by zero."
     if row["test"] == "unseen":
         most_frequent = sorted(row["new"].items(), key=lambda item: -item[1])[:5]
         examples = (

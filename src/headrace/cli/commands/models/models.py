@@ -1,4 +1,4 @@
-"""`headrace models ls|show|promote|… APP`: the versions of an app's models, and which of them scores."""
+"""`headrace models ls|show|promote|… APP`: the versions of an app's models, and their roles."""
 
 import json
 import re
@@ -29,14 +29,14 @@ _SHARE_PATTERN = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", re.ASCII)
 
 @click.group(cls=VerbGroup)
 def models() -> None:
-    """The versions of an app's models, and which of them scores."""
+    """The versions of an app's models, and their roles."""
 
 
 @models.command()
 @click.argument("app")
 @_common_options
 def ls(app: str, state: str, in_json: bool) -> None:
-    """Every version of every model of APP."""
+    """List every version of every model of APP."""
     rows = [row for model in load_app(app).models for row in _model_rows(model, Path(state))]
     click.echo(json.dumps(rows) if in_json else "\n".join(map(_format_row, rows)) or "no models")
 
@@ -47,7 +47,7 @@ def ls(app: str, state: str, in_json: bool) -> None:
 @click.argument("version", required=False)
 @_common_options
 def show(app: str, model: str, version: str | None, state: str, in_json: bool) -> None:
-    """The card of a VERSION of MODEL, or of its champion."""
+    """Show the card of a VERSION of MODEL, or of its champion."""
     versions = _require_versions(load_app(app).model(model), state)
     version = version or versions.load_roles().champion
     if version is None:
@@ -64,7 +64,7 @@ def show(app: str, model: str, version: str | None, state: str, in_json: bool) -
 @setting_option("registry")
 @_common_options
 def promote(app: str, model: str, version: str, registry: str | None, state: str, in_json: bool) -> None:
-    """Make a VERSION of MODEL the champion, once it has been loaded and tried."""
+    """Make a VERSION of MODEL the champion, after loading and trying it."""
     require_known_registry(registry)
     versions = _load_and_check_version(app, model, version, state)
     versions.promote(version)
@@ -78,7 +78,7 @@ def promote(app: str, model: str, version: str, registry: str | None, state: str
 @setting_option("registry")
 @_common_options
 def rollback(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
-    """Make the champion before the present one of MODEL the champion again."""
+    """Make the previous champion of MODEL the champion again."""
     require_known_registry(registry)
     versions = _require_versions(load_app(app).model(model), state)
     versions.rollback()
@@ -90,10 +90,10 @@ def rollback(app: str, model: str, registry: str | None, state: str, in_json: bo
 @click.argument("app")
 @click.argument("model")
 @click.argument("version")
-@click.option("--off", is_flag=True, help="Score it no more.")
+@click.option("--off", is_flag=True, help="Stop scoring it.")
 @_common_options
 def shadow(app: str, model: str, version: str, off: bool, state: str, in_json: bool) -> None:
-    """Score a VERSION of MODEL beside the champion, for the record: it never answers."""
+    """Score a VERSION of MODEL in shadow: its scores are logged and never served."""
     if off:
         versions = _require_versions(load_app(app).model(model), state)
         versions.remove_challenger(version)
@@ -110,7 +110,7 @@ def shadow(app: str, model: str, version: str, off: bool, state: str, in_json: b
 @click.argument("share")
 @_common_options
 def split(app: str, model: str, version: str, share: str, state: str, in_json: bool) -> None:
-    """Let a VERSION of MODEL answer for a SHARE of the keys, such as 10%; for which, their hash tells."""
+    """Serve a SHARE of the keys, such as 10%, with a VERSION of MODEL; the hash of a key decides."""
     fraction = _parse_share(share, version)
     versions = _load_and_check_version(app, model, version, state)
     versions.add_challenger(version, fraction)
@@ -123,7 +123,7 @@ def split(app: str, model: str, version: str, share: str, state: str, in_json: b
 @setting_option("registry")
 @_common_options
 def publish(app: str, model: str, registry: str | None, state: str, in_json: bool) -> None:
-    """Tell the registry of every version of MODEL that it does not have, and which is champion."""
+    """Register every version of MODEL that the registry lacks, and which one is the champion."""
     if not registry:
         first = MODEL_REGISTRIES.names[0]
         raise BadSetting(f'--registry is missing. Write --registry {first}, or registry = "{first}" in headrace.toml.')
@@ -137,7 +137,7 @@ def publish(app: str, model: str, registry: str | None, state: str, in_json: boo
 
 
 def _load_and_check_version(app: str, model: str, version: str, state: str) -> VersionStore:
-    """The versions of a model, one of which was loaded and tried."""
+    """The versions of a model, after loading and trying one of them."""
     declared_model = load_app(app).model(model)
     versions = _require_versions(declared_model, state)
     load_version(declared_model, Path(state), version)
@@ -157,7 +157,7 @@ def _parse_share(share: str, version: str) -> float:
 
 def _require_versions(model: Model, state: str) -> VersionStore:
     if model.train is None:
-        limitation = "learns as it goes" if model.file is None else f"is {model.file.name}, as declared"
+        limitation = "learns online" if model.file is None else f"is {model.file.name}, as declared"
         raise BadSetting(f"Model {model.name!r} {limitation}: it has no versions. Give it train=.")
     return VersionStore(Path(state), model.name)
 
@@ -187,7 +187,7 @@ def _model_rows(model: Model, state: Path) -> list[dict[str, Any]]:
 
 
 def _unversioned_row(model: Model, version: str, is_champion: bool) -> dict[str, Any]:
-    """What is no version of the folder: a declared file, or what is learned."""
+    """The row of a model outside the version folder: a declared file, or an online model."""
     role = "champion" if is_champion else "shadow"
     return {
         "model": model.name,

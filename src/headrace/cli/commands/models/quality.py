@@ -1,4 +1,4 @@
-"""`headrace quality APP MODEL`: how good a model is, by the labels that have come, and by its scores before."""
+"""`headrace quality APP MODEL`: model metrics, realised from labels and estimated from scores."""
 
 import json
 import time
@@ -15,12 +15,12 @@ from headrace.runtime.settings import broker_from_flags
 @click.command()
 @click.argument("app")
 @click.argument("model")
-@click.option("--window", default="1d", show_default=True, metavar="DURATION", help="Of the predictions of so long.")
-@click.option("--version", metavar="VERSION", help="Of this version, in whatever role; else of whoever was champion.")
+@click.option("--window", default="1d", show_default=True, metavar="DURATION", help="The window of predictions.")
+@click.option("--version", metavar="VERSION", help="The version, in any role; by default the champion of the time.")
 @setting_options("broker", "broker_port")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def quality(app: str, model: str, window: str, version: str | None, in_json: bool, **flags: Any) -> None:
-    """Every metric of MODEL over a window of its predictions, realised and estimated; — where nothing is known."""
+    """Every metric of MODEL over a window of its predictions, realised and estimated; — where unknown."""
     from headrace.telemetry.values.quality_values import read_quality
 
     declared_model = load_app(app).model(model)

@@ -1,4 +1,4 @@
-"""`headrace retrain APP MODEL`: a model trained anew on what is known now, promoted only if it is better."""
+"""`headrace retrain APP MODEL`: retrains a model on the data known now, and promotes it only if it is better."""
 
 import faulthandler
 import json
@@ -28,21 +28,21 @@ GRACE_SECONDS = 5.0
 @click.command()
 @click.argument("app")
 @click.argument("model")
-@click.option("--why", default="asked for", show_default=True, help="What its card gives as the reason.")
-@click.option("--tried", type=int, hidden=True)  # the last attempt that is known to who starts this; told by `up`
+@click.option("--why", default="asked for", show_default=True, help="The reason to record in the card.")
+@click.option("--tried", type=int, hidden=True)  # the last attempt known to the caller; set by `up`
 @setting_option("registry")
 @apply_options(*SOURCE_OPTIONS)
 def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **flags: Any) -> None:
-    """Train MODEL anew on its labelled events, and make it the champion if it is better by the declared margin.
+    """Retrain MODEL on its labelled events, and make it the champion if it is better by the declared margin.
 
-    Events have the features they had when they arrived. A version that is not better is kept, and challenges.
+    Events have the features they had when they arrived. A version that is not better is kept as a challenger.
     """
     require_train_extra()
     from headrace.lake.ingestion.table_mapping import ARRIVAL
     from headrace.models.training.estimator_fit import require_train_function
     from headrace.models.training.training import TrainingConfig
     from headrace.models.versions.version_store import VersionStore
-    from headrace.monitoring.retraining.retraining import retrain_model as train_anew
+    from headrace.monitoring.retraining.retraining import retrain_model
     from headrace.monitoring.retraining.training_attempts import record_attempt, training_lock
 
     declared_model, state = load_app(app).model(model), Path(flags["state"])
@@ -55,14 +55,14 @@ def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **
         record_attempt(versions)
         click.echo(
             f"Error: Model {model!r} was not trained within {duration_text(rules.limit_us)}, the limit= of hr.Retrain: "
-            "it is given up. Its champion goes on as it was.",
+            "the training is cancelled. The champion stays.",
             err=True,
         )
 
     with training_lock(versions, tried), exit_after(rules.limit_us, give_up):
         table = labeled_training_table(declared_model, labels, rules.over_us, flags)
         click.echo(f"headrace: {table.num_rows:,} labelled events", err=True)
-        result = train_anew(declared_model, table, rules, TrainingConfig(ARRIVAL), versions, why)
+        result = retrain_model(declared_model, table, rules, TrainingConfig(ARRIVAL), versions, why)
     publish_to_registry(flags["registry"], state, versions)
     role = "champion" if result.decision.promoted else "challenger"
     text = f"{model} version {result.card.version} is {role}: {result.decision.reason}"
@@ -71,7 +71,7 @@ def retrain(app: str, model: str, why: str, in_json: bool, tried: int | None, **
 
 @contextmanager
 def exit_after(limit_us: int, on_timeout: Callable[[], None]) -> Iterator[None]:
-    """End this process where something takes longer: a library that hangs cannot be ended any other way."""
+    """End this process after a time limit: a library that hangs cannot be stopped otherwise."""
 
     def exit_process() -> None:
         on_timeout()
@@ -81,7 +81,7 @@ def exit_after(limit_us: int, on_timeout: Callable[[], None]) -> Iterator[None]:
     timer = Timer(seconds, exit_process)
     timer.daemon = True
     timer.start()
-    # What never gives the interpreter to a timer is ended without a word, but with a traceback.
+    # Code that never releases the interpreter to a timer is ended by faulthandler, with a traceback.
     faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
@@ -91,7 +91,7 @@ def exit_after(limit_us: int, on_timeout: Callable[[], None]) -> Iterator[None]:
 
 
 def require_labels(model: Model) -> Labels:
-    """What tells what became of a model's events."""
+    """The labels of a model, required."""
     if model.labels is None:
         raise BadSetting(
             f"Model {model.name!r} has no labels= to train on. Write labels=hr.Labels(…) in hr.Model, or give a spine: "

@@ -1,4 +1,4 @@
-"""`headrace score APP MODEL --spine FILE --out FILE`: a spine with its features and scores, by Spark."""
+"""`headrace score APP MODEL --spine FILE --out FILE`: scores a spine with its features, in Spark."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ from headrace.runtime.settings import BadSetting, event_source, require_spine
 @click.command()
 @click.argument("app")
 @click.argument("model")
-@click.option("--version", metavar="VERSION", help="Another version than the champion.")
-@click.option("--out", required=True, metavar="FILE", help="Where to write them with features, score and decision.")
+@click.option("--version", metavar="VERSION", help="The version; by default the champion.")
+@click.option("--out", required=True, metavar="FILE", help="The output file, with features, score and decision.")
 @apply_options(*SPINE_OPTIONS)
 def score(app: str, model: str, version: str | None, in_json: bool, **flags: Any) -> None:
     """Score each row of a spine with MODEL, on the features of its entity as they were at its time."""
@@ -30,7 +30,7 @@ def score(app: str, model: str, version: str | None, in_json: bool, **flags: Any
     declared_model, state = load_app(app).model(model), Path(flags["state"])
     spine, out, source = require_spine(flags), Path(flags["out"]), event_source(flags)
     if declared_model.learns_alone:
-        raise BadSetting(f"Model {model!r} learns from the log: only events are scored. Give it train= to score files.")
+        raise BadSetting(f"Model {model!r} learns online: only events are scored. Give it train= to score files.")
     loaded = load_version(declared_model, state, version) if version else load_champion(declared_model, state)
     require_known_formats(spine, out)
     scoring = BatchScoring(batch_scorer(declared_model, loaded), ADDED_COLUMNS, declared_model.fields)

@@ -1,4 +1,4 @@
-"""`headrace train APP VIEW… --spine FILE --out FILE`: a training set; `headrace train APP MODEL`: a model from one."""
+"""`headrace train APP VIEW… --spine FILE --out FILE`: a training set; `headrace train APP MODEL`: a model."""
 
 import json
 from pathlib import Path
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app")
 @click.argument("names", nargs=-1, required=True, metavar="VIEW…|MODEL")
-@click.option("--out", metavar="FILE", help="Where to write the rows with one column more a feature; views need it.")
+@click.option("--out", metavar="FILE", help="The output file, with one column for each feature; required for views.")
 @click.option(
-    "--test", type=click.FloatRange(0.01, 0.9), default=0.2, show_default=True, help="A model: the share tested on."
+    "--test",
+    type=click.FloatRange(0.01, 0.9),
+    default=0.2,
+    show_default=True,
+    help="For a model: the share of rows held out for testing.",
 )
-@click.option("--promote", is_flag=True, help="A model: make the new version the champion.")
+@click.option("--promote", is_flag=True, help="For a model: make the new version the champion.")
 @setting_option("registry")
 @apply_options(*SPINE_OPTIONS)
 def train(app: str, names: tuple[str, ...], in_json: bool, **flags: Any) -> None:
     """Give each row of a spine the features of APP's VIEWS as they were at its time; or train MODEL on them.
 
-    A model is fitted on the earlier rows, measured on the last ones by time, and kept as a new version with its card.
+    A model is fitted on the earlier rows, evaluated on the last ones, and stored as a new version with its card.
     """
     loaded_app = load_app(app)
     if any(name == model.name for model in loaded_app.models for name in names):
@@ -45,12 +49,12 @@ def train(app: str, names: tuple[str, ...], in_json: bool, **flags: Any) -> None
 
 
 def _write_training_set(views: list[View], in_json: bool, flags: dict[str, Any]) -> None:
-    # Imported here: only this command pays for Spark.
+    # Imported here: only this command needs Spark.
     from headrace.lake.training.training_files import require_known_formats, write_training_set
     from headrace.lake.training.training_set import TrainingSetRequest
 
     if flags["out"] is None:
-        raise BadSetting("--out is missing. Say where to write the training set: --out train.parquet.")
+        raise BadSetting("--out is missing. Give the file of the training set: --out train.parquet.")
     spine, out, source = require_spine(flags), Path(flags["out"]), event_source(flags)
     require_known_formats(spine, out)
     click.echo(f"headrace: reading {spine} and the events of {source}", err=True)
@@ -102,7 +106,7 @@ def _spine_training_table(model: Model, time: str, flags: dict[str, Any]) -> Any
 
 
 def format_counts(counts_by_view: "StatusCounts", out: Path) -> str:
-    """What was found of a spine, for a person."""
+    """The counts of lookup outcomes of a spine, as text."""
     lines = [
         f"{view}: rows {', '.join(f'{outcome} {count:,}' for outcome, count in counts.items() if count)}"
         for view, counts in counts_by_view.items()
