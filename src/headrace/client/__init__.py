@@ -1,1 +1,1 @@
-"""Asking a running Headrace from Python: features, predictions and SQL over HTTP."""
+"""Clients of a running Headrace: features, predictions and SQL over HTTP."""

@@ -1,6 +1,7 @@
-"""The same questions from asyncio: `await hr.AsyncClient("http://127.0.0.1:8080").features(CardSpend, ["c1"])`.
+"""The asyncio client: `await hr.AsyncClient("http://127.0.0.1:8080").features(CardSpend, ["c1"])`.
 
-One question at a time goes over a connection; so many connections are kept, and whoever finds none free waits.
+A connection carries one request at a time; the pool has a fixed number of connections, and a request without a free
+one waits.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ ResultT = TypeVar("ResultT")
 
 
 class AsyncClient:
-    """A client of one server for one event loop; as many questions at once as it has `connections`.
+    """A client of one server for one event loop; it sends as many concurrent requests as it has `connections`.
 
     Without `token=`, the one in HEADRACE_TOKEN is sent, if there is one; `ca=` is a PEM file of certificates to trust.
     """
@@ -66,27 +67,27 @@ class AsyncClient:
         at: datetime | str | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> list[FeatureRow]:
-        """The features of entities, now or at a time; a key is a value, or a list of them in the order of `by`."""
+        """The features of entities, now or at a time; a key is a value, or a list of values in the order of `by`."""
         return await self._send(protocol.build_features_request(view, keys, at, request))
 
     async def predict(self, model: Model | str, event: Mapping[str, Any], *, include: bool = False) -> Scored:
-        """The score of an event; with `include` it is folded into its own windows first, as the stream does."""
+        """The score of an event; with `include` the event is added to its own windows first, as in the stream."""
         return await self._send(protocol.build_predict_request(model, event, include))
 
     async def hot(self) -> HotReport:
-        """The heaviest keys of each stream and view, and how evenly partitions are used, as `GET /hot` tells them."""
+        """The heaviest keys of each stream and view, and the skew of partitions, from `GET /hot`."""
         return await self._send(protocol.build_hot_request())
 
     async def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
-        """The answer to a query over the live tables and the lake; values are as JSON has them."""
+        """The result of a query over the live tables and the lake; values have their JSON types."""
         return await self._send(protocol.build_sql_request(query, limit))
 
     async def openapi(self) -> dict[str, Any]:
-        """What the server can be asked, as OpenAPI has it."""
+        """The OpenAPI document of the server."""
         return await self._send(protocol.build_openapi_request())
 
     async def close(self) -> None:
-        """Close the connections that are idle; the next question opens one again."""
+        """Close the idle connections; the next request opens one again."""
         while self._idle_connections:
             await self._idle_connections.pop().close()
 
@@ -101,7 +102,7 @@ class AsyncClient:
         return request.parse_response(status, response_body)
 
     async def _send_with_retry(self, request: ClientRequest[ResultT]) -> tuple[int, bytes]:
-        """Ask; a kept connection may have been closed meanwhile, so a safe question that fails is asked anew."""
+        """Send a request; a pooled connection may have been closed meanwhile, so an idempotent request is retried."""
         request_bytes = self._encode_request(request)
         while (connection := self._take_idle_connection()) is not None:
             try:
@@ -112,7 +113,7 @@ class AsyncClient:
         return await self._send_over(await _ClientConnection.open(self._address), request_bytes)
 
     async def _send_over(self, connection: "_ClientConnection", request_bytes: bytes) -> tuple[int, bytes]:
-        """What is answered over a connection, which is kept only where everything went well."""
+        """Send a request over a connection, which returns to the pool only if nothing failed."""
         try:
             response = await connection.send(request_bytes)
         except BaseException:
@@ -139,7 +140,7 @@ class AsyncClient:
 
 
 class _ClientConnection:
-    """One connection."""
+    """A connection to the server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -172,12 +173,12 @@ class _ClientConnection:
         self.drop()
         try:
             await self._writer.wait_closed()
-        except OSError:  # it was closed from the other end: that is what was wanted
+        except OSError:  # the other end closed it first
             return
 
 
 class _ResponseParser:
-    """What has come of an answer; the parser calls it by these names."""
+    """The state of a partly received response; the method names are those that the parser calls."""
 
     def __init__(self) -> None:
         self.parser = httptools.HttpResponseParser(self)

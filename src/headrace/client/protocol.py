@@ -1,4 +1,4 @@
-"""What is asked of a running Headrace and how its answers are read, whoever carries them: `Client` or `AsyncClient`."""
+"""Requests and responses of the HTTP API, independent of the transport: `Client` or `AsyncClient`."""
 
 import json
 import os
@@ -20,15 +20,15 @@ ResultT = TypeVar("ResultT")
 
 
 class BadUrl(HeadraceError):
-    """What should be a server's address is not."""
+    """A server address is invalid."""
 
 
 class BadToken(HeadraceError):
-    """What should be a token is not."""
+    """A token is invalid."""
 
 
 class UnfitValue(HeadraceError):
-    """A key or a request value that JSON cannot carry."""
+    """A key or a request value cannot be encoded as JSON."""
 
 
 class ServerUnreachable(HeadraceError):
@@ -41,7 +41,7 @@ class ServerUnreachable(HeadraceError):
 
 
 class ServerRefused(HeadraceError):
-    """The server answered with an error; the message is its own sentence."""
+    """The server answered with an error; the message is the server's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class ServerRefused(HeadraceError):
 
 @dataclass(frozen=True)
 class FeatureRow:
-    """The features of one entity as they were served; each is also an attribute."""
+    """The features of one entity as served; each is also an attribute."""
 
     entity: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -71,7 +71,7 @@ class FeatureRow:
 
 @dataclass(frozen=True)
 class SqlAnswer:
-    """The answer to a query: name and type of each column, the rows, and whether there were more of them."""
+    """The result of a query: name and type of each column, the rows, and whether it was truncated."""
 
     columns: list[dict[str, str]]
     rows: list[list[Any]]
@@ -84,7 +84,7 @@ class SqlAnswer:
 
 
 class HotKey(TypedDict):
-    """A heavy key of a stream or a view: the bounds of its share, and where it is."""
+    """A heavy key of a stream or a view: the bounds of its share, and its partition."""
 
     streams: list[str]
     view: str | None
@@ -100,7 +100,7 @@ class HotKey(TypedDict):
 
 
 class TopicSpread(TypedDict):
-    """How evenly the partitions of a topic are used; `skew` is the busiest as a multiple of the mean."""
+    """The skew of a topic's partitions; `skew` is the busiest as a multiple of the mean."""
 
     topic: str
     partitions: int
@@ -111,7 +111,7 @@ class TopicSpread(TypedDict):
 
 
 class HotReport(TypedDict):
-    """The heaviest keys, the spread of topics, and what to do in words, as `GET /hot` tells them."""
+    """The heaviest keys, the skew of topics, and advice as text, from `GET /hot`."""
 
     keys: list[HotKey]
     topics: list[TopicSpread]
@@ -120,7 +120,7 @@ class HotReport(TypedDict):
 
 @dataclass(frozen=True)
 class Scored:
-    """A score as it was answered, what it was made of, and what was lacking: nothing, where `degraded` is empty."""
+    """A prediction as served, its inputs, and what was degraded; nothing was if `degraded` is empty."""
 
     score: float
     decision: str | None
@@ -132,7 +132,7 @@ class Scored:
 
 
 class ServerAddress(NamedTuple):
-    """Where a server is."""
+    """The address of a server."""
 
     url: str
     host: str
@@ -143,7 +143,7 @@ class ServerAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientRequest(Generic[ResultT]):
-    """A path, what is sent to it, and how the answer is read; one that is safe may be asked twice."""
+    """A path, a body, and a parser of the response; an idempotent request may be sent twice."""
 
     path: str
     body: bytes | None
@@ -155,7 +155,7 @@ class ClientRequest(Generic[ResultT]):
         return "GET" if self.body is None else "POST"
 
     def parse_response(self, status: int, response_body: bytes) -> ResultT:
-        """What was answered, or the server's own sentence as an error."""
+        """The parsed response, or the server's error as an exception."""
         if status != 200:
             raise ServerRefused(status, _error_message(status, response_body))
         return self.parse_result(json.loads(response_body))
@@ -176,7 +176,7 @@ def build_features_request(
 
 
 def build_predict_request(model: Model | str, event: Mapping[str, Any], include: bool) -> ClientRequest[Scored]:
-    """The score of an event. Asked twice it would be two predictions in the log, so it is not safe."""
+    """The score of an event. Sent twice it would be two predictions in the log, so it is not idempotent."""
     name = model if isinstance(model, str) else model.name
     path = f"/predict/{quote(name)}{'?include=true' if include else ''}"
     return ClientRequest(path, encode_body(event), _parse_score, is_idempotent=False)
@@ -192,12 +192,12 @@ def build_hot_request() -> ClientRequest[HotReport]:
 
 
 def build_openapi_request() -> ClientRequest[dict[str, Any]]:
-    """What can be asked."""
+    """The OpenAPI document."""
     return ClientRequest("/openapi.json", None, dict)
 
 
 def build_sql_request(query: str, limit: int | None) -> ClientRequest[SqlAnswer]:
-    """The answer to a query: it only reads."""
+    """The result of a query, which only reads."""
     payload = {"sql": query} if limit is None else {"sql": query, "limit": limit}
     return ClientRequest("/sql", encode_body(payload), lambda response: SqlAnswer(**response))
 
@@ -213,7 +213,7 @@ def parse_address(url: str, ca: str | Path | None) -> ServerAddress:
 
 
 def build_headers(token: str | None) -> dict[str, str]:
-    """What is sent with each question; what cannot stand in a header is no token, and is not repeated."""
+    """The headers of each request; a token that is invalid in a header is refused, and not printed."""
     token = token or os.environ.get("HEADRACE_TOKEN")
     if token and not (token.isascii() and token.isprintable()):
         raise BadToken("token= has characters that no token has. Give what `headrace token create` printed.")
@@ -221,10 +221,10 @@ def build_headers(token: str | None) -> dict[str, str]:
 
 
 def encode_body(payload: Mapping[str, Any]) -> bytes:
-    """What is sent, as JSON; datetimes as ISO 8601."""
+    """The body as JSON; datetimes as ISO 8601."""
     try:
         return json.dumps(payload, default=_encode_value).encode()
-    except (TypeError, ValueError, RecursionError) as error:  # keys that are no text, what holds itself
+    except (TypeError, ValueError, RecursionError) as error:  # keys that are not text, circular references
         raise UnfitValue(
             f"{payload!r:.80} cannot be sent: {error}. Write text, numbers, booleans or datetimes."
         ) from None
@@ -258,7 +258,7 @@ def _parse_feature_row(view: View, row: Mapping[str, Any]) -> FeatureRow:
 
 
 def _output_kinds(view: View) -> dict[str, Kind]:
-    """The kind of each output, or of what it has as a list or as keys of a map."""
+    """The kind of each output, or of the elements of a list or the keys of a map."""
     window_kinds = {feature.name: feature.aggregate.result_type.kind for feature in view.features}
     return window_kinds | {
         on_demand_feature.name: on_demand_feature.kind for on_demand_feature in view.on_demand_features
@@ -266,7 +266,7 @@ def _output_kinds(view: View) -> dict[str, Kind]:
 
 
 def _parse_value(kind: Kind, encoded: Any) -> Any:
-    """A value as `hr.testing` gives it: JSON has no moments, and no NaN or infinities."""
+    """A value as `hr.testing` gives it: JSON has no timestamps, and no NaN or infinities."""
     if encoded is None:
         return None
     if kind is Kind.TIMESTAMP:
@@ -275,7 +275,7 @@ def _parse_value(kind: Kind, encoded: Any) -> Any:
 
 
 def _parse_map(kind: Kind, encoded: Mapping[str, int]) -> dict[Any, int]:
-    """A map as `hr.testing` gives it: keys are text in JSON alone."""
+    """A map as `hr.testing` gives it: in JSON all keys are text."""
     is_text = kind is Kind.STRING
     return {key if is_text else json.loads(key): count for key, count in encoded.items()}
 
@@ -291,7 +291,7 @@ def _encode_value(value: object) -> str:
 
 
 def _error_message(status: int, response_body: bytes) -> str:
-    """The server's own sentence; something between us and it may answer as well, and not in JSON."""
+    """The server's own message; a proxy may also have answered, and not in JSON."""
     try:
         return str(json.loads(response_body)["error"])
     except (ValueError, KeyError, TypeError):

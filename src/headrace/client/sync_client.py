@@ -1,4 +1,4 @@
-"""Asking a running Headrace from Python: `hr.Client("http://127.0.0.1:8080").features(CardSpend, ["c1"])`."""
+"""The synchronous client: `hr.Client("http://127.0.0.1:8080").features(CardSpend, ["c1"])`."""
 
 import select
 import threading
@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Client:
-    """A client of one server, which keeps its connection; threads may share it and take turns.
+    """A client of one server with a persistent connection, which threads may share: requests are serialized.
 
     Without `token=`, the one in HEADRACE_TOKEN is sent, if there is one; `ca=` is a PEM file of certificates to trust.
     """
@@ -52,27 +52,27 @@ class Client:
         at: datetime | str | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> list[FeatureRow]:
-        """The features of entities, now or at a time; a key is a value, or a list of them in the order of `by`."""
+        """The features of entities, now or at a time; a key is a value, or a list of values in the order of `by`."""
         return self._send(protocol.build_features_request(view, keys, at, request))
 
     def predict(self, model: Model | str, event: Mapping[str, Any], *, include: bool = False) -> Scored:
-        """The score of an event; with `include` it is folded into its own windows first, as the stream does."""
+        """The score of an event; with `include` the event is added to its own windows first, as in the stream."""
         return self._send(protocol.build_predict_request(model, event, include))
 
     def hot(self) -> HotReport:
-        """The heaviest keys of each stream and view, and how evenly partitions are used, as `GET /hot` tells them."""
+        """The heaviest keys of each stream and view, and the skew of partitions, from `GET /hot`."""
         return self._send(protocol.build_hot_request())
 
     def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
-        """The answer to a query over the live tables and the lake; values are as JSON has them."""
+        """The result of a query over the live tables and the lake; values have their JSON types."""
         return self._send(protocol.build_sql_request(query, limit))
 
     def openapi(self) -> dict[str, Any]:
-        """What the server can be asked, as OpenAPI has it."""
+        """The OpenAPI document of the server."""
         return self._send(protocol.build_openapi_request())
 
     def close(self) -> None:
-        """Close the connection; the next question opens one again."""
+        """Close the connection; the next request opens one again."""
         with self._lock:
             self._connection.close()
 
@@ -82,7 +82,7 @@ class Client:
         return request.parse_response(status, response_body)
 
     def _send_with_retry(self, request: ClientRequest[ResultT]) -> tuple[int, bytes]:
-        """Ask; a kept connection may have been closed meanwhile, so a safe question that fails is asked anew, once."""
+        """Send a request; the connection may have been closed meanwhile, so an idempotent request is retried once."""
         self._close_if_stale()
         is_reused = self._connection.sock is not None
         try:
@@ -94,7 +94,7 @@ class Client:
         return self._send_with_retry(request)
 
     def _close_if_stale(self) -> None:
-        """Of a connection that is idle nothing can be read, unless its other end has closed it."""
+        """Close the connection if it is readable while idle: the other end has closed it."""
         if self._connection.sock is not None and select.select([self._connection.sock], [], [], 0)[0]:
             self._connection.close()
 
