@@ -193,7 +193,7 @@ def dead_by_producer(event: Any) -> str:
 
 
 def test_a_field_of_a_request_that_nobody_declared_is_passed_over_and_warned_of() -> None:
-    with pytest.warns(UndeclaredField, match="What CardTaps reads of a request has no 'amuont': it is passed over"):
+    with pytest.warns(UndeclaredField, match="What CardTaps reads of a request has no 'amuont': it is ignored"):
         assert fed().at(AT, {"amuont": 5})["c1"].share is None
 
 

@@ -1,4 +1,4 @@
-"""Unit tests of features, without Spark and without a broker: the gate's judgement, the fold and the reader themselves.
+"""Unit tests of features without Spark or a broker, with the production code of the gate, the fold and the reader.
 
 >>> import headrace as hr
 >>> payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")

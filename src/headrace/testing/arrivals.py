@@ -1,4 +1,4 @@
-"""When events arrive: at their own time, later, earlier, twice, or out of order."""
+"""Arrival of test events: at their own time, later, earlier, duplicated, or out of order."""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +11,9 @@ from headrace.testing.data_frames import TableRow, is_data_frame, to_table_rows
 
 @dataclass(frozen=True)
 class Arrival:
-    """An event that does not arrive at its own time, but so much later; earlier if below zero.
+    """An event that arrives later than its own time; earlier if the delay is negative.
 
-    Its own time is its event time or, on a stream with `arrival=`, what that column says.
+    Its own time is its event time or, on a stream with `arrival=`, the time in that column.
     """
 
     event: Any
@@ -24,33 +24,33 @@ EventInput = Mapping[str, Any] | bytes | Arrival | TableRow
 
 
 def late(event: EventInput, *, by: str) -> Arrival:
-    """The event, arriving so long after its own time."""
+    """The event, arriving this long after its own time."""
     return _add_delay(event, duration_us(by, "late: by"))
 
 
 def early(event: EventInput, *, by: str) -> Arrival:
-    """The event, arriving so long before its own time: its producer's clock is ahead."""
+    """The event, arriving this long before its own time: its producer's clock is fast."""
     return _add_delay(event, -duration_us(by, "early: by"))
 
 
 def duplicated(events: Iterable[EventInput], *, by: str = "1s") -> list[EventInput]:
-    """Every event, and once more so much later."""
+    """Every event twice, the second time this much later."""
     return [delivery for event in iterate_events(events) for delivery in (event, late(event, by=by))]
 
 
 def shuffled(events: Iterable[EventInput], *, within: str = "1m", seed: int = 0) -> list[EventInput]:
-    """Every event, delayed at random up to a time: they arrive out of order, the same for the same seed."""
+    """Every event, delayed by a random time up to a limit: out of order, and the same for the same seed."""
     generator, max_delay_us = random.Random(seed), duration_us(within, "shuffled: within")  # noqa: S311 - no secret
     return [_add_delay(event, generator.randint(0, max_delay_us)) for event in iterate_events(events)]
 
 
 def iterate_events(events: Any) -> Iterator[EventInput]:
-    """Each event; of a data frame, each row."""
+    """Each event; each row of a data frame."""
     return iter(to_table_rows(events) if is_data_frame(events) else events)
 
 
 def to_arrival(event: EventInput) -> Arrival:
-    """The event as it arrives: at its own time, where nothing else is said."""
+    """The event with its arrival: at its own time by default."""
     return event if isinstance(event, Arrival) else Arrival(event)
 
 

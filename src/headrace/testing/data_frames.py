@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars, Arrow or Spark as events: as `headrace replay` would send them from Parquet."""
+"""Data frames of pandas, polars, Arrow or Spark as events, as `headrace replay` would send them from Parquet."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -12,18 +12,18 @@ PANDAS_INDEX_PREFIX = "__index_level_"
 
 
 class UnfitDataFrame(HeadraceError):
-    """A data frame that Arrow cannot hold."""
+    """Arrow cannot represent a data frame."""
 
 
 class TableRow(NamedTuple):
-    """One row of a data frame; what it is as an event, the stream it is fed to says."""
+    """One row of a data frame; the stream it is fed to decides how it becomes an event."""
 
     table: Any
     row_number: int
 
 
 def is_data_frame(events: object) -> bool:
-    """Whether these are rows side by side, which iterate as columns."""
+    """Whether these events are a data frame, which iterates over columns."""
     return hasattr(events, "__arrow_c_stream__") or hasattr(events, "toArrow")
 
 
@@ -41,10 +41,8 @@ def undeclared_columns(table: Any, stream: Stream) -> list[str]:
 
 
 def rows_to_events(rows: Sequence[TableRow], stream: Stream) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Each row as an event of a stream, and its JSON."""
-    recordings = import_module(
-        "headrace.kafka.producer.recordings"
-    )  # brings Arrow along, only for those who have a data frame
+    """Each row as an event of a stream, with its JSON."""
+    recordings = import_module("headrace.kafka.producer.recordings")  # imports Arrow, only for tests with a data frame
     tables_by_id = {id(row.table): row.table for row in rows}
     readers_by_id = {
         table_id: recordings.table_event_reader(table, stream, SOURCE_LABEL) for table_id, table in tables_by_id.items()

@@ -1,4 +1,4 @@
-"""Events as the raw records that a producer would send of them."""
+"""Events as the raw records that a producer would send."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from headrace.tiles.finish import to_datetime
 
 
 class UnfitQuestion(HeadraceError):
-    """A test asks for a time or an entity, or gives events, in a form that cannot be one."""
+    """A test gives a time, an entity or events in an invalid form."""
 
 
 class _SerializedEvent(NamedTuple):
@@ -27,7 +27,7 @@ class _SerializedEvent(NamedTuple):
 
 
 def to_raw_records(stream: Stream, arrivals: Sequence[Arrival]) -> Iterator[tuple[Arrival, RawRecord]]:
-    """Each event, as it is shown, and its record."""
+    """Each event as displayed, and its record."""
     serialized_events = _serialize_events(stream, arrivals)
     _warn_of_undeclared_columns(stream, arrivals)
     return (
@@ -72,7 +72,7 @@ def _serialize_event(stream: Stream, arrival: Arrival, number: int) -> _Serializ
 
 
 def _add_arrival_time(stream: Stream, event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An event of a derived stream that does not say when it was known was known at its own time."""
+    """An event of a derived stream without an arrival arrived at its own time."""
     if not isinstance(stream, DerivedStream) or stream.arrival in event or stream.time not in event:
         return event
     return {**event, str(stream.arrival): event[stream.time]}
@@ -85,7 +85,7 @@ def _to_raw_record(stream: Stream, serialized_event: _SerializedEvent) -> RawRec
     except InvalidEventError:
         event_arrival_us = None
     if event_arrival_us is None:
-        return RawRecord(value, delay_us)  # a dead letter, whenever it arrives
+        return RawRecord(value, delay_us)  # a dead letter, independent of its arrival
     arrival_us = event_arrival_us + delay_us
     if stream.arrival is not None and delay_us:
         value = json.dumps(json.loads(value) | {stream.arrival: to_datetime(arrival_us).isoformat()}).encode()

@@ -1,4 +1,4 @@
-"""A view that is fed events: what becomes of each, and the features at any time, asked for as of a server."""
+"""A view that is fed test events: how each is classified, and the features at any time, as the server would answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,12 +44,12 @@ class Dead:
 def feed(view: View | type, events: FeedInput) -> "Fed":
     """A view after these events: each arrives at its own time unless `late`, `early` or `shuffled` says otherwise.
 
-    A view of several streams takes them by the name of their stream: {"payments": [...], "refunds": [...]}.
+    A view of several streams takes them by stream name: {"payments": [...], "refunds": [...]}.
     """
     view = require_view(view)
     if view.captured_table:
         raise UnfitQuestion(
-            f"{view.name} is of the rows of a captured table, which are kept by an operator. Feed a view of a stream."
+            f"{view.name} is a view of a captured table, which an operator maintains. Feed a view of a stream."
         )
     classified = [
         classified_event
@@ -104,7 +104,7 @@ class _ClassifiedEvent(NamedTuple):
 def _separate_duplicates(
     classified: Iterable[_ClassifiedEvent],
 ) -> tuple[list[_ClassifiedEvent], list[_ClassifiedEvent]]:
-    """The first to arrive of each id of a stream, and the others."""
+    """The first arrival of each id of a stream, and the duplicates."""
     first_by_id: dict[tuple[str, Any], _ClassifiedEvent] = {}
     duplicates = [
         classified_event
@@ -134,7 +134,7 @@ def _fold_tile_rows(view: View, clean: Sequence[_ClassifiedEvent]) -> dict[Entit
 
 @dataclass(frozen=True, repr=False)
 class Fed:
-    """A view that was fed: what became of each event, and the features at any time."""
+    """A view after its events: how each was classified, and the features at any time."""
 
     view: View
     clean: list[Any]
@@ -150,16 +150,16 @@ class Fed:
         return f"{self.view.name} fed with {counts or 'nothing'}"
 
     def at(self, time: str | datetime, request: Mapping[str, Any] | None = None) -> "Moment":
-        """The features at a time, from everything that was fed; `request` is what would come with the question."""
+        """The features at a time, from all events that were fed; `request` has the request fields."""
         if time is None:
             raise UnfitQuestion('at(None): not a time. Write ISO 8601, such as "2026-01-01T00:05:00Z".')
         return Moment(self, time, request or {})
 
 
 class Moment(Mapping[Any, "Row"]):
-    """The features of every entity at one time, by key; an entity never seen has the defaults, and is not counted.
+    """The features of every entity at one time, by key; an unknown entity has the defaults, and is not counted.
 
-    A key, a time and a request are read as the server reads what `hr.Client` sends: what it refuses is refused here.
+    Keys, times and requests are validated as the server validates those of `hr.Client`.
     """
 
     def __init__(self, fed: Fed, time: str | datetime, request: Mapping[str, Any]) -> None:
@@ -188,7 +188,7 @@ class Moment(Mapping[Any, "Row"]):
         rows = self.fed.rows.get(entity)
         reader = FeatureReader(view)
         values = reader.default_row if rows is None else reader.read_values(rows, self.time_us)
-        # A copy of its own: a test that writes a table's file sees what it wrote.
+        # Its own copy: a test that writes a table's file sees what it wrote.
         (on_demand_values,) = OnDemandEvaluator(view, unshared_table).evaluate_rows([values], [self.request], [entity])
         return Row(**dict(zip(view.names, [*values, *on_demand_values], strict=True)))
 
@@ -198,7 +198,7 @@ class Moment(Mapping[Any, "Row"]):
         return entity
 
     def _parse_request(self, keys: list[Any]) -> FeatureRequest:
-        """What the server reads of the body that `hr.Client` would send."""
+        """Parse the request as the server parses the body that `hr.Client` would send."""
         body = encode_body({"keys": keys, "at": self._time, "request": self._request_fields})
         return _read_as_server(lambda: parse_feature_request(body))
 
@@ -208,7 +208,7 @@ class Moment(Mapping[Any, "Row"]):
 
 
 class Row(SimpleNamespace):
-    """The features of one entity, one attribute each."""
+    """The features of one entity as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"there is no feature {name!r}. The view has {', '.join(vars(self))}.")
@@ -222,7 +222,7 @@ def _read_as_server(read: Callable[[], _ResultT]) -> _ResultT:
 
 
 def _to_key(columns: Sequence[Column], entity: Entity) -> Any:
-    """An entity as a test writes it: its value, or a tuple of several."""
+    """An entity as a test writes it: its value, or a tuple of several values."""
     parts = [
         to_datetime(int(part)) if column.kind is Kind.TIMESTAMP else part
         for column, part in zip(columns, entity, strict=True)

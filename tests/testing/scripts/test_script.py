@@ -64,13 +64,13 @@ def test_what_is_killed_is_done_again_and_told_once() -> None:
 def test_a_kill_shows_what_is_not_the_same_when_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = iter(range(100))
     monkeypatch.setattr(WindowAggregator, "compute_results", lambda *_: {"clicks": next(made), "spend": 0.0})
-    with pytest.raises(AssertionError, match="made twice, and not the same"):
+    with pytest.raises(AssertionError, match="emitted twice with different values"):
         two_clicks(emit="update").kill().watermark("12:20").expect(out=[])
 
 
 def test_a_kill_shows_what_was_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WindowAggregator, "decode_state", lambda tallies, _written: tallies.create_state())
-    with pytest.raises(AssertionError, match="- expected, not made"):
+    with pytest.raises(AssertionError, match="- expected, missing"):
         two_clicks().watermark("12:20").watermark("13:00").expect(out=[{"clicks": 2}])
 
 
@@ -79,8 +79,8 @@ def test_what_is_not_so_is_shown_row_by_row() -> None:
         two_clicks().watermark("13:00").expect(out=[{"user": "u1", "clicks": 3}], closed=[])
     told = str(shown.value).splitlines()
     assert told[0] == "Script of visits: 2 events, the watermark at 13:00:00"
-    assert told[1:3] == ["out: 1 rows, where 1 are expected", "  - expected, not made:  user='u1', clicks=3"]
-    assert told[3].startswith('  + made, not expected:  id=\'["u1"]@')
+    assert told[1:3] == ["out: 1 rows, where 1 are expected", "  - expected, missing:   user='u1', clicks=3"]
+    assert told[3].startswith('  + actual, unexpected:  id=\'["u1"]@')
     assert "window_start=12:00:00, window_end=12:40:00, kind='result'" in told[3]
     assert told[4] == "closed: 1 rows, where 0 are expected"
 
@@ -124,7 +124,7 @@ def test_what_cannot_happen_is_refused_with_what_to_write() -> None:
     assert "there is no column 'click_count'" in refused(
         lambda: script.watermark("13:00").expect(out=[{"click_count": 1}])
     )
-    assert "not made by one operation" in refused(lambda: hr.testing.script(visits().out.made_by.inputs[0]))
+    assert "not the result of one operation" in refused(lambda: hr.testing.script(visits().out.made_by.inputs[0]))
 
 
 def record(row: dict[str, Any]) -> RawRecord:

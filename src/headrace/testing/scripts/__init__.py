@@ -1,1 +1,1 @@
-"""Tests of operations: a script of events, time and crashes, with or without Spark."""
+"""Tests of operations: a script of events, watermarks and crashes, with or without Spark."""

@@ -1,4 +1,4 @@
-"""What is made and what is expected, side by side."""
+"""The differences of actual and expected rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,10 +13,12 @@ from headrace.testing.scripts.times import format_script_time, parse_script_time
 def describe_differences(
     stream: DerivedStream, rows: Sequence[OutputRow], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What is made and not expected, and the other way round: one line each; none where they are alike."""
+    """The rows that are unexpected or missing, one line each; none if all match."""
     unexpected_rows, missing_rows = list(rows), []
     expected_rows = [_to_expected_row(stream, expected_row) for expected_row in expected]
-    for one in sorted(expected_rows, key=len, reverse=True):  # who names most columns has the least choice
+    for one in sorted(
+        expected_rows, key=len, reverse=True
+    ):  # an expected row with the most columns matches the fewest rows
         matching_row = next((row for row in unexpected_rows if _is_match(row, one)), None)
         if matching_row is None:
             missing_rows.append(one)
@@ -24,12 +26,12 @@ def describe_differences(
             unexpected_rows.remove(matching_row)
     if unexpected_rows or missing_rows:
         yield f"{stream.output}: {len(rows)} rows, where {len(expected)} are expected"
-        yield from (f"  - expected, not made:  {_format_row(stream, one)}" for one in missing_rows)
-        yield from (f"  + made, not expected:  {_format_row(stream, one)}" for one in unexpected_rows)
+        yield from (f"  - expected, missing:   {_format_row(stream, one)}" for one in missing_rows)
+        yield from (f"  + actual, unexpected:  {_format_row(stream, one)}" for one in unexpected_rows)
 
 
 def _to_expected_row(stream: DerivedStream, expected: Mapping[str, Any]) -> OutputRow:
-    """The columns of a row that are looked at, times in µs."""
+    """The compared columns of a row, times in µs."""
     return {name: _to_expected_value(stream, name, value) for name, value in expected.items()}
 
 
@@ -39,7 +41,7 @@ def _to_expected_value(stream: DerivedStream, name: str, value: Any) -> Any:
 
 
 def _is_match(row: OutputRow, expected: OutputRow) -> bool:
-    """As text as well: NaN is not NaN."""
+    """Compares as text as well: NaN is not equal to NaN."""
     return all(row[name] == value or repr(row[name]) == repr(value) for name, value in expected.items())
 
 

@@ -1,4 +1,4 @@
-"""A script where nothing is between the operator and its events, but that it is packed after each step."""
+"""Plays a script on the operator alone, without Spark or a broker."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from headrace.testing.scripts.steps import KillStep, OutputRow, RowsByOutput, Sc
 
 
 class PureHost:
-    """Plays a script where nothing is between the operator and its events; what is kept is packed after each step."""
+    """Plays a script on the operator alone; its state is encoded after each step."""
 
     def play(
         self, operation: StreamOperation, outputs: Sequence[DerivedStream], steps: Sequence[ScriptStep]
     ) -> RowsByOutput:
-        """Every row that was made, each once, by output."""
+        """The rows that were emitted, each once, by output."""
         script_run = _PureScriptRun(operation)
         for step in steps:
             script_run.apply_step(step)
@@ -24,7 +24,7 @@ class PureHost:
 
 
 class _PureScriptRun:
-    """How far a script is: what is kept of each key, what was sent since, what was written."""
+    """The progress of a script: the state of each key, the pending events, the rows written."""
 
     def __init__(self, operation: StreamOperation) -> None:
         self._operation, self._operator = operation, create_operator(operation)
@@ -39,15 +39,15 @@ class _PureScriptRun:
                 self.advance_and_commit(at_us)
             case KillStep():
                 self._advance_keys(self.clock_us)
-            case InputEvent() if None not in self._event_key(step):  # without its whole key an event is nobody's
+            case InputEvent() if None not in self._event_key(step):  # an event with a null in its key belongs to no key
                 self._sent_events.append(step)
 
     def advance_and_commit(self, clock_us: int) -> None:
-        """Take what was sent, let time pass, and keep what is left."""
+        """Process the pending events, advance the clock, and commit the state."""
         self._encoded_states, self._sent_events, self.clock_us = self._advance_keys(clock_us), [], clock_us
 
     def _advance_keys(self, clock_us: int) -> dict[Key, bytes]:
-        """What would be kept of each key; what is made is written."""
+        """The encoded states of all keys after advancing; emitted rows are written."""
         encoded_states = {}
         for key in dict.fromkeys([*self._encoded_states, *(self._event_key(event) for event in self._sent_events)]):
             encoded = self._encoded_states.get(key)
@@ -63,10 +63,12 @@ class _PureScriptRun:
         return tuple(event.values[name] for name in self._operation.by[event.input_index])
 
     def _write_output(self, key: Key, output: OutputEvent) -> None:
-        """Whoever reads a row again drops it by its id: then it must be the same."""
+        """Readers deduplicate rows by id: a row that is emitted again must be the same."""
         _, first_output = self._written_outputs.setdefault((output.output, output.id), (key, output))
         if repr(first_output) != repr(output):
-            raise AssertionError(f"{output.id} was made twice, and not the same: first {first_output}, then {output}")
+            raise AssertionError(
+                f"{output.id} was emitted twice with different values: first {first_output}, then {output}"
+            )
 
     def output_rows(self, stream: DerivedStream) -> list[OutputRow]:
         key_columns = self._operation.by[0]

@@ -1,4 +1,4 @@
-"""Scripts: what is sent, how time passes, where it is killed, and what must come of it; without Spark, or with it too.
+"""Scripts: events, time, crashes and the expected rows; without Spark, or also with it.
 
 >>> import headrace as hr
 >>> clicks = hr.Stream("clicks", schema="id string, user string, at timestamp", id="id", key="user", time="at")
@@ -40,21 +40,21 @@ from headrace.tiles.finish import to_datetime
 
 
 def script(of: DerivedStream | Sequence[DerivedStream]) -> "Script":
-    """A script of an operation: of what `hr.windowed`, a pattern or a join gave, or of one of its streams."""
+    """A script of an operation: of the result of `hr.windowed`, a pattern or a join, or of one of its streams."""
     outputs = [of] if isinstance(of, DerivedStream) else list(of) if isinstance(of, tuple) else []
     made_by = {stream.made_by for stream in outputs if isinstance(stream, DerivedStream)}
     operations = [derivation for derivation in made_by if isinstance(derivation, StreamOperation)]
     if len(operations) != 1:
         raise UnfitScript(
-            f"{of!r} is not made by one operation. "
-            "Give what hr.windowed, a pattern or a join gave, or one stream of it."
+            f"{of!r} is not the result of one operation. "
+            "Give the result of hr.windowed, a pattern or a join, or one of its streams."
         )
     return Script(operations[0], tuple(outputs))
 
 
 @dataclass
 class Script:
-    """Events, time and crashes in the order they happen."""
+    """Events, watermarks and crashes in their order."""
 
     operation: StreamOperation
     outputs: tuple[DerivedStream, ...]
@@ -63,7 +63,7 @@ class Script:
     _late_us: int = 0
     _clock_us: int = 0
     _hosts: list[ScriptHost] = field(default_factory=lambda: [PureHost()])
-    _found: tuple[int, int, RowsByOutput] | None = None  # what was made when so many acts were played on so many hosts
+    _found: tuple[int, int, RowsByOutput] | None = None  # the rows for this number of steps and hosts
 
     def __repr__(self) -> str:
         sent_count = sum(isinstance(act, InputEvent) for act in self.acts)
@@ -73,25 +73,25 @@ class Script:
         )
 
     def at(self, time: str | datetime) -> Self:
-        """It is so late: what is sent happens now, and arrives at once."""
+        """Set the clock: events sent now happen now, and arrive at once."""
         self._now_us, self._late_us = parse_script_time(time), 0
         return self
 
     def late(self, *, by: str) -> Self:
-        """What is sent next happens now, and arrives so much later."""
+        """The next event happens now, and arrives this much later."""
         self._late_us = duration_us(by, "late: by")
         return self
 
     def send(self, stream: Stream | str | None = None, /, **values: Any) -> Self:
-        """An event of a stream, of the only one if there is one; what it does not say of id and time is filled in.
+        """Send an event of a stream (default: the only input); missing id and time are filled in.
 
-        The stream's gate judges it: what is wrong is refused here, what is too late for the gate does not arrive.
+        The stream's gate validates it: an invalid event is refused here, one that is too late for the gate is dropped.
         """
         input_index = self._input_index(stream)
         arrival_us, self._late_us = self._now_us + self._late_us, 0
         if arrival_us < self._clock_us:
             raise UnfitScript(
-                f"The watermark says that all is here that arrived before {format_script_time(self._clock_us)}, and "
+                f"The watermark is at {format_script_time(self._clock_us)}, and "
                 f"this event "
                 f"arrives at {format_script_time(arrival_us)}. Send it before, or with .late(by=…)."
             )
@@ -99,31 +99,29 @@ class Script:
         return self
 
     def watermark(self, time: str | datetime) -> Self:
-        """Everything that arrived before a time is here: what was due by then is told."""
+        """Everything that arrived before a time has been read: timers due by then fire."""
         at_us = parse_script_time(time)
         if at_us < self._clock_us:
             raise UnfitScript(
-                f"watermark({time!r}): it stands at {format_script_time(self._clock_us)}, and never goes back."
+                f"watermark({time!r}): the watermark is at {format_script_time(self._clock_us)}, and never goes back."
             )
         self._clock_us = at_us
         self.acts.append(WatermarkStep(at_us))
         return self
 
     def kill(self) -> Self:
-        """It is killed after it has written what it made, before it has kept it: all since the last watermark again."""
+        """Crash between writing output and committing state: everything since the last watermark is replayed."""
         self.acts.append(KillStep())
         return self
 
     def on(self, spark: Any, broker: str) -> Self:
-        """Play it on Spark and a broker as well: both must give the same."""
-        scripted = import_module(
-            "headrace.testing.scripts.spark_host"
-        )  # brings Spark along, only for those who ask for it
+        """Also play the script on Spark and a broker: both must give the same rows."""
+        scripted = import_module("headrace.testing.scripts.spark_host")  # imports Spark, only for those who ask for it
         self._hosts.append(scripted.SparkHost(spark, broker))
         return self
 
     def rows(self, output: str = "out") -> list[OutputRow]:
-        """What an output has by now, times as datetimes."""
+        """The rows of an output so far, times as datetimes."""
         stream = self._output_stream(output)
         times = {column.name for column in stream.schema if column.kind is Kind.TIMESTAMP}
         return [
@@ -132,7 +130,7 @@ class Script:
         ]
 
     def expect(self, **outputs: Sequence[Mapping[str, Any]]) -> Self:
-        """Each output named must have just these rows, in any order; of a row only the columns named are looked at."""
+        """Each named output must have exactly these rows, in any order; only the named columns are compared."""
         rows = self._played_rows()
         differences = [
             difference
@@ -150,12 +148,12 @@ class Script:
         return self._found[2]
 
     def _play_on_hosts(self) -> RowsByOutput:
-        """What every host makes of it, which must be the same."""
+        """Play the script on every host, which must give the same rows."""
         pure_rows, *other_hosts_rows = [host.play(self.operation, self.outputs, self.acts) for host in self._hosts]
         for rows in other_hosts_rows:
             for stream in self.outputs:
                 if differences := list(describe_differences(stream, rows[stream.output], pure_rows[stream.output])):
-                    raise AssertionError("\n".join(["played elsewhere it makes other rows than here:", *differences]))
+                    raise AssertionError("\n".join(["another host gives different rows:", *differences]))
         return pure_rows
 
     def _output_stream(self, output: str) -> DerivedStream:

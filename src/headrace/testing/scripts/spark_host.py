@@ -1,8 +1,8 @@
-"""A script on Spark and a broker: the same operation, with topics of its own and the script's clock.
+"""Plays a script on Spark and a broker: the same operation, with its own topics and the script's clock.
 
 send       ──▶ clean topics, as a gate writes them
-watermark  ──▶ NAME.clock, then until there is nothing left to do
-kill       ──▶ until there is nothing left to do, stopped, its last commit taken away, started again
+watermark  ──▶ NAME.clock, then processAllAvailable
+kill       ──▶ processAllAvailable, stop, delete the last commit, restart
 """
 
 import copy
@@ -43,7 +43,7 @@ class SparkHost:
     def play(
         self, operation: StreamOperation, outputs: Sequence[DerivedStream], steps: Sequence[ScriptStep]
     ) -> RowsByOutput:
-        """Every row that was written, each once, by output."""
+        """The rows that were written, each once, by output."""
         config = _with_unique_topics(operation, outputs, self._broker, uuid4().hex[:8])
         ensure_topics(self._broker, [*config.operation.inputs, *config.outputs])
         with TemporaryDirectory() as folder:
@@ -57,14 +57,14 @@ class SparkHost:
         return {stream.output: self._rows(stream) for stream in config.outputs}
 
     def _rows(self, stream: DerivedStream) -> list[OutputRow]:
-        """What was written; the same id must be the same row."""
+        """The rows that were written; rows with one id must be the same."""
         rows: dict[str, OutputRow] = {}
         for record in LastRecordsReader(self._broker, stream.name, ALL_RECORDS).read_new_records():
             if (error := record.header(RAISED_HEADER)) is not None:
                 raise AssertionError(f"the operator of {stream.name} raised {error!r}")
             row = parse_event(stream.schema, record.value)
             if rows.setdefault(row[stream.id], row) != row:
-                raise AssertionError(f"{row[stream.id]} was written twice, and not the same: {row}")
+                raise AssertionError(f"{row[stream.id]} was written twice with different values: {row}")
         return list(rows.values())
 
 
@@ -82,14 +82,14 @@ class _SparkScriptRun:
             case InputEvent():
                 self._send(step)
             case WatermarkStep(at_us):
-                self._producer.flush()  # before it the time is not told
+                self._producer.flush()  # events come before the clock
                 self._producer.send(self._config.operation.clock, str(at_us).encode(), key=self._run_id)
                 self.process_all()
             case KillStep():
                 self._kill()
 
     def process_all(self) -> None:
-        """Wait until it has done all there is to do."""
+        """Wait until the query has processed everything."""
         self._producer.flush()
         self._query.processAllAvailable()
 
@@ -102,7 +102,7 @@ class _SparkScriptRun:
         self._producer.send(stream.clean, to_json_bytes(event.values, stream.schema), partition=0, headers=headers)
 
     def _kill(self) -> None:
-        """Its last batch has written, but it does not know."""
+        """Crash: the last batch has written its output, but not its commit."""
         self.process_all()
         self.stop()
         commits = self._spec.checkpoint / "commits"
@@ -116,7 +116,7 @@ class _SparkScriptRun:
 def _with_unique_topics(
     operation: StreamOperation, outputs: Sequence[DerivedStream], broker: str, suffix: str
 ) -> KeyedOperatorConfig:
-    """The operation between topics that nobody else has."""
+    """The operation on topics of its own."""
     inputs = tuple(_rename_stream(stream, suffix) for stream in operation.inputs)
     renamed_operation = replace(operation, name=f"{operation.name}-{suffix}", inputs=inputs)
     return KeyedOperatorConfig(

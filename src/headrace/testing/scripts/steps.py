@@ -1,4 +1,4 @@
-"""What happens in a script, and where it can be played."""
+"""The steps of a script, and the hosts that play it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -12,27 +12,27 @@ RowsByOutput = dict[str, list[OutputRow]]  # by output; times in µs
 
 
 class UnfitScript(HeadraceError):
-    """A script says something that cannot happen, or asks for what is not made."""
+    """A script has an impossible step, or reads an unknown output."""
 
 
 class WatermarkStep(NamedTuple):
-    """Everything that arrived before a time is here."""
+    """Everything that arrived before a time has been read."""
 
     at_us: int
 
 
 class KillStep(NamedTuple):
-    """What was made since the last watermark is written, and forgotten: it is done again."""
+    """The output since the last watermark is written, its commit is lost: it is processed again."""
 
 
 ScriptStep = InputEvent | WatermarkStep | KillStep
 
 
 class ScriptHost(Protocol):
-    """Where a script is played."""
+    """A host that plays a script."""
 
     def play(
         self, operation: StreamOperation, outputs: Sequence[DerivedStream], steps: Sequence[ScriptStep]
     ) -> RowsByOutput:
-        """Every row that was made, each once, by output."""
+        """The rows that were emitted, each once, by output."""
         ...

@@ -10,7 +10,7 @@ SCRIPT_DAY = "2026-01-01"
 
 
 def parse_script_time(time: str | datetime) -> int:
-    """A time of a script: a time of day, which is of one day in UTC, or ISO 8601, or a datetime.
+    """A time of a script: a time of one fixed day in UTC, or ISO 8601, or a datetime.
 
     >>> parse_script_time("12:00") == parse_script_time("2026-01-01T12:00:00Z")
     True
