@@ -1,1 +1,1 @@
-"""Aggregate functions, one file each: what they take and give, and how each path computes them, merged in any order."""
+"""Aggregate functions, one file each: types, and the computation on every path; partials merge in any order."""

@@ -1,7 +1,7 @@
-"""What windowed streams keep of the values of one aggregate: added one by one or merged, in any order, alike.
+"""Accumulators of windowed streams: the state of one aggregate; the order of adds and merges does not matter.
 
-They say what the tiles say of the same events: NaN is the greatest number, integers are summed exactly, ties of first
-and last go by the id. Where tiles round at every merge, these do not round at all.
+They give the results of tiles for the same events: NaN is the greatest number, integers are summed exactly, ties of
+first and last are broken by id. Tiles round at every merge; accumulators do not round.
 """
 
 from typing import Any, Protocol, Self
@@ -10,22 +10,22 @@ from headrace.aggregates.partial import Scalar
 
 
 class Accumulator(Protocol):
-    """What is kept of one aggregate; only values that are there are added."""
+    """The state of one aggregate; only values that are not null are added."""
 
     def add(self, value: Any, time_us: int, event_id: Scalar) -> None: ...
 
     def merge(self, other: Self) -> None:
-        """Take over what another has, of other events."""
+        """Merge the state of another accumulator, of other events."""
         ...
 
     def result(self) -> Any:
-        """What the user asked for; times in microseconds."""
+        """The result of the aggregate; times in microseconds."""
         ...
 
     def encode_state(self) -> Any:
-        """What is kept, in values that JSON has."""
+        """The state as JSON values."""
         ...
 
     def restore_state(self, encoded: Any) -> None:
-        """Be what was kept."""
+        """Restore an encoded state."""
         ...

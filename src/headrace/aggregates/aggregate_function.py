@@ -1,4 +1,4 @@
-"""An aggregate function: what it takes and gives, and how every path computes it from what its partial keeps.
+"""An aggregate function: its types, and how every path computes it from the state in its partial.
 
 features online, training in tiles    Partial.fold or .spark_columns ──merge──▶ make_finisher
 training sets of whole columns        Partial.fold_history ──reductions──▶ finish_history, or compute_history
@@ -18,18 +18,18 @@ from headrace.declare.features.aggregates import Aggregate
 from headrace.declare.streams.schema import Kind
 
 MergedColumns = dict[str, Data]
-# A hundred times the precision of a double, of the sum of absolute values: how far sums in two orders may lie apart.
+# The tolerance between sums in two orders, relative to the sum of absolute values: a hundred times a double's epsilon.
 ROUNDING_SHARE = 1e-14
 
 
 class AggregateFunction(AggregateRules):
     """One aggregate function; the class that is registered under its name."""
 
-    is_additive: ClassVar[bool] = False  # each event adds its own share, so it can be said what late ones would add
+    is_additive: ClassVar[bool] = False  # each event adds its own share, so the effect of late events can be estimated
 
     @abstractmethod
     def partial(self, kind: Kind | None) -> Partial:
-        """What tiles keep of a column of a kind."""
+        """The partial that tiles store for a column of a kind."""
 
     def size(self, aggregate: Aggregate) -> int:
         """The size of its partial: of a sketch by its error, or a half-life."""
@@ -40,24 +40,24 @@ class AggregateFunction(AggregateRules):
         """The last step online, from a window's merged columns to the value; timestamps in µs."""
 
     def finish_history(self, aggregate: Aggregate, merged: MergedColumns) -> ValueColumn:
-        """The last step of training sets: the values of many windows from their merged columns."""
-        raise NotImplementedError(f"{self.name} is computed from the very events of a window")
+        """The last step in training sets: the values of many windows from their merged columns."""
+        raise NotImplementedError(f"{self.name} is computed from the single events of a window")
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> ValueColumn | MapColumn:
-        """The same where it takes every event of a window."""
+        """The values of many windows, for functions that need every event of a window."""
         raise NotImplementedError(f"{self.name} is finished from merged columns")
 
     def create_accumulator(self, aggregate: Aggregate) -> Accumulator:
-        """What a windowed stream keeps before anything came."""
-        raise NotImplementedError(f"{self.name} is no column of a windowed stream")
+        """The initial state in a windowed stream."""
+        raise NotImplementedError(f"{self.name} cannot be a column of a windowed stream")
 
     def rounding_tolerance(self, magnitudes: Data) -> float:
-        """How far two computations of it over doubles of these sizes may lie apart, in different orders."""
+        """The tolerance between two computations over doubles of these sizes in different orders."""
         return ROUNDING_SHARE * float(magnitudes.sum())
 
     def by_definition(self, values: Sequence[Any]) -> Any:
-        """The value of some values in the order of their events, in plain Python: what tests hold each path to."""
-        raise NotImplementedError(f"the oracle of tests/oracle/brute.py says what {self.name} is")
+        """The result for values in the order of their events, in plain Python: the reference in tests of each path."""
+        raise NotImplementedError(f"tests/oracle/brute.py defines {self.name}")
 
 
 def aggregate_function(name: str) -> AggregateFunction:
@@ -71,7 +71,7 @@ def aggregate_functions() -> list[AggregateFunction]:
 
 
 def to_slot(aggregate: Aggregate) -> AggregateSlot:
-    """The partial aggregate from which an aggregate is finished."""
+    """The partial aggregate that an aggregate is computed from."""
     function = aggregate_function(aggregate.function)
     partial = function.partial(aggregate.kind)
     return AggregateSlot(partial, aggregate.column, aggregate.kind, aggregate.where, function.size(aggregate))

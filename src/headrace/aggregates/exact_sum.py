@@ -1,6 +1,6 @@
-"""Sums without rounding: what they give does not depend on the order in which values came, or were merged.
+"""Exact sums: the result does not depend on the order in which values are added or merged.
 
-A double is a whole number over a power of two, and so is any sum of doubles. It is rounded once, when it is asked for.
+A double is an integer over a power of two, and so is any sum of doubles. It is rounded once, when it is read.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ExactSum:
-    """The exact sum of some numbers: `number` over 2 to the `bits`, and the sum of those that are not finite."""
+    """The exact sum of numbers: `numerator` over 2 to the `denominator_bits`, and the sum of non-finite values."""
 
     __slots__ = ("denominator_bits", "non_finite", "numerator")
 
@@ -26,7 +26,7 @@ class ExactSum:
             self.non_finite += value
 
     def add_power(self, value: float, power: int) -> None:
-        """Add a value's square, its cube, and so on."""
+        """Add a power of a value."""
         if math.isfinite(value):
             numerator, denominator = value.as_integer_ratio()
             self._add_fraction(numerator**power, power * (denominator.bit_length() - 1))
@@ -53,7 +53,7 @@ class ExactSum:
         return [f"{self.numerator:x}", self.denominator_bits, str(self.non_finite)]
 
     def to_fraction(self) -> Fraction:
-        """The sum of what is finite."""
+        """The sum of the finite values."""
         return Fraction(self.numerator, 1 << self.denominator_bits)
 
     @classmethod
@@ -62,7 +62,7 @@ class ExactSum:
 
 
 def quotient(numerator: int, denominator: int) -> float:
-    """One whole number over another, rounded once; beyond the doubles it is infinite.
+    """The quotient of two integers, rounded once; infinite beyond the range of doubles.
 
     >>> quotient(1, 3), quotient(-(10**400), 1)
     (0.3333333333333333, -inf)

@@ -1,8 +1,8 @@
-"""What a tile keeps of an aggregate: named columns that merge, and how each engine fills them.
+"""Partial aggregates: the mergeable columns that a tile stores, and how each engine computes them.
 
     events ──fold, in numpy or in Spark──▶ partial of a tile ──merged over the tiles of a window──▶ finished value
 
-Functions of one kind of partial share it: `mean` reads what `sum` keeps.
+Functions share partials of one kind: `mean` reads the columns of `sum`.
 """
 
 import math
@@ -27,14 +27,14 @@ Ints = NDArray[np.int64]
 Scalar = bool | int | float | str
 Occurrence = tuple[int, Scalar, Scalar]  # event time in µs, id, value
 StoredObject = str | bytes | Occurrence
-# A Spark column, and `pyspark.sql.functions`, which is handed in: a server folds in numpy, and never imports Spark.
+# A Spark column, and `pyspark.sql.functions`, which is passed in: a server folds in numpy, and never imports Spark.
 SparkColumn = Any
 SparkFunctions = Any
 SparkColumns = Mapping[str, SparkColumn]
 
 
 class ColumnBlock(Enum):
-    """Where in a row a column stands: how it is stored, how it merges, and the value of no events."""
+    """A column's block in a row: its type, its merge, and its value without events."""
 
     INT_ADD = ("int", "add", 0)
     INT_MIN = ("int", "min", INT64_MAX)
@@ -50,16 +50,16 @@ class ColumnBlock(Enum):
 
 
 class HistoryInput(Enum):
-    """What stands for a value when a training set is made, where every column is one of numbers."""
+    """The number that represents a value in training sets, where every column is numeric."""
 
     VALUE = "value"
-    EVENT_RANK = "event rank"  # the event's place in the order of time, id and stream
-    TEXT_RANK = "text rank"  # the text's place among all texts
-    COUPON = "coupon"  # what a HyperLogLog keeps of the value
+    EVENT_RANK = "event rank"  # the event's rank by time, id and stream
+    TEXT_RANK = "text rank"  # the text's rank among all texts
+    COUPON = "coupon"  # the value's HyperLogLog coupon
 
 
 class FoldColumn(NamedTuple):
-    """A column of numbers, one an event, how it merges, and the value of no events."""
+    """A column of numbers, one per event, with its merge, and its value without events."""
 
     data: Data
     reduction: np.ufunc
@@ -67,7 +67,7 @@ class FoldColumn(NamedTuple):
 
 
 class TileRuns(Protocol):
-    """Events in the order of their tiles, each tile one run of them: what partials are folded from in numpy."""
+    """Events sorted by tile, each tile one run: the input of folds in numpy."""
 
     times_us: Ints
     starts_us: Ints
@@ -77,96 +77,96 @@ class TileRuns(Protocol):
     def hop_us(self) -> int: ...
 
     def reduce_per_tile(self, reduction: np.ufunc, data: Data) -> Data:
-        """A reduction of each run."""
+        """Reduce each run to one value."""
 
     def sum_per_tile(self, data: Data, mask: Mask) -> Data: ...
 
     def count_per_tile(self, mask: Mask) -> Data: ...
 
     def repeat_per_event(self, column: Data) -> Data:
-        """A value a run as a value an event."""
+        """Repeat a value per run for each of its events."""
 
     def values_per_tile(self, data: Data, mask: Mask) -> Iterator[list[Any]]:
-        """The values of each run that count."""
+        """The values of each run that are counted."""
 
 
 class Partial(ABC):
-    """A kind of partial aggregate. Every partial has a column `c` first, the number of its values: none means null.
+    """A kind of partial aggregate. Its first column `c` is the number of its values: zero means null.
 
     Subclasses are frozen dataclasses, so that two partials of one kind are equal, also in another process.
     """
 
     columns: ClassVar[tuple[tuple[str, ColumnBlock], ...]] = ()  # after `c`
     history_input: ClassVar[HistoryInput] = HistoryInput.VALUE
-    needs_window_events: ClassVar[bool] = False  # in training sets its functions look at every event of a window
+    needs_window_events: ClassVar[bool] = False  # in training sets its functions read every event of a window
     is_sketch: ClassVar[bool] = False
-    is_rounded: ClassVar[bool] = False  # of doubles it depends on the order in which they are merged
+    is_rounded: ClassVar[bool] = False  # for doubles the result depends on the merge order
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Part of a tile's version: what has another name is another tile."""
+        """Part of a tile's version: a tile with another name is another tile."""
 
     @property
     def all_columns(self) -> tuple[tuple[str, ColumnBlock], ...]:
-        """Suffix and block of each of its columns."""
+        """The suffix and block of each of its columns."""
         return (("c", ColumnBlock.INT_ADD), *self.columns)
 
     @property
     def has_object(self) -> bool:
-        """Whether it keeps something without a fixed width."""
+        """Whether it has a column of variable width."""
         return any(block is ColumnBlock.OBJECT for _, block in self.columns)
 
     @abstractmethod
     def fold(self, runs: TileRuns, data: Data, mask: Mask, slot: "AggregateSlot") -> dict[str, Any]:
-        """Its columns after `c`, a value a tile, in numpy."""
+        """Its columns after `c`, one value per tile, in numpy."""
 
     @abstractmethod
     def spark_columns(self, slot: "AggregateSlot", value: SparkColumn, spark: SparkFunctions) -> SparkColumns:
-        """The same as Spark aggregates of a column that is null where an event does not count.
+        """The same columns as Spark aggregates of a column that is null where an event is not counted.
 
-        Beside it they may read `event_us`, `id` and `end`, the tile's end.
+        The aggregates may also read `event_us`, `id` and `end`, the tile's end.
         """
 
     def stateful_merge(self, slot: "AggregateSlot", columns: Mapping[str, ColumnPosition]) -> StatefulMerge:
-        """How its FLOAT_STATEFUL columns merge."""
-        raise NotImplementedError(f"{self.name} has no columns that merge with others in sight")
+        """The merge of its FLOAT_STATEFUL columns."""
+        raise NotImplementedError(f"{self.name} has no stateful columns")
 
     def fold_history(self, values: ValueColumn, entities: Ints) -> dict[str, FoldColumn]:
-        """For training sets: columns of an entry an event, whose reductions over windows its functions finish."""
-        raise NotImplementedError(f"{self.name} needs the very events of a window")
+        """For training sets: columns with an entry per event, whose reductions over windows its functions finish."""
+        raise NotImplementedError(f"{self.name} needs the single events of a window")
 
     def refine_history(self, merged: dict[str, Data], window_events: Callable[[], WindowEvents]) -> None:  # noqa: B027
-        """Put right what the reductions of some windows say too coarsely."""
+        """Correct the reductions of windows whose precision is too low."""
 
     def history_input_of(self, kind: Kind | None) -> HistoryInput:
-        """What stands for a value of a kind in training sets."""
+        """The number that represents a value of a kind in training sets."""
         return self.history_input
 
     def max_bytes(self, slot: "AggregateSlot") -> int:
-        """How large its sketch can become, at most or nearly so; 0 where it has none."""
+        """The maximum size of its sketch, at least approximately; 0 without a sketch."""
         return 0
 
     def to_json(self, stored: Any, kind: Kind | None) -> Any:
-        """What it stores without a fixed width, as the changelog has it."""
-        raise NotImplementedError(f"{self.name} stores columns of a fixed width alone")
+        """The changelog's encoding of a column of variable width."""
+        raise NotImplementedError(f"{self.name} has only columns of fixed width")
 
     def from_json(self, encoded: Any, kind: Kind | None) -> StoredObject:
-        """The way back."""
-        raise NotImplementedError(f"{self.name} stores columns of a fixed width alone")
+        """Decode the changelog's encoding."""
+        raise NotImplementedError(f"{self.name} has only columns of fixed width")
 
     def to_bytes(self, stored: Any, kind: Kind | None) -> bytes:
-        """The same as online stores have it."""
-        raise NotImplementedError(f"{self.name} stores columns of a fixed width alone")
+        """The online stores' encoding of a column of variable width."""
+        raise NotImplementedError(f"{self.name} has only columns of fixed width")
 
     def from_bytes(self, payload: bytes, kind: Kind | None) -> StoredObject:
-        """The way back."""
-        raise NotImplementedError(f"{self.name} stores columns of a fixed width alone")
+        """Decode the online stores' encoding."""
+        raise NotImplementedError(f"{self.name} has only columns of fixed width")
 
 
 @dataclass(frozen=True)
 class AggregateSlot:
-    """One partial aggregate of a tile: what is folded, of which column, for which events."""
+    """One partial aggregate of a tile: the function, the column, and the condition."""
 
     partial: Partial
     column: str | None
@@ -176,7 +176,7 @@ class AggregateSlot:
 
     @property
     def identity(self) -> list[str | int]:
-        """What makes this slot another one than that, in plain values."""
+        """The identity of this slot among others, as plain values."""
         return [
             self.partial.name,
             self.column or "",
@@ -186,14 +186,14 @@ class AggregateSlot:
         ]
 
 
-MergedValues = Sequence[Any]  # a window's columns of a fixed width, each merged to one value
-ObjectRows = Sequence[tuple[Any, ...]]  # of each tile of a window, what has no fixed width
+MergedValues = Sequence[Any]  # a window's columns of fixed width, each merged to one value
+ObjectRows = Sequence[tuple[Any, ...]]  # the columns of variable width of each tile of a window
 Finisher = Callable[[MergedValues, ObjectRows], Any]
 
 
 @dataclass(frozen=True)
 class SlotColumns:
-    """Where a slot's columns stand among those merged, by suffix; tiles of several streams may overlap."""
+    """The positions of a slot's columns among the merged ones, by suffix; tiles of several streams may overlap."""
 
     positions: Mapping[str, int]
     is_overlapping: bool = False

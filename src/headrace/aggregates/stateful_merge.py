@@ -1,4 +1,4 @@
-"""Columns that say nothing by themselves: they are merged slot by slot, with the slot's other columns in sight."""
+"""Stateful merges: columns that are merged slot by slot, because they depend on the slot's other columns."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -19,24 +19,24 @@ class RowArrays(NamedTuple):
 
 
 class ColumnPosition(NamedTuple):
-    """Where a column stands: among those unpacked of a few rows, and in a whole row."""
+    """The position of a column: among the fields unpacked from a few rows, and in a whole row."""
 
     unpacked: int
     in_row: int
 
 
 class StatefulMerge(Protocol):
-    """The merge of one slot, of a few rows without numpy and of many with it; both give its columns in their order."""
+    """The merge of one slot, of a few rows without numpy and of many with it; both return its columns in order."""
 
     def merge_scalars(self, starts: Column, columns: Sequence[Column]) -> tuple[float, ...]:
-        """Its columns merged; `columns` are those a reader unpacks, `starts` when each row's tile begins."""
+        """Merge its columns; `columns` are those a reader unpacks, `starts` the start of each row's tile."""
 
     def merge_arrays(self, rows: RowArrays) -> tuple[float, ...]:
-        """The same of whole rows."""
+        """Merge its columns in whole rows."""
 
 
 def float_sum(values: Column) -> float:
-    """The sum from the first to the last, as numpy's of a few."""
-    # Not sum(): from Python 3.12 on it corrects its rounding, and the value would depend on the version.
+    """The sum from the first to the last value, as numpy adds a few."""
+    # Not sum(): from Python 3.12 on it compensates rounding, and the result would depend on the version.
     total: float = reduce(add, values)
     return total

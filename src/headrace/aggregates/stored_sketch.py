@@ -1,4 +1,4 @@
-"""Partials that keep a sketch a tile: bytes of datasketches, the same from Spark and from Python."""
+"""Partials with a sketch per tile: bytes of datasketches, the same from Spark and from Python."""
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from headrace.declare.streams.schema import Kind
 
 
 class SketchPartial(Partial):
-    """A sketch a tile, null where no value counts."""
+    """A sketch per tile, null without values."""
 
     columns = (("v", ColumnBlock.OBJECT),)
     needs_window_events = True
     is_sketch = True
 
     def build_sketch(self, values: Sequence[Any], size: int) -> bytes:
-        """The sketch of some values, in Python."""
+        """The sketch of values, in Python."""
         raise NotImplementedError
 
     def spark_sketch(self, slot: AggregateSlot, value: SparkColumn, spark: SparkFunctions) -> SparkColumn:
-        """The same as a Spark aggregate."""
+        """The same sketch as a Spark aggregate."""
         raise NotImplementedError
 
     def fold(self, runs: TileRuns, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
@@ -53,5 +53,5 @@ class SketchPartial(Partial):
 
 
 def present_values(objects: ObjectRows, column: int) -> list[Any]:
-    """What the tiles of a window keep in a column, where they keep anything."""
+    """The non-null values of a column in the tiles of a window."""
     return [object_row[column] for object_row in objects if object_row[column] is not None]

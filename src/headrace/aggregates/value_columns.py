@@ -1,4 +1,4 @@
-"""Columns of events in numpy: the data, and which of it is there."""
+"""Columns of event values in numpy: data and validity."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _BLANKS: dict[Kind, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """A column: where it is not valid it is null, and its data is a blank that nothing may depend on."""
+    """A column; where it is not valid it is null, and the data there must not be read."""
 
     data: Data
     valid: Mask
@@ -44,7 +44,7 @@ class ValueColumn:
 
 @dataclass(frozen=True, slots=True)
 class MapColumn:
-    """A column of maps whose entries stand row by row in two columns of their own, wherever a row's begin."""
+    """A column of maps, whose entries are row by row in two flat columns; a row's entries may start anywhere."""
 
     starts: Data
     sizes: Data
@@ -59,18 +59,18 @@ class MapColumn:
 
     @property
     def offsets(self) -> Data:
-        """How many entries there are before each row, and in all."""
+        """The number of entries before each row, and in total."""
         return np.append(0, np.cumsum(self.sizes))
 
     @property
     def entry_indices(self) -> Data:
-        """Where the entries of the first row stand, then those of the second, and so on."""
+        """The indices of the entries of the first row, then those of the second, and so on."""
         indices: Data = np.arange(self.offsets[-1]) + np.repeat(self.starts - self.offsets[:-1], self.sizes)
         return indices
 
 
 def to_value_column(values: Sequence[Any], kind: Kind) -> ValueColumn:
-    """The column of some values of one kind, None for null; timestamps in µs."""
+    """The column of values of one kind, None for null; timestamps in µs."""
     blank = _BLANKS[kind]
     data = np.empty(len(values), DTYPES[kind])
     data[:] = [blank if value is None else value for value in values]
@@ -80,7 +80,7 @@ def to_value_column(values: Sequence[Any], kind: Kind) -> ValueColumn:
 def constant_column(value: Any, count: int) -> ValueColumn:
     """A column of one value."""
     data = np.empty(count, object if isinstance(value, str) else type(value))
-    data.fill(value)  # not np.full: it passes through numpy's own text, which drops trailing zeros
+    data.fill(value)  # not np.full, which converts text to numpy's own type and drops trailing zeros
     return ValueColumn(data, np.ones(count, np.bool_))
 
 

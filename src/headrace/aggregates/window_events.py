@@ -1,4 +1,4 @@
-"""The events of many windows at once, for functions that need every one of them to make a training set."""
+"""The events of many windows, for functions that need each of them in training sets."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 
 
 class EventChunk(NamedTuple):
-    """Some (entity, time) pairs, the events of their windows that count, and what of each is folded."""
+    """Some (entity, time) pairs, the counted events of their windows, and the folded value of each."""
 
     pairs: Ints
     tiles: Ints
@@ -21,13 +21,13 @@ class EventChunk(NamedTuple):
 
 
 class WindowEvents(Protocol):
-    """The windows of so many (entity, time) pairs, and the events in them."""
+    """The windows of many (entity, time) pairs, and their events."""
 
     @property
     def pair_count(self) -> int: ...
 
     def select(self, is_selected: Mask) -> "WindowEvents":
-        """Of some pairs alone."""
+        """The windows of the selected pairs."""
 
     def split_into_chunks(self) -> Iterator[EventChunk]:
-        """All of it, so much at a time as fits memory; a pair is never divided."""
+        """Split into chunks that fit memory; a pair is never divided."""

@@ -85,7 +85,7 @@ def refused(**settings: Any) -> str:
         ({"n": hr.count(windows="1h")}, "its windows are those of over=. Leave windows= and hop= out"),
         ({"n": hr.top("page", 3)}, "n: hr.top cannot be a column: it is a list"),
         ({"n": hr.count(by="page")}, 'n: hr.count cannot be a column: it is a map. Write one hr.count(where="page'),
-        ({"n": hr.ewm("amount", halflife="1h")}, 'n: hr.ewm cannot be a column: what fades has no end'),
+        ({"n": hr.ewm("amount", halflife="1h")}, 'n: hr.ewm cannot be a column: a decaying mean has no end'),
         ({"n": hr.sum("page")}, "n: sum of 'page', which is string"),
         ({"n": hr.sum("amout")}, "n: there is no column 'amout'"),
         ({"n": hr.count(where="amout > 1")}, "amout"),

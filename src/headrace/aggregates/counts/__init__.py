@@ -1,1 +1,1 @@
-"""Functions that count: events, different values, and how often each value comes."""
+"""Functions that count: events, distinct values, and the frequency of each value."""

@@ -1,4 +1,4 @@
-"""`hr.count`: how many events, or how many of each value."""
+"""`hr.count`: the number of events, or the frequency of each value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def count(
     hop: str | None = None,
     error: float | None = None,
 ) -> AggregateDeclaration:
-    """How many events; with `by`, a map of how many each value of that column has, by frequent items."""
+    """The number of events; with `by`, a map of the frequency of each value of that column, by frequent items."""
     if by is not None:
         return AggregateDeclaration(CountBy.name, by, where, windows, hop, DEFAULT_ERROR if error is None else error)
     if error is not None:
@@ -59,7 +59,7 @@ def count(
 
 @dataclass(frozen=True)
 class CountPartial(Partial):
-    """How many events: the column that every partial has."""
+    """The number of events: the column that every partial has."""
 
     name = "count"
 
@@ -77,7 +77,7 @@ class CountPartial(Partial):
 
 @register_aggregate
 class Count(AggregateFunction):
-    """How many events."""
+    """The number of events."""
 
     name = "count"
     accepted_kinds = frozenset()
@@ -108,7 +108,7 @@ class Count(AggregateFunction):
 
 
 class CountAccumulator:
-    """How many."""
+    """A counter."""
 
     __slots__ = ("count",)
 

@@ -1,4 +1,4 @@
-"""`hr.count(by=…)`: how many events each value of a column has."""
+"""`hr.count(by=…)`: the frequency of each value of a column."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.declare.streams.schema import Kind
 
 @register_aggregate
 class CountBy(AggregateFunction):
-    """A map of how many events each value has; declared by `hr.count(by=…)`."""
+    """A map of the frequency of each value; declared by `hr.count(by=…)`."""
 
     name = "count_by"
     accepted_kinds = CATEGORY_KINDS
@@ -49,7 +49,7 @@ class CountBy(AggregateFunction):
         return lambda _, objects: counts_by_value(present_values(objects, v), kind)
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> MapColumn:
-        """A map a pair, of as many entries as it has different values."""
+        """A map for each pair, with as many entries as it has distinct values."""
         begins, sizes = np.zeros((2, window_events.pair_count), np.int64)
         keys, counts, entry_count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for chunk in window_events.split_into_chunks():

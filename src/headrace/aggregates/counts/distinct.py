@@ -1,4 +1,4 @@
-"""`hr.distinct`: how many different values, by HyperLogLog."""
+"""`hr.distinct`: the number of distinct values, by HyperLogLog."""
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
@@ -44,13 +44,13 @@ def distinct(
     hop: str | None = None,
     error: float = DEFAULT_ERROR,
 ) -> AggregateDeclaration:
-    """How many different values, by HyperLogLog with the stated relative standard error."""
+    """The number of distinct values, by HyperLogLog with the stated relative standard error."""
     return AggregateDeclaration(Distinct.name, column, where, windows, hop, error)
 
 
 @dataclass(frozen=True)
 class DistinctPartial(SketchPartial):
-    """A HyperLogLog."""
+    """A HyperLogLog sketch."""
 
     name = "distinct"
     history_input = HistoryInput.COUPON
@@ -59,7 +59,7 @@ class DistinctPartial(SketchPartial):
         return build_distinct_sketch(values, size)
 
     def spark_sketch(self, slot: AggregateSlot, value: SparkColumn, spark: SparkFunctions) -> SparkColumn:
-        # A sketch passes over the empty string; with a prefix it counts like any other.
+        # A sketch ignores the empty string; with a prefix it counts like any other.
         hashed = spark.concat(spark.lit("="), value) if slot.kind is Kind.STRING else value.cast("bigint")
         return spark.hll_sketch_agg(hashed, slot.size)
 
@@ -69,7 +69,7 @@ class DistinctPartial(SketchPartial):
 
 @register_aggregate
 class Distinct(AggregateFunction):
-    """How many different values."""
+    """The number of distinct values."""
 
     name = "distinct"
     accepted_kinds = COUNTABLE_KINDS
@@ -95,7 +95,7 @@ class Distinct(AggregateFunction):
         return lambda _, objects: estimate_distinct(present_values(objects, v))
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> ValueColumn:
-        """Coupons counted, as online; a window with a tile too full for them is estimated from all of them."""
+        """Counts coupons, as online; a window with a tile that exceeds them is estimated by registers."""
         lg_k = self.size(aggregate)
         estimates = np.zeros(window_events.pair_count, np.int64)
         for chunk in window_events.split_into_chunks():
@@ -124,7 +124,7 @@ def _pairs_with_full_tile(chunk: EventChunk, suspects: Mask, lg_k: int) -> list[
 
 
 class DistinctAccumulator:
-    """A HyperLogLog that grows."""
+    """A HyperLogLog sketch that is updated value by value."""
 
     __slots__ = ("lg_k", "sketch")
 

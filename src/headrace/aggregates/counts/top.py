@@ -64,7 +64,7 @@ class FrequentItemsPartial(SketchPartial):
     def spark_sketch(self, slot: AggregateSlot, value: SparkColumn, spark: SparkFunctions) -> SparkColumn:
         is_text = slot.kind is Kind.STRING
         item = spark.left(value, spark.lit(MAX_TEXT_LENGTH)) if is_text else value.cast("bigint")
-        # Spark makes the map the next power of two above 4/3 of what it is asked to track.
+        # Spark sizes the map to the next power of two above 4/3 of the requested number of items.
         accumulated = spark.call_function("approx_top_k_accumulate", item, spark.lit(1 << (slot.size - 1)))
         return accumulated.getField("sketch")
 
@@ -104,7 +104,7 @@ class Top(AggregateFunction):
         return lambda _, objects: most_frequent(present_values(objects, v), k, kind) or None
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> ValueColumn:
-        """Up to k columns a pair."""
+        """Up to k columns for each pair."""
         shape = (window_events.pair_count, aggregate.k or 0)
         top_values, is_valid = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
         for chunk in window_events.split_into_chunks():
@@ -117,7 +117,7 @@ class Top(AggregateFunction):
 
 
 class ValueCounts(NamedTuple):
-    """The different values of some pairs, pair by pair, most frequent first; and where each pair's begin."""
+    """The distinct values of some pairs, pair by pair, most frequent first; and the offset of each pair."""
 
     pairs: Ints
     values: Data
@@ -130,7 +130,7 @@ class ValueCounts(NamedTuple):
 
 
 def count_values(chunk: EventChunk) -> ValueCounts:
-    """By exact counts; online those of tiles with very many different values may be short."""
+    """Exact counts; online, counts from tiles with very many distinct values may be too small."""
     distinct_values, codes = np.unique(chunk.data, return_inverse=True)
     keys, counts = np.unique(chunk.pairs * len(distinct_values) + codes, return_counts=True)
     pairs, codes = np.divmod(keys, max(1, len(distinct_values)))

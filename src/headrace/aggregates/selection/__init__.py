@@ -1,1 +1,1 @@
-"""Functions that pick one of the values: the smallest, the greatest, the first, the last."""
+"""Functions that select one of the values: the smallest, the greatest, the first, the last."""

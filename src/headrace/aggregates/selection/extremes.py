@@ -1,4 +1,4 @@
-"""What `hr.min` and `hr.max` share: partials that keep one of the values, by its order; NaN is the greatest number."""
+"""Shared by `hr.min` and `hr.max`: partials that keep one of the values by its order; NaN is the greatest number."""
 
 import math
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from headrace.errors import DeclarationError
 def declare_extreme(
     function: str, call: str, column: str | Operand, operands: tuple[object, ...], settings: dict[str, Any]
 ) -> AggregateDeclaration | Operand:
-    """The smallest or greatest of a column, or of some features: that is a call in an expression."""
+    """The smallest or greatest value of a column, or of several features: the latter is a call in an expression."""
     if isinstance(column, Operand) or any(isinstance(operand, Operand) for operand in operands):
         return build_call(call, column, *operands)
     if operands:
@@ -71,7 +71,7 @@ class ExtremePartial(Partial):
 
     @property
     def _identity(self) -> float:
-        """The value of no events."""
+        """The value without events."""
         return INT64_MAX if self.is_min else INT64_MIN
 
     def fold(self, runs: TileRuns, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class ExtremePartial(Partial):
 
 @dataclass(frozen=True)
 class IntExtremePartial(ExtremePartial):
-    """Of whole numbers, and of times in µs."""
+    """The extreme of integers, and of times in µs."""
 
     prefix = "int"
 
@@ -98,7 +98,7 @@ class IntExtremePartial(ExtremePartial):
 
 @dataclass(frozen=True)
 class FloatExtremePartial(ExtremePartial):
-    """Of doubles: a minimum passes over NaN, a maximum lets it win."""
+    """The extreme of doubles: a minimum ignores NaN, a maximum becomes NaN."""
 
     prefix = "float"
 
@@ -117,7 +117,7 @@ class FloatExtremePartial(ExtremePartial):
 
 @dataclass(frozen=True)
 class TextExtremePartial(ExtremePartial):
-    """Of text, by its characters."""
+    """The extreme of texts, by their characters."""
 
     prefix = "text"
     columns = (("v", ColumnBlock.OBJECT),)
@@ -141,7 +141,7 @@ class TextExtremePartial(ExtremePartial):
 
 
 class Extreme(AggregateFunction):
-    """One of a column's values, chosen by its order."""
+    """One of a column's values, selected by its order."""
 
     accepted_kinds = ORDERED_KINDS
     takes = "numbers, strings, timestamps"
@@ -199,5 +199,5 @@ class ExtremeAccumulator:
 
 
 def _sort_rank(value: Any) -> Any:
-    """What a value is compared by; of the two zeros the negative one is smaller."""
+    """The sort key of a value; the negative zero is smaller than the positive."""
     return (math.isnan(value), value, math.copysign(1, value)) if isinstance(value, float) else value

@@ -9,7 +9,7 @@ from headrace.declare.features.windows import WindowLengths
 def first(
     column: str, *, windows: WindowLengths = (), where: str | None = None, hop: str | None = None
 ) -> AggregateDeclaration:
-    """The value with the earliest event time; nulls are passed over, ties go to the smaller id."""
+    """The value with the earliest event time; nulls are ignored, ties go to the smaller id."""
     return AggregateDeclaration(First.name, column, where, windows, hop)
 
 

@@ -9,7 +9,7 @@ from headrace.declare.features.windows import WindowLengths
 def last(
     column: str, *, windows: WindowLengths = (), where: str | None = None, hop: str | None = None
 ) -> AggregateDeclaration:
-    """The value with the latest event time; nulls are passed over, ties go to the greater id."""
+    """The value with the latest event time; nulls are ignored, ties go to the greater id."""
     return AggregateDeclaration(Last.name, column, where, windows, hop)
 
 

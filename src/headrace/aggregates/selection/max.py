@@ -1,4 +1,4 @@
-"""`hr.max`: the greatest value of a column, or of some features."""
+"""`hr.max`: the greatest value of a column, or of several features."""
 
 from typing import Any, overload
 
@@ -16,7 +16,7 @@ def max(
 @overload
 def max(column: Operand, *others: object) -> Operand: ...
 def max(column: str | Operand, *operands: object, **settings: Any) -> AggregateDeclaration | Operand:
-    """The greatest value of a column, or of some features; NaN counts as greater than every number."""
+    """The greatest value of a column, or of several features; NaN counts as greater than every number."""
     return declare_extreme(Max.name, "greatest", column, operands, settings)
 
 

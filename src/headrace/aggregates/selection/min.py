@@ -1,4 +1,4 @@
-"""`hr.min`: the smallest value of a column, or of some features."""
+"""`hr.min`: the smallest value of a column, or of several features."""
 
 from typing import Any, overload
 
@@ -16,7 +16,7 @@ def min(
 @overload
 def min(column: Operand, *others: object) -> Operand: ...
 def min(column: str | Operand, *operands: object, **settings: Any) -> AggregateDeclaration | Operand:
-    """The smallest value of a column, or of some features; NaN counts as greater than every number."""
+    """The smallest value of a column, or of several features; NaN counts as greater than every number."""
     return declare_extreme(Min.name, "least", column, operands, settings)
 
 

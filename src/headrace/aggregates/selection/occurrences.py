@@ -1,4 +1,4 @@
-"""What `hr.first` and `hr.last` share: partials that keep a value with its event's time and id."""
+"""Shared by `hr.first` and `hr.last`: partials that keep a value with its event's time and id."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class OccurrencePartial(Partial):
         return "first" if self.is_first else "last"
 
     def fold(self, runs: TileRuns, data: Data, mask: Mask, slot: AggregateSlot) -> dict[str, Any]:
-        """Events are sorted by time and id, so the row's number decides."""
+        """Events are sorted by time and id, so the row number decides."""
         reduction, no_row = (np.minimum, np.iinfo(np.int64).max) if self.is_first else (np.maximum, -1)
         chosen_rows = runs.reduce_per_tile(reduction, np.where(mask, np.arange(len(mask)), no_row)).tolist()
         occurrences = zip(runs.times_us.tolist(), runs.ids.tolist(), data.tolist(), strict=True)
@@ -59,7 +59,7 @@ class OccurrencePartial(Partial):
         return {"v": [by_row[row] if 0 <= row < len(by_row) else None for row in chosen_rows]}
 
     def spark_columns(self, slot: AggregateSlot, value: SparkColumn, spark: SparkFunctions) -> dict[str, SparkColumn]:
-        """The order of structs is the order of events: a value stands after its event's time and id."""
+        """Structs are ordered by event: its time and id come before the value."""
         fields = spark.struct(spark.col("event_us").alias("t"), spark.col("id").alias("i"), value.alias("v"))
         occurrence = spark.when(value.isNotNull(), fields)
         return {"v": spark.min(occurrence) if self.is_first else spark.max(occurrence)}
@@ -77,7 +77,7 @@ class OccurrencePartial(Partial):
 
     def to_bytes(self, stored: Any, kind: Kind | None) -> bytes:
         time_us, event_id, value = stored
-        # JSON has no NaN and no infinities: a double is written as Python writes it.
+        # JSON has no NaN and no infinities: a double is written in Python's notation.
         return orjson.dumps((time_us, event_id, repr(value) if kind is Kind.DOUBLE else value))
 
     def from_bytes(self, payload: bytes, kind: Kind | None) -> Occurrence:
@@ -86,7 +86,7 @@ class OccurrencePartial(Partial):
 
 
 class OccurrenceFunction(AggregateFunction):
-    """One of a column's values, chosen by when it happened."""
+    """One of a column's values, selected by its event's time."""
 
     accepted_kinds = ANY_KINDS
     takes = "every type"
@@ -99,9 +99,9 @@ class OccurrenceFunction(AggregateFunction):
         return OccurrencePartial(self.is_first)
 
     def make_finisher(self, aggregate: Aggregate, columns: SlotColumns) -> Finisher:
-        """Tiles come by start: where they do not overlap nothing is compared.
+        """Tiles are sorted by start: if they do not overlap, nothing is compared.
 
-        Where they do they come by stream, and their order decides only between events of one time and id.
+        Overlapping tiles are sorted by stream, and their order decides only between events of one time and id.
         """
         v = columns["v"]
         if columns.is_overlapping:

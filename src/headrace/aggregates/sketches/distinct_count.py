@@ -1,12 +1,12 @@
-"""HyperLogLog sketches: what is hashed, and how many different values several of them have seen together.
+"""HyperLogLog sketches: hashing, and the number of distinct values in the union of several sketches.
 
 A serialized sketch of datasketches begins with 2 (a list of coupons), 3 (a set of coupons) or 10 (registers):
 
-    8 bytes of head (byte 3: lg k) │ coupons: uint32, 0 = empty    coupon = value (6 bits) · address (26 bits)
-    8 bytes of head, count         │ coupons
-    40 bytes of head and sums      │ k registers of one byte       register = greatest value of its address
+    8 bytes of header (byte 3: lg k) │ coupons: uint32, 0 = empty  coupon = value (6 bits) · address (26 bits)
+    8 bytes of header, count         │ coupons
+    40 bytes of header and sums      │ k registers of one byte     register = greatest value of its address
 
-Unions are taken on these bytes: ten times as fast as one union object fed with one sketch object a tile.
+Unions are computed on these bytes: ten times as fast as a union object that merges one sketch object per tile.
 """
 
 import struct
@@ -30,7 +30,7 @@ _REGISTERS_HEAD = struct.Struct("<8B3d2i")
 
 
 def build_distinct_sketch(values: Iterable[int | str], lg_k: int) -> bytes:
-    """The sketch of some values; text gets a prefix, since the empty text would not be counted."""
+    """The sketch of values; text gets a prefix, because the empty text would not be counted."""
     sketch = hll_sketch(lg_k, tgt_hll_type.HLL_8)
     for value in values:
         sketch.update("=" + value if isinstance(value, str) else int(value))
@@ -38,28 +38,28 @@ def build_distinct_sketch(values: Iterable[int | str], lg_k: int) -> bytes:
 
 
 def to_coupon(value: int | str) -> int:
-    """What a sketch keeps of a value."""
+    """The coupon of a value."""
     return int.from_bytes(build_distinct_sketch([value], MAX_LG_K)[_COUPONS_FROM[2] :], "little")
 
 
 @cache
 def max_coupons(lg_k: int) -> int:
-    """How many different values a sketch holds as coupons; with one more it goes over to registers."""
+    """The number of distinct values a sketch holds as coupons; with one more it converts to registers."""
     sketch = hll_sketch(lg_k, tgt_hll_type.HLL_8)
     for number in count():
         sketch.update(number)
         if sketch.serialize_compact()[0] == _REGISTERS:
             return number
-    raise AssertionError("every sketch goes over to registers")
+    raise AssertionError("every sketch converts to registers")
 
 
 def estimate_from_coupons(coupons: Coupons, lg_k: int) -> int:
-    """How many different values left these coupons, by the registers of a sketch."""
+    """The estimated number of distinct values with these coupons, by the registers of a sketch."""
     return _estimate(lg_k, np.zeros(1 << lg_k, np.uint8), coupons)
 
 
 def estimate_distinct(sketches: Sequence[bytes]) -> int:
-    """How many different values the sketches have seen together."""
+    """The estimated number of distinct values in the union of sketches."""
     register_sketches = [sketch for sketch in sketches if sketch[0] == _REGISTERS]
     coupon_sketches = [sketch for sketch in sketches if sketch[0] != _REGISTERS] if register_sketches else sketches
     coupons = b"".join([sketch[_COUPONS_FROM[sketch[0]] :] for sketch in coupon_sketches])
@@ -73,13 +73,13 @@ def estimate_distinct(sketches: Sequence[bytes]) -> int:
 
 
 def _count_coupons(coupons: Coupons) -> int:
-    """Coupons stand for values one to one up to collisions in 32 bits: their number is the best estimate."""
+    """Coupons map one-to-one to values up to collisions in 32 bits: their number is the best estimate."""
     coupons.sort()
     return int(np.count_nonzero(coupons[1:] != coupons[:-1]) + (coupons[0] != 0))
 
 
 def _count_few_coupons(coupons: bytes) -> int:
-    """The same of a few, for which a call of numpy costs more than it saves."""
+    """The same for few coupons, where a call of numpy costs more than it saves."""
     distinct = set(memoryview(coupons).cast("I"))
     return len(distinct) - (0 in distinct)
 
@@ -91,7 +91,7 @@ def _max_registers(register_sketches: Sequence[bytes]) -> Registers:
 
 
 def _estimate(lg_k: int, registers: Registers, coupons: Coupons) -> int:
-    """By what the registers hold, and not by the order it came in: asked elsewhere, the answer is the same."""
+    """Estimate from the registers alone, not from the order of updates: the result is the same everywhere."""
     np.maximum.at(registers, coupons & ((1 << lg_k) - 1), (coupons >> 26).astype(np.uint8))
     sketch = _registers_head(lg_k, registers) + registers.tobytes()
     return round(float(hll_sketch.deserialize(sketch).get_estimate()))

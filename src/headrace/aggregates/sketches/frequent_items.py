@@ -1,12 +1,12 @@
-"""Values and their counts, from frequent-items sketches: read from their bytes, added up, the same each time.
+"""Values and their counts from frequent-items sketches: deterministic sums read from their bytes.
 
 A serialized sketch of datasketches, as Spark writes it; all but the last field little-endian:
 
     preamble: 8 (byte 3: lg of the map) │ values: int32, 4 more bytes │ n: 8 │ offset: 8 │ counts: int64 each │ values
     a whole number is 8 bytes, a text 4 bytes of length and UTF-8; after them Spark adds how many nulls it saw
 
-While a tile has fewer different values than its map holds (three quarters of its size), counts are exact and the offset
-is 0. Beyond, each count may be short by the offset, which is at most 3.5 / size of the tile's values: never too great.
+While a tile has fewer distinct values than its map holds (three quarters of its size), counts are exact and the offset
+is 0. Beyond that, each count may be too small by up to the offset, which is at most 3.5 / size of the number of values.
 """
 
 import struct
@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.declare.streams.schema import Kind
 
-MAX_TEXT_LENGTH = 128  # characters: a value has as many at most, so that a tile fits into a record
+MAX_TEXT_LENGTH = 128  # in characters: longer values are truncated, so that a tile fits into a record
 Value = int | str
 
 _EMPTY_PREAMBLE = 1
@@ -27,7 +27,7 @@ _LENGTH = struct.Struct("<i")
 
 
 def map_capacity(lg_map: int) -> int:
-    """How many different values a map of this size holds.
+    """The number of distinct values that a map of this size holds.
 
     >>> map_capacity(8)
     192
@@ -36,7 +36,7 @@ def map_capacity(lg_map: int) -> int:
 
 
 def build_frequent_sketch(values: Iterable[Value], lg_map: int) -> bytes:
-    """The sketch of some values: exact, but for what a map of that size has no room for."""
+    """The sketch of values: exact if a map of that size has room for all."""
     value_counts = _sort_by_count(Counter(truncate_value(value) for value in values))
     stored, overflow = value_counts[: map_capacity(lg_map)], value_counts[map_capacity(lg_map) :]
     offset = overflow[0][1] if overflow else 0
@@ -47,18 +47,18 @@ def build_frequent_sketch(values: Iterable[Value], lg_map: int) -> bytes:
 
 
 def truncate_value(value: Value) -> Value:
-    """A value as it is counted: a long text by its beginning."""
+    """The counted form of a value: a long text is truncated."""
     return value[:MAX_TEXT_LENGTH] if isinstance(value, str) else int(value)
 
 
 def most_frequent(sketches: Sequence[bytes], k: int, kind: Kind) -> list[Value]:
-    """The k values with most occurrences in all sketches, most frequent first, of equals the smaller."""
+    """The k most frequent values of all sketches, in descending order, ties by the smaller value."""
     top_items = nsmallest(k, _sum_counts(sketches, kind).items(), key=_most_frequent_first)
     return [_to_value(value, kind) for value, _ in top_items]
 
 
 def counts_by_value(sketches: Sequence[bytes], kind: Kind) -> dict[Value, int]:
-    """Every value in the sketches with its occurrences, most frequent first, of equals the smaller.
+    """Every value of the sketches with its count, in descending order, ties by the smaller value.
 
     >>> counts_by_value([build_frequent_sketch(["FR", "DE"], 8), build_frequent_sketch(["FR"], 8)], Kind.STRING)
     {'FR': 2, 'DE': 1}
@@ -85,7 +85,7 @@ def _sum_counts(sketches: Sequence[bytes], kind: Kind) -> dict[bytes | int, int]
 
 
 def _most_frequent_first(item: tuple[Any, int]) -> tuple[int, Any]:
-    # Texts are compared as they are written: the order of UTF-8 is that of its characters.
+    # Text is compared as encoded: the order of UTF-8 is that of its characters.
     return -item[1], item[0]
 
 

@@ -1,10 +1,10 @@
-"""The heaviest keys of late: a frequent-items sketch for each half of a window, the older one let go of in time.
+"""Heavy hitters of the recent past: a frequent-items sketch for each half of a window; the older one is dropped.
 
-    log time   ├─ let go of ─┼── previous half ──┼── current half ─ now
-                             └────────── told together ───────────┘
+    log time   ├── dropped ──┼── previous half ──┼── current half ─ now
+                             └──────────── reported ──────────────┘
 
-A sketch of datasketches keeps as many keys as its map has room for, whatever there are. A key's count lies between two
-bounds, which are the same while the keys have room, and beyond that at most 3.5 / 4096 of all events apart.
+A sketch of datasketches has a bounded number of keys. A key's count lies between two bounds, which are equal while all
+keys fit into the map, and beyond that at most 3.5 / 4096 of all events apart.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ from headrace.declare.durations import UNITS_US
 
 HALF_WINDOW_US = 5 * UNITS_US["m"]
 LG_MAP = 12
-MIN_SHARE = 0.001  # a key below it is nobody's trouble
+MIN_SHARE = 0.001  # a key below this share is not reported
 
 
 class HeavyKey(NamedTuple):
-    """A key, and bounds of how many events it had."""
+    """A key, and the bounds of its number of events."""
 
     key: str
     at_least: int
@@ -30,7 +30,7 @@ class HeavyKey(NamedTuple):
 
 
 class HeavyHitters(NamedTuple):
-    """The heaviest keys, the heaviest first; how many events there were of all keys, and in how long a time."""
+    """The heaviest keys in descending order; the number of events of all keys, and the time they cover."""
 
     keys: tuple[HeavyKey, ...]
     events: int
@@ -38,7 +38,7 @@ class HeavyHitters(NamedTuple):
 
 
 class RecentKeyCounts:
-    """Counts keys by the log's time; one thread counts, any thread asks."""
+    """Counts keys by log time; one thread counts, any thread reads."""
 
     def __init__(self) -> None:
         self._halves: dict[int, frequent_strings_sketch] = {}
@@ -46,7 +46,7 @@ class RecentKeyCounts:
         self._lock = Lock()
 
     def add_counts(self, counts: Mapping[str, int], at_us: int) -> None:
-        """So many events of each key, all in the half of a time; a half that is over is not begun again."""
+        """Add counts per key to the half window of a time; a half that is over is not reopened."""
         half = at_us // HALF_WINDOW_US
         with self._lock:
             self._first_us = at_us if self._first_us is None else min(at_us, self._first_us)
@@ -59,7 +59,7 @@ class RecentKeyCounts:
                 sketch.update(key[:MAX_TEXT_LENGTH], count)
 
     def merge_into(self, target: frequent_strings_sketch, now_us: int) -> int:
-        """Add what is recent to a sketch; gives the time from which on this has counted."""
+        """Merge the recent counts into a sketch; returns the time since which they are counted."""
         begin = now_us // HALF_WINDOW_US - 1
         with self._lock:
             for half, sketch in self._halves.items():
@@ -69,7 +69,7 @@ class RecentKeyCounts:
 
 
 def find_heavy_hitters(key_counts: Iterable[RecentKeyCounts], now_us: int, limit: int) -> HeavyHitters:
-    """The heaviest keys of several counts together."""
+    """The heaviest keys of several counters together."""
     merged = frequent_strings_sketch(LG_MAP)
     since_us = min((item.merge_into(merged, now_us) for item in key_counts), default=now_us)
     min_count = int(MIN_SHARE * merged.total_weight)

@@ -1,13 +1,13 @@
-"""Quantiles from KLL sketches of doubles: read from their bytes, merged by weight, the same each time.
+"""Quantiles from KLL sketches of doubles: deterministic merges by weight, read from their bytes.
 
 A serialized sketch of datasketches begins with 2 (none or one item) or 5:
 
     2, version 1                                    │ nothing
-    2, version 2, 6 more bytes of head              │ the item
+    2, version 2, 6 more bytes of header            │ the item
     5, 7 more bytes │ n: 8 │ min k: 2 │ levels: 1, 1 │ where each level begins: uint32 each │ least │ greatest │ items
 
-An item of level i stands for 2 to the i values. A union object would compact them again, by the throw of a coin: asked
-twice, it would answer twice.
+An item of level i represents 2 to the i values. A union object would compact them again at random, so two reads could
+give different results.
 """
 
 import math
@@ -25,7 +25,7 @@ _FLAGS, _ONE_ITEM_VERSION, _LEVELS_AT, _BEGINS_AT = 3, 2, 18, 20
 
 
 def build_quantile_sketch(values: Iterable[float], k: int) -> bytes:
-    """The sketch of some values; NaN is passed over."""
+    """The sketch of values; NaN is ignored."""
     sketch = kll_doubles_sketch(k)
     for value in values:
         sketch.update(float(value))
@@ -33,7 +33,7 @@ def build_quantile_sketch(values: Iterable[float], k: int) -> bytes:
 
 
 def estimate_quantile(sketches: Sequence[bytes], share: float) -> float | None:
-    """The smallest value that at least this share of all values do not exceed; None where there is no value."""
+    """The smallest value that at least this share of all values do not exceed; None without values."""
     non_empty = [sketch for sketch in sketches if not sketch[_FLAGS] & _EMPTY_FLAG]
     if not non_empty:
         return None
@@ -49,7 +49,7 @@ def estimate_quantile(sketches: Sequence[bytes], share: float) -> float | None:
 
 
 def _read_items(sketch: bytes) -> tuple[Floats, Ints]:
-    """The items of a sketch and how many values each stands for."""
+    """The items of a sketch and the number of values each represents."""
     if sketch[1] == _ONE_ITEM_VERSION:
         return np.frombuffer(sketch, np.float64, 1, 8), np.ones(1, np.int64)
     levels = sketch[_LEVELS_AT]

@@ -1,4 +1,4 @@
-"""How large a sketch must be to keep a stated error."""
+"""Sizes of sketches for a stated error."""
 
 import math
 

@@ -1,1 +1,1 @@
-"""Functions that compute with numbers: sums, means, spread, shape, quantiles."""
+"""Statistics of numbers: sums, means, variance, skewness, quantiles."""

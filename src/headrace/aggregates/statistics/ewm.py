@@ -1,7 +1,7 @@
 """`hr.ewm`: the exponentially weighted mean of a column.
 
-[tile][tile]      [tile]          a tile that ended a half-life before the newest one with a value counts half
- × ¼   × ½         × 1            whatever the time asked, since it would multiply both sums alike
+[tile][tile]      [tile]          a tile that ended a half-life before the newest one with a value counts half;
+ × ¼   × ½         × 1            the time of reading does not matter, since it would multiply both sums
 """
 
 import math
@@ -42,7 +42,7 @@ def ewm(
 
 @dataclass(frozen=True)
 class DecayedPartial(Partial):
-    """Weighted sums of values and of their weights: an event counts half for each half-life before its tile's end."""
+    """Weighted sums of values and of their weights: the weight halves for each half-life before the tile's end."""
 
     name = "decayed"
     columns = (("wx", ColumnBlock.FLOAT_STATEFUL), ("w", ColumnBlock.FLOAT_STATEFUL))
@@ -92,19 +92,21 @@ class DecayedMerge(NamedTuple):
             return 0.0, 0.0
         starts, wx, w = rows.ints[mask, 0], rows.floats[mask, self.wx.in_row], rows.floats[mask, self.w.in_row]
         weights = np.exp2((starts - starts.max()) / self.halflife_us)
-        # An infinity has no weight: of one long ago it would be 0, and the two make NaN.
+        # An infinite value is not weighted: the weight of an old one is 0, and 0 times infinity is NaN.
         sums = np.where(np.isfinite(wx), wx * weights, wx)
         return float(np.add.reduce(sums)), float(w.dot(weights))
 
 
 @register_aggregate
 class Ewm(AggregateFunction):
-    """A mean in which older values count less."""
+    """An exponentially weighted mean."""
 
     name = "ewm"
     usage = 'hr.ewm(c, halflife="1h")'
     gives = "float: the mean, where a value counts half as much as one a half-life later"
-    why_not_windowed = 'what fades has no end to be told at. Write hr.mean("{column}"), or hr.ewm in a view.'
+    why_not_windowed = (
+        'a decaying mean has no end of a window to be emitted at. Write hr.mean("{column}"), or hr.ewm in a view.'
+    )
 
     def result_type(self, kind: Kind | None) -> ResultType:
         return NUMBER_TYPE
@@ -123,14 +125,14 @@ class Ewm(AggregateFunction):
         return lambda merged, _: merged[wx] / merged[w] if merged[c] else None
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> ValueColumn:
-        """Weighted as of the newest event: another time would multiply both sums alike."""
+        """Weighted as of the newest event: another reference time would multiply both sums alike."""
         means, is_valid = np.zeros(window_events.pair_count), np.zeros(window_events.pair_count, np.bool_)
         for chunk in window_events.split_into_chunks():
             newest_us = np.full(window_events.pair_count, INT64_MIN)
             np.maximum.at(newest_us, chunk.pairs, chunk.times_us)
             weights = np.exp2((chunk.times_us - newest_us[chunk.pairs]) / (aggregate.halflife_us or 1))
             numbers = chunk.data.astype(np.float64)
-            # An infinity has no weight: of one long ago it would be 0, and the two make NaN.
+            # An infinite value is not weighted: the weight of an old one is 0, and 0 times infinity is NaN.
             weighted = np.where(np.isfinite(numbers), numbers * weights, numbers)
             pairs = np.unique(chunk.pairs)
             sums, total = (

@@ -49,7 +49,7 @@ class Mean(AggregateFunction):
         if aggregate.kind is not Kind.INTEGER:
             return ValueColumn(merged["s"] / counts, has_values)
         totals = exact_totals(merged)
-        if (abs(totals) > EXACT_DOUBLE).any():  # divided as Python divides: rounded once
+        if (abs(totals) > EXACT_DOUBLE).any():  # Python's division, which rounds once
             totals, counts = totals.astype(object), counts.astype(object)
         return ValueColumn((totals / counts).astype(np.float64), has_values)
 

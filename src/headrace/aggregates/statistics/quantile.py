@@ -1,4 +1,4 @@
-"""`hr.quantile`: the value below which a share of the values lies, by KLL."""
+"""`hr.quantile`: a quantile of a column, by KLL."""
 
 import math
 from binascii import a2b_base64, b2a_base64
@@ -41,13 +41,13 @@ def quantile(
     hop: str | None = None,
     error: float = DEFAULT_ERROR,
 ) -> AggregateDeclaration:
-    """The smallest value that at least this share of the values do not exceed, by KLL with the stated error of rank."""
+    """The smallest value that at least this share of the values do not exceed, by KLL with the stated rank error."""
     return AggregateDeclaration(Quantile.name, column, where, windows, hop, error, share)
 
 
 @dataclass(frozen=True)
 class QuantilePartial(SketchPartial):
-    """A KLL of doubles."""
+    """A KLL sketch of doubles."""
 
     name = "quantile"
 
@@ -58,7 +58,7 @@ class QuantilePartial(SketchPartial):
         return spark.kll_sketch_agg_double(value.cast("double"), slot.size)
 
     def max_bytes(self, slot: AggregateSlot) -> int:
-        return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, whatever the number of values
+        return 128 + 8 * 3 * slot.size  # levels of k, 2k/3, 4k/9 …, for any number of values
 
 
 @register_aggregate
@@ -90,7 +90,7 @@ class Quantile(AggregateFunction):
         return lambda _, objects: estimate_quantile(present_values(objects, v), share)
 
     def compute_history(self, aggregate: Aggregate, window_events: WindowEvents) -> ValueColumn:
-        """By its definition: online the sketches of busy tiles may be off by the stated error."""
+        """By definition; online, the sketches of busy tiles may be off by the stated error."""
         quantiles, is_valid = np.zeros(window_events.pair_count), np.zeros(window_events.pair_count, np.bool_)
         for chunk in window_events.split_into_chunks():
             numbers = chunk.data.astype(np.float64)
@@ -109,7 +109,7 @@ class Quantile(AggregateFunction):
 
 
 class QuantileAccumulator:
-    """A KLL that grows; NaN is passed over."""
+    """A KLL sketch that is updated value by value; NaN is ignored."""
 
     __slots__ = ("share", "sketch")
 
@@ -117,7 +117,7 @@ class QuantileAccumulator:
         self.share, self.sketch = share, kll_doubles_sketch(k)
 
     def add(self, value: Any, time_us: int, event_id: Scalar) -> None:
-        self.sketch.update(float(value) + 0.0)  # of the two zeros it keeps the one
+        self.sketch.update(float(value) + 0.0)  # normalise the two zeros
 
     def merge(self, other: Self) -> None:
         self.sketch.merge(other.sketch)

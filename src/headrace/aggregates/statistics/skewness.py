@@ -1,4 +1,4 @@
-"""`hr.skewness`: the sample skewness of a column, which tells on which side its values lie far out."""
+"""`hr.skewness`: the sample skewness of a column, which shows on which side its outliers lie."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,20 +30,20 @@ from headrace.declare.features.aggregates import Aggregate, AggregateDeclaration
 from headrace.declare.features.windows import WindowLengths
 from headrace.declare.streams.schema import Kind
 
-# Values that differ by less, relative to their mean, have no shape that doubles could tell from rounding.
+# Below this spread relative to the mean, doubles cannot distinguish the shape from rounding errors.
 LEAST_RELATIVE_SPREAD = 1e-6
 
 
 def skewness(
     column: str, *, windows: WindowLengths = (), where: str | None = None, hop: str | None = None
 ) -> AggregateDeclaration:
-    """The sample skewness of a column; null below three values, and where they are as good as equal."""
+    """The sample skewness of a column; null below three values, and if they are practically equal."""
     return AggregateDeclaration(Skewness.name, column, where, windows, hop)
 
 
 @dataclass(frozen=True)
 class ThirdMomentPartial(Partial):
-    """The mean of some values, and the sums of squared and cubed deviations from it."""
+    """The mean, and the sums of squared and cubed deviations from it."""
 
     name = "third_moment"
     columns = tuple((suffix, ColumnBlock.FLOAT_STATEFUL) for suffix in ("mean", "m2", "m3"))
@@ -61,7 +61,7 @@ class ThirdMomentPartial(Partial):
         }
 
     def spark_columns(self, slot: AggregateSlot, value: SparkColumn, spark: SparkFunctions) -> dict[str, SparkColumn]:
-        """Spark tells m3 / n over (m2 / n)^1.5; of equal values that is null."""
+        """Spark returns m3 / n over (m2 / n)^1.5; of equal values that is null."""
         number = value.cast("double")
         variance = spark.var_pop(number)
         cubes = spark.skewness(number) * variance * spark.sqrt(variance) * spark.count(number)
@@ -76,7 +76,7 @@ class ThirdMomentPartial(Partial):
 
 
 class ThirdMomentMerge(NamedTuple):
-    """The moments of n values from those of parts, whose means lie d from that of all: Σm3 + 3 Σd m2 + Σn d³."""
+    """The moments of n values from those of parts, whose means differ by d from the total: Σm3 + 3 Σd m2 + Σn d³."""
 
     c: ColumnPosition
     mean: ColumnPosition
@@ -102,7 +102,7 @@ class ThirdMomentMerge(NamedTuple):
 
 
 def _sample_skewness(count: int, mean: float, m2: float, m3: float) -> float | None:
-    """The adjusted Fisher-Pearson coefficient, as pandas and spreadsheets tell it."""
+    """The adjusted Fisher-Pearson coefficient, as in pandas and spreadsheets."""
     if count < 3:
         return None
     if not math.isfinite(m2) or not math.isfinite(m3):

@@ -1,4 +1,4 @@
-"""`hr.sum`: the sum of a column, of whole numbers exact."""
+"""`hr.sum`: the sum of a column, exact for integers."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -41,7 +41,7 @@ def sum(
 
 @dataclass(frozen=True)
 class IntSumPartial(Partial):
-    """The sum of whole numbers in two halves, so that no sum passes 64 bits."""
+    """The sum of integers in two halves, so that no sum exceeds 64 bits."""
 
     name = "int_sum"
     columns = (("hi", ColumnBlock.INT_ADD), ("lo", ColumnBlock.INT_ADD))
@@ -77,12 +77,12 @@ class FloatSumPartial(Partial):
 
 
 def sum_partial(kind: Kind | None) -> Partial:
-    """What is kept of a column to sum it."""
+    """The partial for the sum of a column."""
     return IntSumPartial() if kind is Kind.INTEGER else FloatSumPartial()
 
 
 def exact_totals(merged: MergedColumns) -> Data:
-    """Sums of whole numbers, exact: as Python's where one does not fit 64 bits."""
+    """Exact sums of integers: Python integers where one does not fit 64 bits."""
     high = merged["hi"] + (merged["lo"] >> 32)
     if ((high >= -(1 << 31)) & (high < 1 << 31)).all():
         totals: Data = (high << 32) + (merged["lo"] & LOW_32_BITS)
@@ -123,7 +123,7 @@ class Sum(AggregateFunction):
 
 
 class SumAccumulator:
-    """The exact sum and the number of values; a sum of integers that no 64 bits can hold is null."""
+    """The exact sum and the number of values; an integer sum that exceeds 64 bits is null."""
 
     __slots__ = ("aggregate", "count", "sum")
 

@@ -41,7 +41,7 @@ def var(
 
 @dataclass(frozen=True)
 class MomentsPartial(Partial):
-    """The mean of some values, and the sum of squared deviations from it."""
+    """The mean of values, and the sum of squared deviations from it."""
 
     name = "moments"
     columns = (("mean", ColumnBlock.FLOAT_STATEFUL), ("m2", ColumnBlock.FLOAT_STATEFUL))
@@ -60,7 +60,7 @@ class MomentsPartial(Partial):
         return MomentsMerge(columns["c"], columns["mean"], columns["m2"])
 
     def fold_history(self, values: ValueColumn, entities: Ints) -> dict[str, FoldColumn]:
-        """Deviations from the entity's own mean: their squares can be added up without losing what they differ by."""
+        """Deviations from the entity's own mean: the sum of their squares does not lose precision."""
         data = values.data.astype(np.float64)
         finite = values.valid & np.isfinite(data)
         counts = np.maximum(np.bincount(entities, finite), 1)
@@ -69,7 +69,7 @@ class MomentsPartial(Partial):
         return {"d": FoldColumn(deviations, np.add, 0.0), "d2": FoldColumn(deviations * deviations, np.add, 0.0)}
 
     def refine_history(self, merged: MergedColumns, window_events: Callable[[], WindowEvents]) -> None:
-        """Where the squares about the entity's mean say too little about those about the window's: from the events."""
+        """Recompute from the events where squares about the entity's mean are too imprecise for the window's mean."""
         m2 = merged["d2"] - merged["d"] * merged["d"] / np.maximum(merged["c"], 1)
         is_imprecise = (merged["c"] > 1) & (merged["d2"] != 0) & ~(m2 > 1e-6 * merged["d2"])
         if is_imprecise.any():
