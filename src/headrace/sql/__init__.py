@@ -1,1 +1,1 @@
-"""SQL over the lake and the live tables: read-only, limited, and in a process of its own beside the server."""
+"""SQL over the lake and the live tables: read-only, limited, and in a separate process beside the server."""

@@ -1,4 +1,4 @@
-"""A database in memory: how it is opened, what stands in it before anything is read, and how it is locked."""
+"""In-memory DuckDB connections: how they are opened, set up and locked."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ DUCKDB_SETTINGS = {
 
 
 def open_connection() -> duckdb.DuckDBPyConnection:
-    """A new database; a table named without its layer is that of silver, then live, gold and bronze."""
+    """A new database; a table name without a layer is resolved in silver, then live, gold and bronze."""
     connection = duckdb.connect(":memory:", config=dict(DUCKDB_SETTINGS))
     connection.execute("SET TimeZone = 'UTC'")
     for schema in (*LAYERS, LIVE_SCHEMA):
@@ -29,17 +29,17 @@ def open_connection() -> duckdb.DuckDBPyConnection:
 
 
 def lock_connection(connection: duckdb.DuckDBPyConnection, lake_folder: Path | None) -> None:
-    """From here on there are no files but the lake's, no extensions and no other settings."""
+    """From here on the connection can read only the lake's files, load no extensions and change no settings."""
     allowed_folders = "" if lake_folder is None else quote_string(str(lake_folder))
     connection.execute(f"SET allowed_directories = [{allowed_folders}]")
     connection.execute("SET enable_external_access = false; SET lock_configuration = true")
 
 
 def qualified_name(layer: str, table: str) -> str:
-    """The whole name of a table."""
+    """The qualified name of a table."""
     return f"{layer}.{quote_identifier(table)}"
 
 
 def create_raising_view(connection: duckdb.DuckDBPyConnection, name: str, columns: SqlColumns, message: str) -> None:
-    """A table that has columns, and refuses rows with a sentence: an empty one would be a wrong answer."""
+    """Create a view that has columns, and raises an error when rows are read: an empty result would be wrong."""
     connection.execute(f"CREATE OR REPLACE VIEW {name} AS {build_raising_query(columns, message)}")

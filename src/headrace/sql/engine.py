@@ -1,4 +1,4 @@
-"""Answers queries with DuckDB: locked, limited, and in a transaction that can change nothing.
+"""Runs queries with DuckDB: locked, limited, and in a read-only transaction.
 
 lake/…/*.parquet ──▶ bronze.* silver.* gold.*  (views) ┐
 rows of a server ──▶ live.*                   (tables) ┴──▶ one query, read-only ──▶ rows in JSON
@@ -34,7 +34,7 @@ CHECK_INTERVAL_SECONDS = 0.05
 
 
 class SqlEngine:
-    """One locked database in memory, over a lake and tables whose rows come with each query; for one thread."""
+    """A locked in-memory database over a lake and live tables whose rows come with each query; for one thread."""
 
     def __init__(self, lake_folder: Path | None, live_columns: Mapping[str, SqlColumns]) -> None:
         lake_folder = None if lake_folder is None else lake_folder.resolve()
@@ -45,7 +45,7 @@ class SqlEngine:
         lock_connection(self._connection, lake_folder)
 
     def run_query(self, request: SqlRequest, live_rows: Mapping[str, LiveRows | str]) -> bytes:
-        """The answer in JSON; `live` has the rows of the live tables it may read, or says why there are none."""
+        """The result as JSON; `live_rows` has the rows of the live tables, or says why there are none."""
         started = time.perf_counter()
         query = parse_read_only_query(self._connection, request.sql)
         if self._lake_views is not None:
@@ -68,7 +68,7 @@ class SqlEngine:
         )
 
     def _fetch_rows(self, query: str, request: SqlRequest) -> tuple[list[dict[str, str]], list[bytes], bool]:
-        """Columns and rows, and whether there were more: DuckDB makes rows as they are fetched."""
+        """Columns and rows, and whether there were more: DuckDB produces rows as they are fetched."""
         cursor = self._connection.execute(query)
         columns = [{"name": name, "type": str(kind)} for name, kind, *_ in cursor.description or []]
         rows, size = list[bytes](), 0
@@ -82,7 +82,7 @@ class SqlEngine:
 
     @contextmanager
     def _time_limit(self, limit_seconds: float) -> Iterator[None]:
-        """Interrupts a query that has computed for too long, or has waited far longer than that for a core."""
+        """Interrupts a query that exceeds its CPU time, or has waited far longer than that for a core."""
         is_finished = threading.Event()
         watchdog = threading.Thread(target=self._interrupt_after, args=(limit_seconds, is_finished), daemon=True)
         watchdog.start()
@@ -104,7 +104,7 @@ class SqlEngine:
 
     @contextmanager
     def _read_only_transaction(self) -> Iterator[None]:
-        """A parser that lets something pass is not the last door."""
+        """A second barrier behind the parser's check."""
         self._connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
             yield
@@ -113,7 +113,7 @@ class SqlEngine:
 
     @contextmanager
     def _filled_live_tables(self, live_rows: Mapping[str, LiveRows | str]) -> Iterator[None]:
-        """Live tables with these rows, for as long as it takes to answer."""
+        """Fill the live tables with these rows for the duration of the query."""
         try:
             for view, rows in live_rows.items():
                 if isinstance(rows, str):
@@ -140,7 +140,7 @@ class SqlEngine:
 
     def _reset_live_table(self, view: str) -> None:
         table = qualified_name(LIVE_SCHEMA, view)
-        with suppress(duckdb.CatalogException):  # it is a view already
+        with suppress(duckdb.CatalogException):  # it is already a view
             self._connection.execute(f"DROP TABLE IF EXISTS {table}")
         message = f"The rows of {table} come with the query that names it. Write its name as it is: {table}."
         create_raising_view(self._connection, table, self._live_columns[view], message)
@@ -148,7 +148,7 @@ class SqlEngine:
 
 def _to_sql_refused(problem: duckdb.Error | MemoryError, request: SqlRequest) -> SqlRefused:
     match problem:
-        case duckdb.InterruptException():  # nobody else interrupts
+        case duckdb.InterruptException():  # only the time limit interrupts
             return QueryTimeoutError(request.limit_seconds)
         case duckdb.OutOfMemoryException() | MemoryError():
             return QueryMemoryError()

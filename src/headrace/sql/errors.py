@@ -1,27 +1,27 @@
-"""Why a query is not answered.
+"""Why a query is refused.
 
 HeadraceError
-└── SqlRefused            the query cannot be answered as it is written
-    ├── NotReadOnly       it is no single query, or one that changes something
-    ├── TookTooLong       it was ended by the time limit
-    └── TookTooMuch       it was ended by the memory limit, or ended the process that ran it
+└── SqlRefused               the query is invalid as written
+    ├── NotReadOnlyError     it is not a single query, or not read-only
+    ├── QueryTimeoutError    it exceeded the time limit
+    └── QueryMemoryError     it exceeded the memory limit, or ended the process that ran it
 """
 
 from headrace.errors import HeadraceError
 
-SHOW_TABLES_HINT = "`show tables` names what there is."
+SHOW_TABLES_HINT = "`show tables` lists the tables."
 
 
 class SqlRefused(HeadraceError):
-    """A query that cannot be answered as it is written."""
+    """A query is invalid as written."""
 
 
 class NotReadOnlyError(SqlRefused):
-    """No single query, or one that changes something."""
+    """A statement is not a single query, or not read-only."""
 
 
 class QueryTimeoutError(SqlRefused):
-    """A query that the time limit has ended."""
+    """A query exceeded the time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class QueryTimeoutError(SqlRefused):
 
 
 class QueryMemoryError(SqlRefused):
-    """A query that needed more memory than it may have."""
+    """A query exceeded the memory limit."""
 
     def __init__(self) -> None:
         super().__init__("The query needs more memory than it may have. Ask for fewer days, groups or columns.")

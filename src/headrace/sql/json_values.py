@@ -1,4 +1,4 @@
-"""Values of a query's rows as JSON can hold them."""
+"""Values of a query's rows as JSON."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from headrace.aggregates.sketches.frequent_items import key_text
 
 
 def row_to_json(row: Sequence[Any]) -> bytes:
-    """A row as JSON text; orjson stops at 64 bits, SQL's integers do not."""
+    """A row as JSON text; orjson is limited to 64-bit integers, SQL is not."""
     values = [to_json_value(value) for value in row]
     try:
         return orjson.dumps(values)
@@ -23,7 +23,7 @@ def row_to_json(row: Sequence[Any]) -> bytes:
 
 
 def to_json_value(value: Any) -> Any:
-    """Times are ISO 8601, bytes base64, an interval seconds; what is not finite, and decimals, are text.
+    """Times are ISO 8601, bytes base64, an interval seconds; non-finite numbers and decimals are text.
 
     >>> to_json_value([1, float("nan"), Decimal("2.50"), b"x", {3: 4}])
     [1, 'NaN', '2.50', 'eA==', {'3': 4}]

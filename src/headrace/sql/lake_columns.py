@@ -1,4 +1,4 @@
-"""The columns of a table of the lake as SQL names them."""
+"""The columns of a table of the lake as SQL types."""
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ def to_sql_columns(schema: pa.Schema) -> dict[str, str]:
 
 
 def to_sql_type(arrow_type: pa.DataType) -> str:
-    """What SQL calls a type.
+    """The SQL type of an Arrow type.
 
     >>> to_sql_type(pa.list_(pa.int64()))
     'BIGINT[]'

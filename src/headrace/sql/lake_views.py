@@ -1,4 +1,4 @@
-"""The lake's tables as views over their Parquet files, each made anew once its log has grown.
+"""Views over the Parquet files of the lake's tables, recreated when a table's log has grown.
 
 lake/silver/payments/_delta_log or /metadata   ──▶ the files of its newest version, and its columns
                     /hr_day=…/*                ──▶ silver.payments
@@ -16,24 +16,24 @@ from headrace.sql.duckdb_connection import LAYERS, qualified_name
 from headrace.sql.lake_columns import to_sql_columns
 from headrace.sql.live_columns import SqlColumns, build_raising_query, quote_identifier, quote_string
 
-MTIME_GRANULARITY_NS = 1_000_000_000  # a clock of files ticks slowly: two commits may bear one time
+MTIME_GRANULARITY_NS = 1_000_000_000  # file clocks are coarse: two commits may have the same time
 GLOB_CHARACTERS = frozenset("*?[")
 
 
 class LakeViews:
-    """Views of every table that is in a lake, kept up to date in one connection."""
+    """Views of every table of a lake, kept up to date in one connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_folder: Path) -> None:
         self._connection, self._lake_folder = connection, lake_folder
         self._modified_ns: dict[str, int | None] = {}
 
     def refresh(self) -> None:
-        """Make the views of tables that are new or have changed, and drop those of tables that are gone."""
+        """Create the views of tables that are new or have changed, and drop those of removed tables."""
         tables = {qualified_name(*table.folder.parts[-2:]): table for table in open_table_formats(self._lake_folder)}
         lower_case_counts = Counter(map(str.lower, tables))
         for name in self._modified_ns.keys() - tables.keys():
             self._connection.execute(f"DROP VIEW IF EXISTS {name}")
-            self._modified_ns = {}  # one whose name differs in case alone went with it
+            self._modified_ns = {}  # a view whose name differs in case alone was dropped with it
         for name, log in tables.items():
             modified_ns = (log.folder / log.metadata_folder).stat().st_mtime_ns
             if self._modified_ns.get(name) != modified_ns:
@@ -46,7 +46,7 @@ class LakeViews:
         try:
             _require_readable(table.folder, is_unique=is_unique)
             return self._files_query(table)
-        except Exception as problem:  # noqa: BLE001  # whatever a format says: one bad table is not the others' matter
+        except Exception as problem:  # noqa: BLE001  # one unreadable table must not affect the others
             return build_raising_query(
                 {"problem": "VARCHAR"}, f"The table at {str(table.folder)!r} cannot be read: {problem}"
             )
@@ -62,7 +62,7 @@ class LakeViews:
 
 
 def open_table_formats(lake_folder: Path) -> Iterator[TableFormat]:
-    """The logs of every table of a lake."""
+    """Every table of a lake in its table format."""
     for layer in LAYERS:
         tables = (open_table_format(folder) for folder in sorted((lake_folder / layer).glob("*")))
         yield from (table for table in tables if (table.folder / table.metadata_folder).is_dir())
@@ -70,13 +70,13 @@ def open_table_formats(lake_folder: Path) -> Iterator[TableFormat]:
 
 def _require_readable(folder: Path, *, is_unique: bool) -> None:
     if not is_unique:
-        raise UnreadableTableError("another differs from it in case alone, and SQL knows no case")
+        raise UnreadableTableError("another differs from it in case alone, and SQL ignores case")
     if GLOB_CHARACTERS & set(str(folder)):
-        raise UnreadableTableError("its path has one of *?[ in it, which DuckDB takes for a pattern")
+        raise UnreadableTableError("its path contains one of *?[, which DuckDB takes for a pattern")
 
 
 def _select_list(columns: SqlColumns, available_columns: Sequence[str]) -> str:
-    """Every column as the table has it; one that no file has yet is null."""
+    """Every column with the table's type; one that no file has yet is null."""
     available_names = {name.lower() for name in available_columns}
     return ", ".join(
         f"{quote_identifier(name) if name.lower() in available_names else 'NULL'}::{sql_type} AS "
@@ -86,7 +86,7 @@ def _select_list(columns: SqlColumns, available_columns: Sequence[str]) -> str:
 
 
 def _parquet_source(files: Sequence[Path], partition_types: Mapping[str, str]) -> str:
-    """Files as one table; older ones may lack columns, and the columns of partitions stand in their paths alone."""
+    """Files as one table; older files may lack columns, and partition columns are only in their paths."""
     types = ", ".join(f"{quote_string(name)}: {sql_type}" for name, sql_type in partition_types.items())
     partitioning = (
         f"hive_partitioning = true, hive_types = {{{types}}}" if partition_types else "hive_partitioning = false"

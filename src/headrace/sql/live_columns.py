@@ -1,4 +1,4 @@
-"""The columns of a live table as SQL names them, and how names and texts are written in SQL."""
+"""The columns of a live table as SQL types, and quoting of names and texts."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ LARGE_SUM_TYPE = "DECIMAL(38,0)"
 
 
 def live_columns(view: View) -> dict[str, str]:
-    """A view's live table: its key, every feature, and when the newest event of its windows happened."""
+    """The columns of a view's live table: its key, every feature, and the time of the newest event in its windows."""
     key_types = {column.name: SQL_TYPES[column.kind] for column in view.entity}
     feature_types = {feature.name: _feature_type(feature, view) for feature in view.features}
     on_demand_types = {
@@ -31,7 +31,7 @@ def live_columns(view: View) -> dict[str, str]:
 
 
 def _feature_type(feature: Feature, view: View) -> str:
-    """The type of a feature; sums of 64-bit integers may pass 64 bits."""
+    """The SQL type of a feature; sums of 64-bit integers may exceed 64 bits."""
     result = feature.aggregate.result_type
     if result.is_unbounded and view.schema.column(str(feature.aggregate.column), view.name).type == "bigint":
         return LARGE_SUM_TYPE
@@ -42,7 +42,7 @@ def _feature_type(feature: Feature, view: View) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """A name as SQL takes it, whatever is in it.
+    """A quoted SQL identifier.
 
     >>> quote_identifier("payments-eu")
     '"payments-eu"'
@@ -51,7 +51,7 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_string(value: str) -> str:
-    """A text as SQL takes it.
+    """A quoted SQL string.
 
     >>> quote_string("it's")
     "'it''s'"
@@ -60,7 +60,7 @@ def quote_string(value: str) -> str:
 
 
 def build_raising_query(columns: SqlColumns, message: str) -> str:
-    """A query that has these columns, and raises a sentence as soon as a row is wanted of it."""
-    # Each column leans on the error, and so does the row: whatever a query leaves out, it meets one of them.
+    """A query that has these columns, and raises an error as soon as a row is read."""
+    # Each column depends on the error, and so does the row: whatever a query leaves out, it evaluates one of them.
     select_list = ", ".join(f"e::{sql_type} AS {quote_identifier(name)}" for name, sql_type in columns.items())
     return f"SELECT {select_list} FROM (SELECT error({quote_string(message)}) AS e) WHERE e IS NULL"  # noqa: S608  # all quoted

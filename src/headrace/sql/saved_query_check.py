@@ -1,4 +1,4 @@
-"""Saved queries tried before anything runs: against the tables an app will have, none of which has rows yet."""
+"""Checks saved queries before anything runs: against the tables an app will have, which are still empty."""
 
 from collections.abc import Sequence
 
@@ -25,14 +25,14 @@ NO_ROWS_MESSAGE = "A plan reads no rows."
 
 
 def require_valid_queries(app: App, mappings: Sequence[TableMapping]) -> None:
-    """Raise for the first query that could not be answered."""
+    """Raise for the first query that is invalid."""
     for query, problem in find_query_problems(app, mappings).items():
         if problem is not None:
             raise DeclarationError(f"Query {query!r}: {problem}")
 
 
 def find_query_problems(app: App, mappings: Sequence[TableMapping]) -> dict[str, str | None]:
-    """Of each saved query by name why it could not be answered, or None."""
+    """For each saved query by name the error it would raise, or None."""
     if not app.queries:
         return {}
     connection = _create_empty_tables(app, mappings)
@@ -58,7 +58,7 @@ def _find_query_problem(connection: duckdb.DuckDBPyConnection, query: Query) -> 
     except SqlRefused as error:
         return str(error)
     try:
-        connection.execute(f"DESCRIBE {select_sql}")  # bound to its tables and types, and not run
+        connection.execute(f"DESCRIBE {select_sql}")  # bound to its tables and types, but not executed
     except duckdb.Error as duckdb_error:
         return describe_duckdb_error(duckdb_error, query.sql)
     return None

@@ -1,4 +1,4 @@
-"""What may be asked: one query, by the judgement of DuckDB's own parser."""
+"""Accepts only single read-only queries, as classified by DuckDB's own parser."""
 
 import re
 
@@ -8,7 +8,7 @@ from headrace.sql.errors import NotReadOnlyError, SqlRefused
 
 MAX_QUERY_LENGTH = 50_000
 SHOW_TABLES_PATTERN = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
-# DuckDB's own answer leaves the schemas out, by which one name may stand for two tables.
+# DuckDB's own SHOW TABLES omits schemas, by which one name may refer to two tables.
 LIST_TABLES_SQL = """
 SELECT schema_name AS "schema", table_name AS name, list(column_name ORDER BY column_index) AS columns
 FROM duckdb_columns() WHERE schema_name IN ('bronze', 'silver', 'gold', 'live') GROUP BY ALL ORDER BY ALL
@@ -17,7 +17,7 @@ UNQUOTED_AT_PATTERN = re.compile(r"""(?<!["\w])at(?!["\w])""", re.IGNORECASE)
 
 
 def parse_read_only_query(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The one query that a text holds; raises where it holds another thing, or more than one."""
+    """The single query of a text; raises for any other statement, or several."""
     if len(sql) > MAX_QUERY_LENGTH:
         raise SqlRefused(
             f"The query has {len(sql):,} characters and may have {MAX_QUERY_LENGTH:,}. Ask for less at a time."
@@ -52,7 +52,7 @@ def _require_select(statement: duckdb.Statement) -> None:
 
 
 def _strip_explain(sql: str) -> str:
-    """What EXPLAIN is asked of: DuckDB runs whatever follows EXPLAIN ANALYZE."""
+    """The statement after EXPLAIN: DuckDB executes it for EXPLAIN ANALYZE."""
     encoded = sql.encode()
     word_starts = [start for start, token_type in duckdb.tokenize(sql) if token_type is not duckdb.token_type.comment]
     explained = encoded[word_starts[1] :] if len(word_starts) > 1 else b""
@@ -61,7 +61,7 @@ def _strip_explain(sql: str) -> str:
 
 
 def describe_duckdb_error(problem: duckdb.Error, sql: str) -> str:
-    """DuckDB's sentence; `at` is the usual name of a time, and a word of its own to DuckDB."""
-    hint = ' The word at is SQL\'s own: write the column as "at".' if UNQUOTED_AT_PATTERN.search(sql) else ""
+    """DuckDB's message; adds a hint about `at`, a common name for a time and a keyword of DuckDB."""
+    hint = ' at is an SQL keyword: write the column as "at".' if UNQUOTED_AT_PATTERN.search(sql) else ""
     is_syntax = isinstance(problem, duckdb.ParserException)
     return f"{problem}{hint}" if is_syntax else str(problem).removeprefix("Invalid Input Error: ")

@@ -1,9 +1,9 @@
-"""python -m headrace.sql.worker: the process that answers a server's queries, one after the other.
+"""python -m headrace.sql.worker: the process that runs a server's queries, one after the other.
 
-stdin    what there is │ rows of a live table … query │ rows … query │ …   (of the server: trusted)
-stdout   ready         │ answer or refusal            │ answer       │ …   (never more than bytes to the server)
+stdin    setup │ rows of a live table … query │ rows … query │ …   (from the server: trusted)
+stdout   ready │ result or refusal            │ result       │ …   (untrusted bytes to the server)
 
-It gives way to the server, is the first to go where memory runs out, can write no file, and ends with its stdin.
+It has a lower priority than the server, is killed first if memory runs out, cannot write files, and ends with stdin.
 """
 
 import os
@@ -34,14 +34,14 @@ from headrace.sql.worker_messages import (
 
 NICENESS = 10
 OOM_SCORE_ADJUSTMENT = "1000"
-UNTRACKED_MEMORY_MB = 512  # what DuckDB does not reckon: long texts, Arrow, an answer being written
+UNTRACKED_MEMORY_MB = 512  # memory that DuckDB does not track: long texts, Arrow, a result being written
 
 
 def main() -> None:
-    """Answer until stdin ends."""
+    """Run queries until stdin ends."""
     request_stream, reply_stream = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever is printed is no message
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's Ctrl-C: it ends this process by itself
+    os.dup2(2, 1)  # prints must not be read as messages
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's Ctrl-C: the server ends this process itself
     lower_priority()
     engine = SqlEngine(*_read_message(request_stream))
     limit_resources()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def serve_requests(engine: SqlEngine, request_stream: IO[bytes], reply_stream: IO[bytes]) -> None:
-    """Answer query after query, each with the rows that came before it."""
+    """Run query after query, each with the rows that came before it."""
     live_rows: dict[str, list[Any] | str] = {}
     while (message := _read_message(request_stream)) is not None:
         if isinstance(message, SqlRequest):
@@ -85,17 +85,17 @@ def _read_message(request_stream: IO[bytes]) -> Any:
 
 
 def lower_priority() -> None:
-    """Get a tenth of what the server gets of a core that both want."""
+    """Take about a tenth of the server's share of a contended core."""
     os.nice(NICENESS)
     with suppress(OSError):  # not on every system
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
 
 
 def limit_resources() -> None:
-    """No file can be written from here on, and memory beyond what DuckDB reckons is limited as well."""
+    """Forbid writing files, and limit memory beyond what DuckDB tracks."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError, StopIteration):  # Linux alone says how much there is now
+    with suppress(OSError, StopIteration):  # only Linux reports the current memory
         lines = Path("/proc/self/status").read_text().splitlines()
         current_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
         limit_bytes = (current_kb << 10) + ((MEMORY_LIMIT_MB + UNTRACKED_MEMORY_MB) << 20)

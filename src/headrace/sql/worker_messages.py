@@ -1,4 +1,4 @@
-"""What a server and the process that answers its queries say to each other: a length, then so many bytes of JSON."""
+"""The protocol between a server and its query process: a length, then that many bytes of JSON."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 from headrace.sql.live_columns import SqlColumns
 
 LENGTH_PREFIX = struct.Struct("<Q")
-READY, ANSWERED, REFUSED, FAILED = b"y", b"a", b"r", b"f"  # how what the process says begins
+READY, ANSWERED, REFUSED, FAILED = b"y", b"a", b"r", b"f"  # the first byte of the process's messages
 
 WAIT_FACTOR = 6
 JSON_TYPES = {type(None), bool, int, float, str}
@@ -19,7 +19,7 @@ LiveRows = Sequence[Sequence[Any]]
 
 
 class SqlRequest(NamedTuple):
-    """A query, how many rows and bytes of its answer are wanted at most, and for how long it may compute."""
+    """A query, the maximum number of rows and bytes of its result, and its CPU time limit."""
 
     sql: str
     max_rows: int
@@ -28,26 +28,26 @@ class SqlRequest(NamedTuple):
 
 
 def max_wait_seconds(limit_seconds: float) -> float:
-    """How long to wait for a query that may compute for so long: others may have the cores, to whom it gives way."""
+    """The wall time limit of a query with this CPU time limit: it has a low priority and may wait for cores."""
     return WAIT_FACTOR * limit_seconds
 
 
 class SqlWorkerSetup(NamedTuple):
-    """What a new process is told: where the lake is, and the columns of the live tables."""
+    """The setup of a new process: the folder of the lake, and the columns of the live tables."""
 
     lake_folder: Path | None
     live_columns: Mapping[str, SqlColumns]
 
 
 class LiveRowsMessage(NamedTuple):
-    """Some rows of a live table for the query that follows, or a sentence that says why there are none."""
+    """Rows of a live table for the query that follows, or an error that says why there are none."""
 
     view: str
     rows: LiveRows | str
 
 
 def encode_message(message: SqlRequest | SqlWorkerSetup | LiveRowsMessage) -> bytes:
-    """A message of the server."""
+    """Encode a message of the server."""
     match message:
         case SqlWorkerSetup(lake_folder, live_columns):
             fields: Sequence[Any] = [None if lake_folder is None else str(lake_folder), live_columns]
@@ -59,7 +59,7 @@ def encode_message(message: SqlRequest | SqlWorkerSetup | LiveRowsMessage) -> by
 
 
 def decode_message(content: bytes) -> SqlRequest | SqlWorkerSetup | LiveRowsMessage:
-    """A message of the server."""
+    """Decode a message of the server."""
     class_name, *fields = json.loads(content)
     match class_name, fields:
         case SqlWorkerSetup.__name__, [lake_folder, live_columns]:
@@ -72,12 +72,12 @@ def decode_message(content: bytes) -> SqlRequest | SqlWorkerSetup | LiveRowsMess
 
 
 def _convert_special_values(convert: Callable[[Any], Any], rows: LiveRows) -> list[list[Any]]:
-    """Rows with those values changed that JSON has no word for: few of many."""
+    """Rows with those values converted that JSON cannot represent: few of many."""
     return [[value if type(value) in JSON_TYPES else convert(value) for value in row] for row in rows]
 
 
 def _encode_value(value: Any) -> Any:
-    """A value as JSON can have it: it has no moments, and of maps only those by text."""
+    """A value as JSON, which has no timestamps and only maps with text keys."""
     match value:
         case datetime():
             return {"at": value.isoformat()}
@@ -106,7 +106,7 @@ def write_frame(stream: IO[bytes], content: bytes) -> None:
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """The next message; None once there are no more, or only a part of one came."""
+    """The next message; None at the end of the stream, or if a message is incomplete."""
     prefix = stream.read(LENGTH_PREFIX.size)
     if len(prefix) < LENGTH_PREFIX.size:
         return None

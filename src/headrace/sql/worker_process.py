@@ -1,4 +1,4 @@
-"""The process beside a server that answers its queries: started with the first, and anew after one that ended it."""
+"""The process beside a server that runs its queries: started for the first query, and restarted after a failed one."""
 
 import logging
 import os
@@ -25,20 +25,20 @@ from headrace.sql.worker_messages import (
 )
 
 START_TIMEOUT_SECONDS, GRACE_SECONDS = 60.0, 3.0
-# Not HEADRACE_STORE and HEADRACE_WEBHOOK, which may hold secrets, nor anything else that it does not need.
+# Not HEADRACE_STORE and HEADRACE_WEBHOOK, which may contain secrets, nor anything else that it does not need.
 INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
 LOGGER = logging.getLogger("headrace.sql")
 
 
 class SqlProcessFailed(HeadraceError):
-    """A process that does not start, or fails on a query in a way that is ours."""
+    """The query process does not start, or fails on a query because of a defect in Headrace."""
 
     def __init__(self) -> None:
-        super().__init__("The process that answers queries failed; the server's log says why. Please report it.")
+        super().__init__("The process that runs queries failed; the server's log says why. Please report it.")
 
 
 class SqlProcess:
-    """Asks one process one query at a time; for one thread, while another may stop it."""
+    """Sends one query at a time to a process; for one thread, while another may stop it."""
 
     def __init__(self, lake_folder: Path | None, live_columns: Mapping[str, SqlColumns]) -> None:
         self._setup_message = encode_message(SqlWorkerSetup(lake_folder, live_columns))
@@ -46,11 +46,11 @@ class SqlProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process that waits for the next query, if there is one."""
+        """The id of the running process, if there is one."""
         return None if self._process is None else self._process.pid
 
     def run_query(self, request: SqlRequest, live_messages: Sequence[bytes] = ()) -> bytes:
-        """The answer in JSON; `live` are messages with the rows of live tables."""
+        """The result as JSON; `live_messages` have the rows of live tables."""
         process = self._ensure_started()
         with self._kill_after(max_wait_seconds(request.limit_seconds) + GRACE_SECONDS) as killed:
             reply = _exchange_messages(process, [*live_messages, encode_message(request)])
@@ -61,18 +61,18 @@ class SqlProcess:
         if reply_kind == REFUSED:
             raise SqlRefused(content.decode())
         if reply_kind == FAILED:
-            LOGGER.error("a query failed: %s", content.decode())
+            LOGGER.error("Query failed: %s", content.decode())
             raise SqlProcessFailed
         return content
 
     def interrupt(self) -> None:
-        """End the query that is being answered, from another thread than the one that asks."""
+        """End the running query, from another thread."""
         process = self._process
         if process is not None:
             process.kill()
 
     def stop(self) -> None:
-        """End the process; the next query starts another."""
+        """Stop the process; the next query starts another."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -97,7 +97,7 @@ class SqlProcess:
 
     @contextmanager
     def _kill_after(self, seconds: float) -> Iterator[threading.Event]:
-        """Kills a process that does not answer; the event says that it was killed."""
+        """Kill a process that does not answer in time; the event says that it was killed."""
         killed, process = threading.Event(), self._process
 
         def kill() -> None:
@@ -114,7 +114,7 @@ class SqlProcess:
 
 
 def _exchange_messages(process: subprocess.Popen[bytes], messages: Sequence[bytes]) -> bytes | None:
-    """What a process answers to messages; None where it ended."""
+    """The answer of a process to messages; None if it ended."""
     if process.stdin is None or process.stdout is None:
         return None
     try:

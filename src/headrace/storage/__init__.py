@@ -1,1 +1,1 @@
-"""Files that an app keeps for its owner alone, and secrets."""
+"""Private files and folders of an app, and secrets."""

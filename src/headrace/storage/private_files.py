@@ -1,4 +1,4 @@
-"""Files of the state folder that nobody else may read: written in one step, refused where others can read them."""
+"""Files of the state folder that only the owner may read: written atomically, refused if others can read them."""
 
 import os
 import secrets
@@ -10,36 +10,36 @@ from headrace.storage.private_folder import GROUP_AND_OTHERS_BITS, make_private_
 
 
 class FileNotPrivateError(HeadraceError):
-    """A file that others may read or write, and must not."""
+    """A private file is readable or writable by others."""
 
 
 def require_private_file(file: Path) -> None:
-    """Refuse a file that its owner shares, or that is another's."""
+    """Refuse a file that others can read, or that another user owns."""
     file_stat = file.stat()
     if file_stat.st_mode & GROUP_AND_OTHERS_BITS:
         raise FileNotPrivateError(
-            f"{file} may be read by others (mode {stat.S_IMODE(file_stat.st_mode):04o}). Run chmod 600 {file}."
+            f"{file} is readable by others (mode {stat.S_IMODE(file_stat.st_mode):04o}). Run chmod 600 {file}."
         )
     if file_stat.st_uid not in {os.geteuid(), 0}:
         raise FileNotPrivateError(
-            f"{file} belongs to another user. Make it yours, or choose another folder with --state."
+            f"{file} belongs to another user. Change its owner, or choose another folder with --state."
         )
 
 
 def write_private_file(file: Path, content: bytes) -> None:
-    """In one step: who reads meanwhile reads what was there before."""
+    """Write atomically: concurrent readers see the old content or the new."""
     temp_file = _write_temp_file(file, content)
     temp_file.replace(file)
 
 
 def read_or_create(file: Path, content: bytes) -> bytes:
-    """What is in a file, which is made with this content if there is none; of several at once, one makes it."""
+    """The content of a file, which is created with this content if missing; of concurrent callers one creates it."""
     if not file.exists():
         temp_file = _write_temp_file(file, content)
         try:
             os.link(temp_file, file)
         except FileExistsError:
-            pass  # another was first
+            pass  # another process was first
         finally:
             temp_file.unlink()
     require_private_file(file)

@@ -1,4 +1,4 @@
-"""The state folder: only its owner may look into it, since records, models and secrets are there."""
+"""The state folder: only its owner may access it, because it contains records, models and secrets."""
 
 import os
 import stat
@@ -9,9 +9,9 @@ GROUP_AND_OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_private_folder(folder: Path) -> str | None:
-    """Make a folder that only its owner may open, or close one that is open to others; what was done or could not be.
+    """Create a folder that only its owner may access, or close an open one; returns a warning if there is one.
 
-    A folder that is not the state's alone stays as it is: one that all users share, and one that this process is in.
+    A folder that is not only used for the state stays as it is: one that all users share, or the working folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
@@ -19,9 +19,7 @@ def make_private_folder(folder: Path) -> str | None:
     if not mode & GROUP_AND_OTHERS_BITS:
         return None
     if mode & stat.S_ISVTX or Path.cwd().is_relative_to(folder.resolve()):
-        return (
-            f"{folder} is open to other users (mode {mode:04o}) and not the state's alone. Give --state its own folder."
-        )
+        return f"{folder} is open to other users (mode {mode:04o}) and has other uses. Give --state its own folder."
     try:
         folder.chmod(mode & ~GROUP_AND_OTHERS_BITS)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Secrets: written where they are kept, read when they are needed."""
+"""Secrets: given directly, or by the name of an environment variable or a file."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ ENV_PREFIX, FILE_PREFIX = "env:", "file:"
 
 
 class SecretMissing(HeadraceError):
-    """A secret is not where it is said to be."""
+    """A secret is not where its reference points."""
 
 
 def resolve_secret(reference: str, label: str) -> str:
-    """A secret as it is written, as the variable of `env:NAME` has it, or as the first line of `file:PATH` does."""
+    """A secret as given, or from the variable of `env:NAME`, or from the first line of `file:PATH`."""
     if reference.startswith(ENV_PREFIX):
         return _read_variable(reference.removeprefix(ENV_PREFIX), label)
     if reference.startswith(FILE_PREFIX):
@@ -32,7 +32,9 @@ def _read_first_line(path: Path, label: str) -> str:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SecretMissing(f"{label}: {path} cannot be read: {type(error).__name__}. Let us read it.") from None
+        raise SecretMissing(
+            f"{label}: {path} cannot be read: {type(error).__name__}. Make it readable for this user."
+        ) from None
     if not lines or not lines[0]:
         raise SecretMissing(f"{label}: {path} is empty. Write the secret on its first line.")
     return lines[0]
