@@ -1,1 +1,1 @@
-"""The online store: tiles by entity, kept fresh from the changelog."""
+"""The online store: tiles by entity, applied from the changelog."""

@@ -1,4 +1,4 @@
-"""A bounded memory of what was worked out before."""
+"""A bounded cache."""
 
 from collections import OrderedDict
 from typing import TypeVar
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(OrderedDict[Key, Value]):
-    """A mapping of so many entries at most: one more, and the one that came first goes.
+    """A mapping with a maximum number of entries: one more evicts the oldest.
 
     >>> recent = BoundedCache(2)
     >>> recent["a"], recent["b"], recent["c"] = 1, 2, 3

@@ -13,7 +13,7 @@ LOGGER = logging.getLogger("headrace.store")
 
 
 class TileChange(NamedTuple):
-    """A tile of an entity, in the place its layout has in `parts_of(view)`."""
+    """A tile of an entity, with the index of its layout in `all_layouts(view)`."""
 
     entity: Entity
     layout_index: int
@@ -22,7 +22,7 @@ class TileChange(NamedTuple):
 
     @property
     def event_count(self) -> int:
-        """How many events are in the tile: the greater wins."""
+        """The number of events in the tile: the greater wins."""
         return int(TILE_HEADER.unpack_from(self.tile.row)[1])
 
     @property
@@ -31,18 +31,18 @@ class TileChange(NamedTuple):
 
     @property
     def arrival_us(self) -> int:
-        """When the log took the newest event of the tile."""
+        """The append time of the newest event in the tile."""
         return int(TILE_HEADER.unpack_from(self.tile.row)[3])
 
     @property
     def clamped_time_us(self) -> int:
-        """Its newest event's time, or its arrival if that is earlier: a date far ahead must not make all else old."""
+        """The time of its newest event, at most its arrival: an event far ahead must not expire everything else."""
         _, _, event_time_us, arrival_us = TILE_HEADER.unpack_from(self.tile.row)
         return int(min(event_time_us, arrival_us))
 
 
 class ChangelogDecoder:
-    """Decodes the changelog of one view; what is no tile at all is counted and told, never a reason to stop."""
+    """Decodes the changelog of one view; invalid records are counted and logged, and never stop it."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -51,12 +51,12 @@ class ChangelogDecoder:
         self._layout_indexes = {layout.version: index for index, layout in enumerate(self.layouts)}
 
     def decode(self, record: ConsumerRecord) -> TileChange | None:
-        """The change a record makes, None for tiles of another layout."""
+        """The change in a record, None for tiles of another layout."""
         try:
             return self._decode(record)
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             self.rejected_count += 1
-            LOGGER.warning("%s is not a tile of %s: %r", record.location, self.view.name, problem)
+            LOGGER.warning("Ignored %s, which is not a tile of %s: %r", record.location, self.view.name, problem)
             return None
 
     def _decode(self, record: ConsumerRecord) -> TileChange | None:

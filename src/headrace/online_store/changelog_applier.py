@@ -1,4 +1,4 @@
-"""Apply workers: they carry the changelogs into a store, as many processes as one likes."""
+"""Apply workers: any number of processes that apply the changelogs to a store."""
 
 import asyncio
 import hashlib
@@ -22,10 +22,10 @@ Answer = TypeVar("Answer")
 
 
 class ApplyWorker:
-    """Follows the changelogs of views as one of a group and applies them to a store.
+    """Consumes the changelogs of views in a consumer group and applies them to a store.
 
-    A server that is gone is waited for, with the records in hand: their offsets are committed only once it has taken
-    them. One that came back empty is filled again from the beginning of the changelog.
+    While a server is down, the current records wait: their offsets are committed only after it has applied them. A
+    server that came back empty is filled again from the start of the changelog.
     """
 
     def __init__(self, broker: str, store: SharedStore, views: Sequence[View], group: str | None = None) -> None:
@@ -43,12 +43,12 @@ class ApplyWorker:
         self.stop()
 
     def start(self) -> Self:
-        """Apply in a thread of its own."""
+        """Apply in a thread."""
         self.consumer.start()
         return self
 
     def run(self) -> None:
-        """Apply in this thread until `stop` is called from another one."""
+        """Apply in this thread until another one calls `stop`."""
         self.consumer.run()
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class ApplyWorker:
         self._rewind(self._retry_until_answered(lambda: self._store.commit_offsets(self.group, offsets, ())))
 
     def _commit_start_offsets(self, records: list[ConsumerRecord]) -> None:
-        """Where a partition begins, its place is there before its tiles: a server that loses them loses it too."""
+        """Store a partition's start offset before its tiles: a server that loses the tiles loses the offset, too."""
         first_offsets = {Partition(record.topic, record.partition): record.offset for record in reversed(records)}
         start_offsets = {
             partition: offset for partition, offset in first_offsets.items() if partition in self._starting
@@ -71,7 +71,7 @@ class ApplyWorker:
             self._starting -= start_offsets.keys()
 
     def _check_lost_offsets(self) -> None:
-        """Nothing comes, so nothing would tell that the server has lost what was applied: look."""
+        """Without new records, check whether the server has lost what was applied."""
         assigned = set(self.consumer.positions.next_offsets)
         self._starting &= assigned
         try:
@@ -88,7 +88,7 @@ class ApplyWorker:
             raise RewindRequested(lost_partitions)
 
     def _retry_until_answered(self, step: Callable[[], Answer]) -> Answer:
-        """Repeat a step until it is answered: what is in hand is not lost by waiting, and tiles may be sent twice."""
+        """Retry a step until the store answers: the current records are not lost, and tiles may be sent twice."""
         while True:
             try:
                 answer = step()
@@ -102,13 +102,13 @@ class ApplyWorker:
 
 
 def apply_group(views: Sequence[View]) -> str:
-    """The group that applies these views: others where their layouts differ, for those skip each other's tiles."""
+    """The consumer group for these views; it depends on their layouts, because workers skip tiles of other layouts."""
     versions = [f"{view.name} {layout.version}" for view in views for layout in salted_live_layouts(view)]
     return f"headrace.apply.{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:12]}"
 
 
 def apply_until(app: App, broker: str, store_url: str, stop: threading.Event) -> None:
-    """Carry an app's changelogs into a store until `stop` is set."""
+    """Apply an app's changelogs to a store until `stop` is set."""
     if not app.views:
         stop.wait()
         return

@@ -1,4 +1,4 @@
-"""Delays, counted by size in plain integers: adding one is cheap, and whoever reads needs no lock."""
+"""A histogram of delays in plain integers: adding is cheap, and readers need no lock."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from itertools import accumulate
 
 
 class DelayHistogram:
-    """How many delays were at most each bound; one thread adds, any thread reads."""
+    """The number of delays up to each bound; one thread adds, any thread reads."""
 
     __slots__ = ("bounds", "counts", "total_seconds")
 
@@ -20,12 +20,12 @@ class DelayHistogram:
         self.total_seconds += seconds
 
     def merge(self, counts: Sequence[int], seconds: float) -> None:
-        """Take the counts of another with the same bounds, and its seconds in all."""
+        """Add the counts and the total seconds of another histogram with the same bounds."""
         self.counts = [own + other for own, other in zip(self.counts, counts, strict=True)]
         self.total_seconds += seconds
 
     def cumulative_counts(self) -> list[tuple[float, int]]:
-        """Each bound and how many delays were no longer; infinity last.
+        """Each bound with the number of delays up to it; infinity last.
 
         >>> delays = DelayHistogram([0.1, 1])
         >>> delays.add(0.1)

@@ -1,4 +1,4 @@
-"""Changelog records as entries of a shared store: what one batch changes of one entity."""
+"""Changelog records as writes to a shared store: the changes of one entity in one batch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,31 +17,31 @@ from headrace.tiles.tile import Entity
 
 @dataclass(frozen=True)
 class TileLifetimes:
-    """How long tiles of a view's layouts are kept."""
+    """How long the tiles of a view's layouts are retained."""
 
     layouts: tuple[HopLayout, ...]
     slack_us: int
 
     @cached_property
     def packed_lifetimes(self) -> bytes:
-        """How long tiles of each layout are kept, as the script in Redis reads it."""
+        """The retention of each layout, in the format of the Redis script."""
         return pack_lifetimes(self.layouts, self.slack_us)
 
     @cached_property
     def entity_ttl_ms(self) -> int:
-        """How long an entity lives without a change; 0 is for ever."""
+        """How long an entity lives without a change; 0 is forever."""
         if any(layout.is_kept_forever for layout in self.layouts):
             return 0
         return (max(layout.retention_us for layout in self.layouts) + self.slack_us + EXPIRY_GRACE_US) // 1000
 
     def ttl_us(self, layout: HopLayout) -> int:
-        """How long a tile of a layout is needed after its start; 0 is for ever."""
+        """How long a tile of a layout is needed after its start; 0 is forever."""
         return 0 if layout.is_kept_forever else layout.retention_us + self.slack_us
 
 
 @dataclass
 class EntityChanges:
-    """All changes of one entity in one batch of records; of each tile the one with most events."""
+    """All changes of one entity in one batch of records; for each tile the one with the most events."""
 
     key: bytes
     lifetimes: TileLifetimes
@@ -57,11 +57,11 @@ class EntityChanges:
         return self
 
     def tile_fields(self) -> Iterator[tuple[bytes, bytes]]:
-        """Name and value of each tile."""
+        """The field name and value of each tile."""
         return ((field_name, pack_tile(change.layout, change.tile)) for field_name, change in self.changes.items())
 
     def sorted_rows(self) -> Iterator[SortedTileRow]:
-        """Its tiles one by one, but for those that no window holds any more."""
+        """Its tiles as single rows, except those that are in no window any more."""
         for change in self.changes.values():
             layout, start_us = change.layout, change.start_us
             ttl_us = self.lifetimes.ttl_us(layout)
@@ -74,7 +74,7 @@ class EntityChanges:
 
 
 class EntityChangesBuilder:
-    """Turns changelog records of one view into entries."""
+    """Converts changelog records of one view to entity changes."""
 
     def __init__(self, view: View) -> None:
         self._view_name = view.name

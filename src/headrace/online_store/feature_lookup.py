@@ -1,4 +1,4 @@
-"""What a store answers: the values of an entity's features, and how fresh they are."""
+"""Results of feature lookups: the values of an entity's features, and their freshness."""
 
 import struct
 from collections.abc import Sequence
@@ -17,25 +17,25 @@ from headrace.tiles.salt import salt_bucket
 from headrace.tiles.tile import Entity
 
 TILE_HEADER = struct.Struct("<4q")
-# Tiles are kept that much longer than a window needs: the clocks of brokers and servers differ a little.
+# Tiles are retained this much longer than windows need, because the clocks of brokers and servers differ.
 RETENTION_SLACK_US = UNITS_US["m"]
-# And where events tell their own arrivals: recorded time passes quicker than the clock, one stream before another.
+# For recorded arrivals: recorded time advances faster than the clock, and differently in each stream.
 RECORDED_RETENTION_SLACK_US = UNITS_US["d"]
-# Servers that processes share let go of tiles by their own clock, and that much later still: an entity may be quiet, or
-# a scorer behind, and questions are about the time of its last event.
+# Shared servers expire tiles by their own clock, this much later: an entity may be idle, or a scorer lag behind,
+# and reads are as of the time of its last event.
 EXPIRY_GRACE_US = UNITS_US["h"]
 
 
 class StoreUnavailable(HeadraceError):
-    """A store that cannot answer now."""
+    """A store cannot answer now."""
 
 
 class StoreNotReadyError(StoreUnavailable):
-    """A store that has not taken in yet what an earlier one knew."""
+    """A store has not yet applied all that an earlier server had."""
 
 
 class TooManyEntitiesError(HeadraceError):
-    """A table of more entities than can be listed at once."""
+    """A table has more entities than can be listed at once."""
 
     def __init__(self, view_name: str, entity_count: str, max_entities: int) -> None:
         super().__init__(
@@ -45,36 +45,36 @@ class TooManyEntitiesError(HeadraceError):
 
 
 class RetentionExceededError(HeadraceError):
-    """A time for which tiles may have been let go of: an answer would be short without saying so."""
+    """Tiles of the requested time may have expired: the values would be silently incomplete."""
 
     def __init__(self, at_us: int, newest_time_us: int, slack_us: int) -> None:
         oldest_time = to_datetime(newest_time_us - slack_us).isoformat()
         super().__init__(
-            f"at={to_datetime(at_us).isoformat()} is too long ago: the online store keeps what windows since "
-            f"{oldest_time} need. "
+            f"at={to_datetime(at_us).isoformat()} is too long ago: the online store retains tiles for windows since "
+            f"{oldest_time}. "
             "Ask for a later time, or for none."
         )
         self.newest_time_us = newest_time_us
 
 
 def retention_slack_us(view: View) -> int:
-    """How much longer than its windows need the tiles of a view are kept."""
+    """How much longer than its windows need the tiles of a view are retained."""
     is_recorded = any(stream.is_recorded for stream in view.streams)
     return RECORDED_RETENTION_SLACK_US if is_recorded else RETENTION_SLACK_US
 
 
 def require_retained(at_us: int, newest_time_us: int, slack_us: int) -> None:
-    """Raise TooLongAgo where tiles of a window at that time may be gone; `known_us` is the newest time stored."""
+    """Raise RetentionExceededError if tiles of a window at that time may have expired."""
     if at_us < newest_time_us - slack_us:
         raise RetentionExceededError(at_us, newest_time_us, slack_us)
 
 
 @dataclass(slots=True)
 class LookupResult:
-    """Feature values in the view's order; event and arrival time of the newest tile, None for a key never seen.
+    """Feature values in the view's order; event and arrival time of the newest tile, None for an unknown key.
 
-    `known` says what they were made of, in the order of `lives_of(view)`. Whoever writes a read as text may leave that
-    with it: one that is given again need not be written again.
+    `provenance` has the events they are computed from, in the order of `live_layouts(view)`. `cached_json` is the
+    encoded result, so that a repeated result is not encoded again.
     """
 
     values: list[Any]
@@ -85,11 +85,11 @@ class LookupResult:
 
 
 class CachedLookup(NamedTuple):
-    """An answer, and how long it stays the same if no tile changes: until one enters a window or leaves one.
+    """A lookup result and its validity, if no tile changes: until a tile enters or leaves a window.
 
     window        (──────────────────at]
     tiles     ├─┤    ├─┤   ├─┤            ├─┤
-    answer                           [   )         until the oldest is out of reach, or the next begins
+    result                           [   )         until the oldest leaves the window, or the next enters
     """
 
     from_us: int
@@ -97,21 +97,21 @@ class CachedLookup(NamedTuple):
     result: LookupResult
 
     def is_valid_at(self, at_us: int) -> bool:
-        """Whether it is still the answer at a time."""
+        """Whether it is still the result at a time."""
         return self.from_us <= at_us < self.until_us
 
 
 class HopProvenance(NamedTuple):
-    """What an answer was made of, in one hop of one stream: how many events, and when the last of them arrived."""
+    """The events behind a result, in one hop of one stream: their number, and the arrival of the last."""
 
     event_count: int
     arrival_us: int
 
 
 class EventRef(NamedTuple):
-    """An event by what its tiles tell of it: whose it is, of which stream, when it happened and when it arrived.
+    """An event as its tiles identify it: its entity, stream, event time and arrival time.
 
-    Its id tells in which part it is, where a view has several.
+    Its id determines the salt bucket, if the view has several.
     """
 
     entity: Entity
@@ -122,7 +122,7 @@ class EventRef(NamedTuple):
 
 
 class IncludedEvent(NamedTuple):
-    """An event that is to be read as if it were stored: whose it is, and its own tiles."""
+    """An event to include in a read as if it were stored: its entity, and its own tiles."""
 
     entity: Entity
     rows_by_hop: Sequence[TileRows | None]
@@ -132,7 +132,7 @@ NO_PROVENANCE = HopProvenance(0, 0)
 
 
 class TileRowsReader:
-    """Reads one view from the rows of an entity, wherever the rows come from."""
+    """Reads one view from the rows of an entity, independent of the store."""
 
     def __init__(self, view: View) -> None:
         self.layouts = hop_layouts(view)
@@ -141,7 +141,7 @@ class TileRowsReader:
         self.live_layout_count = self.hop_count * len(view.streams)
         self._first_index = {stream.name: self.hop_count * index for index, stream in enumerate(view.sorted_streams)}
         self._salt = view.salt
-        # And once more: rows from history may follow those from the streams.
+        # One more set: rows from history may follow the live ones.
         layout_sets = (view.salt + 1) * len(view.streams)
         self._window_reaches_us = layout_sets * [_window_reaches_us(view, layout) for layout in self.layouts]
 
@@ -158,11 +158,11 @@ class TileRowsReader:
         return LookupResult(values, event_time_us, arrival_us, read_provenance(rows_by_hop, at_us))
 
     def read_including(self, rows_by_hop: Sequence[TileRows | None], event: IncludedEvent, at_us: int) -> LookupResult:
-        """The values as if an event were stored already: its tiles are one part more of each hop."""
+        """The values as if an event were already stored: its tiles are one more part of each hop."""
         return self.read([*(rows_by_hop or [None] * self.live_layout_count), *event.rows_by_hop], at_us)
 
     def read_with_validity(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> CachedLookup:
-        """The values at a time, and until when they are the same."""
+        """The values at a time, and until when they are valid."""
         hops = zip(rows_by_hop, self._window_reaches_us, strict=False)
         until_us = min(
             (rows.unchanged_until(at_us, reaches_us) for rows, reaches_us in hops if rows is not None),
@@ -171,9 +171,9 @@ class TileRowsReader:
         return CachedLookup(at_us, until_us, self.read(rows_by_hop, at_us))
 
     def is_applied(self, rows_by_hop: Sequence[TileRows | None], event: EventRef) -> bool:
-        """Whether its tile of each hop has taken in what arrived when this event did, or later.
+        """Whether the event's tile of each hop includes an event that arrived when this one did, or later.
 
-        A hop whose windows did not reach back to the event when it arrived need not have heard of it.
+        A hop whose windows did not reach back to the event when it arrived need not include it.
         """
         first_index = self._first_index[event.stream] + self.live_layout_count * salt_bucket(event.event_id, self._salt)
         part_rows = rows_by_hop[first_index : first_index + self.hop_count] or [None] * self.hop_count
@@ -185,7 +185,7 @@ class TileRowsReader:
         )
 
     def _provenance_by_layout(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[HopProvenance]:
-        """Of each hop of each stream, what an answer at that time is made of."""
+        """The provenance of a result at that time, for each hop of each stream."""
         return [
             NO_PROVENANCE
             if rows is None
@@ -194,7 +194,7 @@ class TileRowsReader:
         ]
 
     def _merged_provenance(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[HopProvenance]:
-        """The same of all parts together."""
+        """The provenance of all parts together."""
         by_layout = self._provenance_by_layout(rows_by_hop, at_us)
         parts = [by_layout[index :: self.live_layout_count] for index in range(self.live_layout_count)]
         return [_merge_provenance(part) for part in parts]
@@ -202,7 +202,7 @@ class TileRowsReader:
     def _newest_times_of_parts(
         self, rows_by_hop: Sequence[TileRows | None], at_us: int
     ) -> tuple[int | None, int | None]:
-        """Of all parts the latest tile's times; of tiles of one start, what they say together."""
+        """The times of the latest tile of all parts; tiles with one start are combined."""
         for hop, layout in enumerate(self.layouts):
             parts = [rows for rows in rows_by_hop[hop :: self.hop_count] if rows is not None]
             times_of_parts = [
@@ -223,7 +223,7 @@ class TileRowsReader:
 
 
 def _merge_provenance(parts: Sequence[HopProvenance]) -> HopProvenance:
-    """What parts were made of; one without events says nothing of arrivals."""
+    """The combined provenance of parts; one without events has no arrival."""
     nonempty_parts = [part for part in parts if part.event_count]
     return (
         HopProvenance(sum(one.event_count for one in nonempty_parts), max(one.arrival_us for one in nonempty_parts))
@@ -233,7 +233,7 @@ def _merge_provenance(parts: Sequence[HopProvenance]) -> HopProvenance:
 
 
 def _window_reaches_us(view: View, layout: HopLayout) -> list[int]:
-    """How far back the windows of a hop reach: a tile that starts at or before that is in none."""
+    """How far back the windows of a hop reach: they exclude a tile that starts at or before that."""
     windows = {feature.window for feature in view.features if feature.window.hop_us == layout.hop_us}
     return sorted(window.length_us + layout.hop_us for window in windows)
 
@@ -241,7 +241,7 @@ def _window_reaches_us(view: View, layout: HopLayout) -> list[int]:
 def _newest_times(rows_by_hop: Sequence[TileRows | None], at_us: int) -> tuple[int | None, int | None]:
     """Event and arrival time of the newest tile that a window at that time can hold.
 
-    Tiles of every hop see every event, so the shortest hop that has a tile has the newest event in its last one.
+    Every hop includes every event, so the last tile of the shortest hop that has one contains the newest event.
     """
     for rows in rows_by_hop:
         if rows is not None:

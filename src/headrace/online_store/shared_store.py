@@ -1,4 +1,4 @@
-"""The online table in a server that processes share: what is alike in each of them."""
+"""The online table in a server that processes share: the logic common to all of them."""
 
 import time
 from abc import ABC, abstractmethod
@@ -40,8 +40,8 @@ class StoreHealth(NamedTuple):
 class SharedStore(ABC):
     """The tables of an app's views: apply workers write them, servers read them.
 
-    A server may come back empty, so it also keeps the place of each group of workers in the changelog: a group whose
-    place is missing begins again at the beginning. Whatever keeps it from answering is raised as StoreUnavailable.
+    A server may come back empty, so it also stores the changelog offsets of each consumer group: a group with a missing
+    offset starts again at the beginning. If the server cannot answer, StoreUnavailable is raised.
     """
 
     def __init__(self, url: str, views: Sequence[View], max_cached_entities: int = MAX_CACHED_ENTITIES) -> None:
@@ -60,11 +60,11 @@ class SharedStore(ABC):
         """Whether the server that a URL names can be used, as `headrace doctor` says it; raises nothing."""
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
-        """One answer an entity, in their order."""
+        """One result per entity, in their order."""
         return [cached_entity.lookup.result for cached_entity in await self._read_entities(view_name, entities, at_us)]
 
     async def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
-        """One answer an event, in their order, each as if it alone were stored already."""
+        """One result per event, in their order, each as if only it were already stored."""
         reader = self._readers[view_name]
         cached_entities = await self._read_entities(view_name, [event.entity for event in events], at_us)
         return [
@@ -73,14 +73,14 @@ class SharedStore(ABC):
         ]
 
     async def is_applied(self, view_name: str, events: Sequence[EventRef]) -> list[bool]:
-        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        """For each event, whether its tiles include an event that arrived when it did, or later."""
         reader = self._readers[view_name]
         since_us = min((event.event_time_us for event in events), default=0)
         fetched_entities = await self._fetch_entities(view_name, [one.entity for one in events], since_us)
         return [reader.is_applied(*fetched, one) for fetched, one in zip(fetched_entities, events, strict=True)]
 
     async def entities(self, view_name: str, max_entities: int) -> list[Entity]:
-        """Every entity of a view; raises TooManyEntities where they are more than so many."""
+        """Every entity of a view; raises TooManyEntitiesError if there are more than `max_entities`."""
         keys = await self._list_keys(view_name, max_entities)
         entities = {entity for key in keys if (entity := parse_hash_key(view_name, key)) is not None}
         if len(entities) > max_entities:
@@ -88,7 +88,7 @@ class SharedStore(ABC):
         return list(entities)
 
     def apply(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take the tiles of changelog records, in any order and as often as they come."""
+        """Apply the tiles of changelog records, in any order and any number of times."""
         self._write_changes(
             [
                 entity_changes
@@ -99,48 +99,48 @@ class SharedStore(ABC):
 
     @abstractmethod
     async def read_offsets(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
-        """How far a group has come: the next offset of each partition it has begun."""
+        """The next offset of each partition that a group has started."""
 
     @abstractmethod
     def commit_offsets(
         self, group: str, offsets: Mapping[Partition, int], starting: Collection[Partition]
     ) -> set[Partition]:
-        """Note how far a group has come; gives the partitions of which the server has lost what was applied before.
+        """Store the offsets of a group; returns the partitions whose applied tiles the server has lost.
 
-        `beginning` are the partitions that are being read from their beginning: they have no place yet.
+        `starting` are the partitions that are read from their start: they have no stored offset yet.
         """
 
     @abstractmethod
     def find_lost_partitions(self, group: str, partitions: Collection[Partition]) -> set[Partition]:
-        """The partitions of which the server has no place of this group."""
+        """The partitions for which the server has no offset of this group."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the connections of both sides."""
+        """Close the connections for reading and writing."""
 
     @abstractmethod
     def _write_changes(self, changes: Sequence[EntityChanges]) -> None:
-        """Take each tile that has more events than the one that is there."""
+        """Write each tile that has more events than the stored one."""
 
     @abstractmethod
     async def _list_keys(self, view_name: str, max_keys: int) -> Collection[bytes]:
-        """The keys of a view's entities, any number of them once they are more than so many."""
+        """The keys of a view's entities; may stop once there are more than `max_keys`."""
 
     @abstractmethod
     async def _read_changed(self, request: "ChangedEntitiesRequest") -> list[HashFields | None]:
-        """The fields of each entity that is known, or None where it has not changed since."""
+        """The fields of each known entity, or None if it has not changed since."""
 
     async def _read_entities(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list["_CachedEntity"]:
-        """What the server holds of each entity, with its answer at a time."""
+        """The stored rows of each entity, with its result at a time."""
         reader = self._readers[view_name]
         return [reader.read(*fetched, at_us) for fetched in await self._fetch_entities(view_name, entities, at_us)]
 
     async def _fetch_entities(
         self, view_name: str, entities: Sequence[Entity], since_us: int
     ) -> list[tuple[bytes, "_CachedEntity", HashFields | None]]:
-        """Of each entity its key, what is held of it, and its fields where they are others by now.
+        """For each entity its key, its cached rows, and its fields if they have changed.
 
-        Windows are asked for that end at a time or later.
+        Only tiles for windows that end at a time or later are needed.
         """
         reader = self._readers[view_name]
         keys = [hash_key(view_name, entity) for entity in entities]
@@ -153,7 +153,7 @@ class SharedStore(ABC):
 
 
 class ChangedEntitiesRequest(NamedTuple):
-    """Entities of a view as (key, when it last changed as far as is known), and since when the windows end."""
+    """Entities of a view as (key, last known change), and the time since when windows end."""
 
     known_changes: Sequence[tuple[bytes, bytes]]
     reader: "_CachedViewReader"
@@ -161,23 +161,23 @@ class ChangedEntitiesRequest(NamedTuple):
 
     @property
     def hop_ranges(self) -> list[HopRange]:
-        """What these windows hold, where tiles are sorted."""
+        """The tiles in these windows, for stores that sort them."""
         return self.reader.hop_ranges(self.since_us)
 
 
 class _NewestEvent(NamedTuple):
-    """The newest event time of an entity, by which its older tiles were removed, and when that event arrived."""
+    """The newest event time of an entity, by which its older tiles expired, and the arrival of that event."""
 
     event_time_us: int
     arrival_us: int
 
     def estimate_event_time_us(self, now_us: int) -> int:
-        """The event time of now, if it passed since the last event as it does for everybody."""
+        """The event time of now, if it has advanced with the clock since the last event."""
         return self.event_time_us + max(0, now_us - self.arrival_us)
 
 
 class _CachedEntity(NamedTuple):
-    """The rows of an entity as they came from the server, and the answer they last gave."""
+    """The rows of an entity from the server, and their last result."""
 
     changed_at: bytes
     newest: "_NewestEvent"
@@ -185,14 +185,14 @@ class _CachedEntity(NamedTuple):
     lookup: CachedLookup
 
 
-NO_LOOKUP = CachedLookup(0, 0, LookupResult([], None, None, ()))  # holds at no time
+NO_LOOKUP = CachedLookup(0, 0, LookupResult([], None, None, ()))  # never valid
 EMPTY_ENTITY = _CachedEntity(b"", _NewestEvent(0, 0), (), NO_LOOKUP)
 
 
 class _CachedViewReader:
-    """Reads one view from entities' hashes, and keeps the rows of those that were read last.
+    """Reads one view from entities' hashes, and caches the rows of those that were read last.
 
-    Every read asks the server; a hash that has not changed since is not sent again.
+    Every read queries the server; an unchanged hash is not sent again.
     """
 
     def __init__(self, view: View, max_cached_entities: int) -> None:
@@ -202,18 +202,18 @@ class _CachedViewReader:
         self._cache: BoundedCache[bytes, _CachedEntity] = BoundedCache(max_cached_entities)
 
     def hop_ranges(self, since_us: int) -> list[HopRange]:
-        """What windows hold that end at a time or later."""
+        """The tiles of windows that end at a time or later."""
         return [
             HopRange(layout.hop_us, INT64_MIN if layout.is_kept_forever else since_us - layout.retention_us)
             for layout in self._reader.layouts
         ]
 
     def get_cached(self, key: bytes) -> _CachedEntity:
-        """What is known here of a hash."""
+        """The cached rows of a hash."""
         return self._cache.get(key, EMPTY_ENTITY)
 
     def read(self, key: bytes, cached_entity: _CachedEntity, fields: HashFields | None, at_us: int) -> _CachedEntity:
-        """What a hash's fields say at a time or, where they are None, what was held when they were asked for."""
+        """The result from a hash's fields at a time or, if they are None, from its cached rows."""
         current = cached_entity if fields is None else self._decode_and_cache(key, fields)
         self._require_retained(current.newest, at_us)
         if current.lookup.is_valid_at(at_us):
@@ -223,17 +223,17 @@ class _CachedViewReader:
         )
 
     def _require_retained(self, newest: _NewestEvent, at_us: int) -> None:
-        """Refuse a time for which tiles may be gone: removed for newer ones, or expired by the server's clock."""
+        """Refuse a time whose tiles may have expired: removed for newer ones, or by the server's clock."""
         require_retained(at_us, newest.event_time_us, self._slack_us)
         if newest.arrival_us and not self._is_recorded:
             require_retained(at_us, newest.estimate_event_time_us(current_time_us()), self._slack_us + EXPIRY_GRACE_US)
 
     def read_including(self, cached_entity: _CachedEntity, event: IncludedEvent, at_us: int) -> LookupResult:
-        """The answer as if an event were in the hash already."""
+        """The result as if an event were already in the hash."""
         return self._reader.read_including(cached_entity.rows_by_hop, event, at_us)
 
     def is_applied(self, key: bytes, cached_entity: _CachedEntity, fields: HashFields | None, event: EventRef) -> bool:
-        """Whether the tiles of a hash have taken in an event, or a later one."""
+        """Whether the tiles of a hash include an event, or a later one."""
         current = cached_entity if fields is None else self._decode_and_cache(key, fields)
         return self._reader.is_applied(current.rows_by_hop or [None] * self._reader.live_layout_count, event)
 
@@ -250,7 +250,7 @@ class _CachedViewReader:
 
 
 def current_time_us() -> int:
-    """This machine's time."""
+    """The clock of this machine."""
     return time.time_ns() // 1000
 
 

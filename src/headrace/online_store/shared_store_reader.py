@@ -1,4 +1,4 @@
-"""What servers and scorers read from where processes share the tables, and how full they are."""
+"""The reader of servers and scorers for shared stores, and how far the stores are filled."""
 
 import asyncio
 import time
@@ -22,24 +22,24 @@ POLL_INTERVAL_NS = 2_000_000
 
 
 class SharedStoreReader:
-    """A store in a server that processes share, which apply workers feed with every view of an app."""
+    """A shared store, which apply workers fill with every view of an app."""
 
     def __init__(self, app: App, broker: str, store: SharedStore, views: Sequence[View] | None = None) -> None:
-        """`views` are those that are read here, if not all."""
+        """`views` are the views to read, by default all."""
         read_views = app.views if views is None else tuple(views)
         self.store = store
         self._fill_tracker = StoreFillTracker(broker, store, apply_group(app.views), read_views)
         self._table_replica = TableReplica(App(app.name, app.streams, read_views), broker)
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
-        """One answer an entity; many are read in pieces, so that others are answered in between."""
+        """One result per entity; many are read in batches, so that other requests are served in between."""
         results: list[LookupResult] = []
         for batch in split_batches(entities):
             results += await self.store.read(view_name, batch, at_us)
         return results
 
     async def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
-        """One answer an event, each as if it alone were stored already; many are read in pieces."""
+        """One result per event, each as if only it were already stored; many are read in batches."""
         results: list[LookupResult] = []
         for batch in split_batches(events):
             results += await self.store.read_including(view_name, batch, at_us)
@@ -50,7 +50,7 @@ class SharedStoreReader:
 
     @property
     def version(self) -> int:
-        """The server does not say when tiles come: there may be news every so often."""
+        """The server does not report changes: tiles may have changed every so often."""
         return time.monotonic_ns() // POLL_INTERVAL_NS
 
     def wait_for_change(self, seen_version: int | None, seconds: float) -> None:
@@ -81,7 +81,7 @@ class SharedStoreReader:
             return False
 
     def start(self) -> None:
-        """Follow captured tables; the connection is opened by the first read."""
+        """Consume captured tables; the first read opens the connection."""
         self._table_replica.start()
 
     async def stop(self) -> None:
@@ -90,26 +90,26 @@ class SharedStoreReader:
 
 
 class StoreFillTracker:
-    """How far the workers have brought a store: all that was in the changelogs when the server began must be in it."""
+    """Tracks how far a store is filled: everything that was in the changelogs when the server started must be in it."""
 
     def __init__(self, broker: str, store: SharedStore, group: str, views: Sequence[View]) -> None:
-        """`group` is that of the workers, who apply more than these views."""
+        """`group` is that of the apply workers, who apply more than these views."""
         self._offsets = OffsetClient(broker, SHORT_REQUEST_TIMEOUT_SECONDS)
         self._store, self._group = store, group
         self._topics = [view.topic for view in views]
         self._required_ends: dict[Partition, int] | None = None
 
     async def readiness_problems(self) -> list[str]:
-        """What is not in the store yet; asked each time, for a server may come back empty."""
+        """What is missing from the store; checked each time, because a server may come back empty."""
         if self._required_ends is None:
             self._required_ends = await asyncio.to_thread(self._read_required_ends)
         remaining = await self.remaining_records(self._required_ends)
         if not remaining:
             return []
-        return [f"the store has {remaining} records of its changelogs to take in, which needs `headrace run APP apply`"]
+        return [f"the store has {remaining} records of its changelogs to apply, which needs `headrace run APP apply`"]
 
     async def remaining_records(self, ends: Mapping[Partition, int]) -> int:
-        """How many records before these ends have not been taken in."""
+        """How many records before these end offsets have not been applied."""
         offsets = await self._store.read_offsets(self._group, self._topics)
         return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 

@@ -1,9 +1,9 @@
-"""Tiles as rows of their own, for stores that sort them: what a window holds is one span for each hop.
+"""Tiles as single rows, for stores that sort them: the tiles of a window are one range for each hop.
 
 sort key  =  hop, µs, 8 bytes │ tile start, µs, 8 bytes, those before 1970 first │ layout version, 4 bytes
 
-    hop 10 s  ├─┼─┼─┼─┼─(═╪═╪═╪═╪═╪═┼      only what comes after the window's beginning is read,
-    hop 1 m   ├─────┼─(═══╪═════╪═══┼      however much older is still there
+    hop 10 s  ├─┼─┼─┼─┼─(═╪═╪═╪═╪═╪═┼      only rows after the start of the window are read,
+    hop 1 m   ├─────┼─(═══╪═════╪═══┼      however many older ones still exist
 """
 
 import struct
@@ -19,7 +19,7 @@ _PARTITION = struct.Struct(">i")
 
 
 class SortedTileRow(NamedTuple):
-    """One tile: which it is, how many events it has, and how long it is kept without a change; 0 is for ever."""
+    """One tile: its key, its number of events, and how long it lives without a change; 0 is forever."""
 
     key: bytes
     sort_key: bytes
@@ -37,12 +37,12 @@ class HopRange(NamedTuple):
 
     @property
     def key_bounds(self) -> tuple[bytes, bytes]:
-        """The first and the last sort key there may be."""
+        """The smallest and the greatest possible sort key."""
         return sort_key(self.hop_us, self.after_us + 1, bytes(4)), sort_key(self.hop_us, INT64_MAX, b"\xff" * 4)
 
 
 def sort_key(hop_us: int, start_us: int, version: bytes) -> bytes:
-    """By what the rows of an entity are sorted.
+    """The sort key of a tile's row.
 
     >>> sort_key(60, -60, b"v001") < sort_key(60, 0, b"v001") < sort_key(120, -120, b"v001")
     True
@@ -56,12 +56,12 @@ def to_hash_fields(rows: Iterable[tuple[bytes, bytes]]) -> HashFields:
 
 
 def offsets_key(group: str, topic: str) -> bytes:
-    """Under what the places of a group in a topic are kept."""
+    """The key of a group's offsets in a topic."""
     return f"hr:places:{group}:{topic}".encode()
 
 
 def pack_partition(number: int) -> bytes:
-    """A partition as a sort key."""
+    """A partition number as a sort key."""
     return _PARTITION.pack(number)
 
 

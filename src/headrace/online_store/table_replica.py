@@ -1,4 +1,4 @@
-"""The captured tables that views look up, kept in this process by following their clean changes."""
+"""Replicas of the captured tables that views look up, from their clean changes."""
 
 from headrace.declare.app import App
 from headrace.declare.streams.change_capture import LatestRows
@@ -9,7 +9,7 @@ from headrace.tiles.events.lookup_tables import shared_captured_table
 
 
 class TableReplica:
-    """Follows the changes of every table that a view of an app reads; an app whose views read none needs no thread."""
+    """Consumes the changes of every table that a view of an app reads; an app without such views needs no thread."""
 
     def __init__(self, app: App, broker: str) -> None:
         self._tables_by_topic = {latest.changes.clean: latest for latest in captured_tables(app)}
@@ -26,7 +26,7 @@ class TableReplica:
             self._consumer.stop()
 
     def readiness_problems(self) -> list[str]:
-        """What keeps rows from being looked up as they are, a sentence each."""
+        """The reasons why rows are not current yet, one sentence each."""
         consumer = self._consumer
         if consumer is None or (consumer.is_caught_up and consumer.state is not ConsumerState.FAILED):
             return []
@@ -43,6 +43,6 @@ class TableReplica:
 
 
 def captured_tables(app: App) -> list[LatestRows]:
-    """The captured tables that views of an app read."""
+    """The captured tables that views of an app look up."""
     tables = dict.fromkeys(lookup.table for view in app.views for lookup in view.lookups)
     return [table for table in tables if isinstance(table, LatestRows)]

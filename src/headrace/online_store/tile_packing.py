@@ -1,8 +1,8 @@
-"""Tiles as fields of an entity: in Redis one hash an entity and one field a tile, elsewhere one row a tile.
+"""Tiles as fields of an entity: in Redis one hash per entity and one field per tile, elsewhere one row per tile.
 
 field  =  layout version, 4 bytes │ tile start, µs, 8 bytes big-endian
 value  =  the packed row, as in memory │ for each object: length, 4 bytes (−1: null), and its bytes
-~      =  when the hash last changed, by Redis' clock
+~      =  the time of the hash's last change, by Redis' clock
 """
 
 import struct
@@ -24,7 +24,7 @@ _NULL = _LENGTH.pack(-1)
 
 
 def hash_key(view_name: str, entity: Entity) -> bytes:
-    """The name of an entity's hash.
+    """The key of an entity's hash.
 
     >>> hash_key("CardSpend", ("c1", 7))
     b'hr:CardSpend:["c1",7]'
@@ -33,7 +33,7 @@ def hash_key(view_name: str, entity: Entity) -> bytes:
 
 
 def parse_hash_key(view_name: str, key: bytes) -> Entity | None:
-    """Whose hash a key names; None where it is none of a view's.
+    """The entity of a hash key; None if it belongs to no entity of the view.
 
     >>> parse_hash_key("CardSpend", b'hr:CardSpend:["c1",7]'), parse_hash_key("CardSpend", b"hr:CardSpend:places")
     (('c1', 7), None)
@@ -49,28 +49,28 @@ def parse_hash_key(view_name: str, key: bytes) -> Entity | None:
 
 
 def hash_prefix(view_name: str) -> bytes:
-    """What the names of a view's hashes begin with."""
+    """The common prefix of a view's hash keys."""
     return b"hr:%b:" % view_name.encode()
 
 
 def tile_field(layout: HopLayout, start_us: int) -> bytes:
-    """The name of a tile's field."""
+    """The field name of a tile."""
     return _FIELD.pack(bytes.fromhex(layout.version), start_us)
 
 
 def pack_lifetimes(layouts: Sequence[HopLayout], slack_us: int) -> bytes:
-    """How long tiles of each layout are kept, as the apply script reads it."""
+    """The retention of tiles of each layout, in the format of the apply script."""
     return b"".join(_FIELD.pack(bytes.fromhex(layout.version), layout.retention_us + slack_us) for layout in layouts)
 
 
 def pack_tile(layout: HopLayout, tile: FeatureTile) -> bytes:
-    """The value of a tile's field."""
+    """The field value of a tile."""
     slots = (slot for _, slot in layout.object_slots)
     return tile.row + b"".join(_pack_object(stored, slot) for stored, slot in zip(tile.objects, slots, strict=True))
 
 
 def unpack_tile(layout: HopLayout, value: bytes) -> FeatureTile:
-    """The tile of a field's value."""
+    """The tile in a field value."""
     size = layout.row_struct.size
     return FeatureTile(value[:size], tuple(_unpack_objects(layout, value)))
 
@@ -92,7 +92,7 @@ def _unpack_objects(layout: HopLayout, value: bytes) -> Iterator[StoredObject | 
 
 
 class TileUnpacker:
-    """Turns an entity's hash back into rows."""
+    """Converts an entity's hash back to rows."""
 
     def __init__(self, layouts: Sequence[HopLayout]) -> None:
         self._layouts = layouts
@@ -100,9 +100,9 @@ class TileUnpacker:
         self._layout_indexes = {bytes.fromhex(layout.version): index for index, layout in enumerate(layouts)}
 
     def unpack_rows(self, fields: Mapping[bytes, bytes]) -> list[TileRows | None]:
-        """The rows of each hop, None where there are none, and those of history only where there is some.
+        """The rows of each hop, None without any; those of history only if there are some.
 
-        Fields of other layouts are passed over.
+        Fields of other layouts are ignored.
         """
         values: list[list[bytes]] = [[] for _ in self._layouts]
         for field, value in fields.items():

@@ -1,4 +1,4 @@
-"""A connection to Cassandra, made when it is first needed, with what is asked over it prepared."""
+"""A connection to Cassandra, opened on first use, with its prepared statements."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from cassandra.query import PreparedStatement, tuple_factory
 READ_SECONDS, WRITE_SECONDS = 1.0, 5.0
 RETRY_SECONDS = 0.2
 DEFAULT_PORT = 9042
-PROTOCOL_VERSION = 4  # which every server of the last ten years speaks
+PROTOCOL_VERSION = 4  # supported by every server of the last ten years
 READ_PROFILE = "reads"
 CONNECTION_ERRORS = (DriverException, NoHostAvailable, ConnectionException, OSError)
-RECONNECT_ERRORS = (InvalidRequest, NoHostAvailable)  # after which a connection is made anew
+RECONNECT_ERRORS = (InvalidRequest, NoHostAvailable)  # errors after which to reconnect
 
 TABLE = "headrace_tiles"
-# Rows are never deleted, they expire: that one has need only be remembered as long as a node that was away is told.
+# Rows expire and are never deleted: a tombstone is only kept until a node that was down has received it.
 CREATE_TABLE = """
     CREATE TABLE IF NOT EXISTS headrace_tiles (key blob, field blob, value blob, PRIMARY KEY (key, field))
     WITH gc_grace_seconds = 10800
@@ -36,7 +36,7 @@ UPDATE_OFFSET = "UPDATE headrace_tiles SET value = ? WHERE key = ? AND field = ?
 
 
 class TracebackFilter(logging.Filter):
-    """Leaves the stack out of what the driver logs: while a server is away it logs one with each try."""
+    """Removes the traceback from the driver's logs: while a server is down it logs one with each attempt."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None
@@ -48,7 +48,7 @@ for _logger_name in ("cassandra.cluster", "cassandra.pool", "cassandra.connectio
 
 
 class PreparedSession(NamedTuple):
-    """A session and what is asked in it."""
+    """A session and its prepared statements."""
 
     session: Session
     select_rows: PreparedStatement
@@ -68,7 +68,7 @@ class CassandraConnection:
 
     @property
     def address(self) -> str:
-        """Where it leads, without the name and password that may stand in its URL."""
+        """The address, without the name and password that its URL may contain."""
         return f"{self._url.hostname}:{self._url.port or DEFAULT_PORT}"
 
     @property
@@ -76,7 +76,7 @@ class CassandraConnection:
         return self._url.path.strip("/")
 
     def ensure_connected(self, *, is_writer: bool = False) -> PreparedSession:
-        """Connect, if that is not done; a writer makes the table where it is missing."""
+        """Connect if necessary; a writer creates the table if it is missing."""
         with self._lock:
             if self.prepared_session is None:
                 self._raise_recent_failure()
@@ -84,7 +84,7 @@ class CassandraConnection:
             return self.prepared_session
 
     def drop_broken(self, failure: BaseException, failed_session: PreparedSession | None) -> None:
-        """Let go of a connection that will not come right by itself, unless somebody has made it anew already."""
+        """Close a connection that cannot recover, unless another thread has already replaced it."""
         with self._lock:
             if isinstance(failure, RECONNECT_ERRORS) and self.prepared_session is failed_session:
                 self._drop()
@@ -99,7 +99,7 @@ class CassandraConnection:
             session.session.cluster.shutdown()
 
     def _raise_recent_failure(self) -> None:
-        """Those who waited for an attempt that failed do not wait for one each."""
+        """Callers that waited for a failed attempt fail with it, instead of trying once each."""
         if self._last_failure is not None and time.monotonic() - self._last_failure[0] < RETRY_SECONDS:
             raise ConnectionException(str(self._last_failure[1]))
 
@@ -138,7 +138,7 @@ class CassandraConnection:
 
 
 def _execution_profile(timeout_s: float) -> ExecutionProfile:
-    """Reads and writes by most replicas: what an answer has told, a later one must not take back."""
+    """Reads and writes with quorum: a later read must not return older data."""
     return ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy()),
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
@@ -151,12 +151,12 @@ def _execution_profile(timeout_s: float) -> ExecutionProfile:
 def execute_async(
     session: PreparedSession, statement: PreparedStatement, values: Sequence[Any]
 ) -> "asyncio.Future[list[Any]]":
-    """The rows that answer a question, in this thread's event loop."""
+    """The rows of a statement's result, in this thread's event loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[list[Any]] = loop.create_future()
 
     def resolve(set_outcome: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():  # else whoever asked has gone
+        if not future.done():  # otherwise the caller was cancelled
             set_outcome(outcome)
 
     response = session.session.execute_async(statement, values, execution_profile=READ_PROFILE)

@@ -1,11 +1,11 @@
-"""The online table in Cassandra: one row a tile, written at the time that its start and its events make.
+"""The online table in Cassandra: one row per tile, written with a timestamp from its start and its event count.
 
     key       the entity of a view         │  a group of workers in a topic
     field     hop, start, layout of a tile │  a partition
     value     as in Redis                  │  the next offset, 8 bytes
 
 Of two writes Cassandra keeps the one with the later timestamp. A tile's is its start plus, in µs, its number of events:
-the greater wins in whatever order they come, and timestamps grow as time does, by which Cassandra can forget.
+the greater wins in any order of writes, and timestamps grow with time, which Cassandra's expiry relies on.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from headrace.online_store.tile_packing import HashFields, hash_prefix
 
 MAX_CONCURRENT_STATEMENTS = 128
 SELECT_KEYS, MAX_SCANNED_KEYS = "SELECT DISTINCT key FROM headrace_tiles", 200_000
-MAX_TTL_S = 20 * 365 * 86_400  # what Cassandra keeps at most, if not for ever
+MAX_TTL_S = 20 * 365 * 86_400  # Cassandra's maximum TTL
 ALL_FIELDS = (b"", b"\xff" * 32)
 _OFFSET = struct.Struct(">q")
 
@@ -51,18 +51,18 @@ Answer = TypeVar("Answer")
 
 
 class CassandraUnavailable(StoreUnavailable):
-    """Cassandra does not answer, or does not take what it is given."""
+    """Cassandra does not answer, or rejects a request."""
 
     def __init__(self, connection: CassandraConnection, failure: BaseException) -> None:
         super().__init__(
             f"The Cassandra store at {connection.address} does not answer: {str(failure) or type(failure).__name__}. "
             f"Start it, "
-            f"create the keyspace {connection.keyspace!r}, and let `headrace run APP apply` make its table."
+            f"create the keyspace {connection.keyspace!r}, and let `headrace run APP apply` create its table."
         )
 
 
 class CassandraTooManyKeysError(StoreUnavailable):
-    """A table with so many entities of all views that those of one cannot be listed soon enough."""
+    """A table has so many entities of all views that those of one cannot be listed in time."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -127,7 +127,7 @@ class CassandraStore(SharedStore):
         self._execute(lambda session: _execute_many(session, session.insert_tile, rows))
 
     async def _list_keys(self, view_name: str, max_keys: int) -> set[bytes]:
-        """By a look through all keys: Cassandra keeps them by their hashes, in no order of ours."""
+        """Scan all keys: Cassandra sorts them by hash, so a prefix cannot be looked up."""
         prefix = hash_prefix(view_name)
 
         def scan_keys(session: PreparedSession) -> set[bytes]:
@@ -144,7 +144,7 @@ class CassandraStore(SharedStore):
         return await asyncio.to_thread(self._execute, scan_keys)
 
     async def _read_changed(self, request: ChangedEntitiesRequest) -> list[HashFields | None]:
-        """Read anew each time: Cassandra keeps no word of when an entity last changed."""
+        """Read every time: Cassandra has no change time of an entity."""
         ranges = request.hop_ranges
         rows = await self._read_ranges(
             [(key, *hop_range.key_bounds) for key, _ in request.known_changes for hop_range in ranges]
@@ -152,7 +152,7 @@ class CassandraStore(SharedStore):
         return [to_hash_fields(chain(*rows[start : start + len(ranges)])) for start in range(0, len(rows), len(ranges))]
 
     async def _read_ranges(self, key_ranges: Sequence[tuple[bytes, bytes, bytes]]) -> list[list[Any]]:
-        """The rows of each key between two fields, many asked for at once; each of these has its second."""
+        """The rows of each key between two fields, concurrently; each request has its own timeout."""
         session, rows = self._connection.prepared_session, list[list[Any]]()
         try:
             if session is None:
@@ -168,7 +168,7 @@ class CassandraStore(SharedStore):
         return rows
 
     def _execute(self, work: Callable[[PreparedSession], Answer]) -> Answer:
-        """Do some work; where the table is missing, make it first."""
+        """Run an operation; create the table first if it is missing."""
         try:
             try:
                 return self._execute_once(work)
@@ -188,7 +188,7 @@ class CassandraStore(SharedStore):
 
 
 def _execute_many(session: PreparedSession, statement: Any, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The answers to one statement with the values of each row, many at once."""
+    """The results of one statement for each row of values, concurrently."""
     results = execute_concurrent_with_args(session.session, statement, rows, MAX_CONCURRENT_STATEMENTS)
     return [list(rows) for _, rows in results]
 

@@ -28,16 +28,16 @@ from headrace.tiles.online.tile_rows import TileRows
 from headrace.tiles.tile import Entity
 
 SAMPLE_SIZE = 64
-ENTITY_OVERHEAD_BYTES = 400  # a slot in the dict, the key and its text, the list of hops, a place in the round
+ENTITY_OVERHEAD_BYTES = 400  # the dict entry, the key and its text, the list of hops, the entry in the expiry queue
 MAX_CACHED_READS = 100_000
 
 Answer = TypeVar("Answer")
 
 
 class EntityTileState:
-    """What is kept of one entity: its tiles by part, stream and hop, those of history last, and their last answer.
+    """The tiles of one entity by part, stream and hop, those of history last, and their cached result.
 
-    `changes` is odd while a tile is being changed, so an answer is given only of tiles that stood still.
+    `sequence` is odd while a tile is being changed (a sequence lock), so a result is only read from unchanged tiles.
     """
 
     __slots__ = ("cached_read", "rows_by_hop", "sequence")
@@ -51,20 +51,20 @@ class EntityTileState:
 class MemoryStore:
     """The tables of an app's views: one thread applies, any thread reads."""
 
-    # Hardly a lock is needed here. A dict's lookup, insertion and deletion are each one step under the interpreter's
-    # lock; a hop's place in an entity's list changes once, from None to its rows, and the list itself to one with room
-    # for more parts; rows lock themselves; an answer and the change it belongs to are one tuple. A reader that still
-    # holds an entity just removed reads tiles no window holds any more. So what a reader has seen stays seen. Only
-    # whoever has read tiles while they changed keeps the thread that applies from changing more, and reads again.
+    # Almost no lock is needed here. A dict's lookup, insertion and deletion are atomic under the interpreter's lock; a
+    # hop's entry in an entity's list changes once, from None to its rows, and the list itself to one with room for more
+    # parts; rows lock themselves; a result and its sequence number are one tuple. A reader that still holds an entity
+    # just removed reads tiles that are in no window any more. So reads are monotonic. Only a reader whose tiles changed
+    # during the read blocks the applying thread, and reads again.
 
     def __init__(self, views: Sequence[View], max_cached_reads: int = MAX_CACHED_READS) -> None:
         self.tables = {view.name: ViewTable(view, max_cached_reads) for view in views}
-        self.version = 0  # how often tiles have come
+        self.version = 0  # incremented with each batch of tiles
         self._version_changed = threading.Condition()
         self._tables_by_topic = {view.topic: self.tables[view.name] for view in views}
 
     def apply(self, records: Iterable[ConsumerRecord], *, measure: bool = False) -> None:
-        """Take the tiles of changelog records, in any order and as often as they come; measure how old they are."""
+        """Apply the tiles of changelog records, in any order and any number of times; measure their delay."""
         for record in records:
             self._tables_by_topic[record.topic].apply(record, measure)
         with self._version_changed:
@@ -72,22 +72,22 @@ class MemoryStore:
             self._version_changed.notify_all()
 
     def wait_for_change(self, seen_version: int | None, seconds: float) -> None:
-        """Wait until tiles have come since there was as much news as was seen; so long at most."""
+        """Wait until tiles have been applied since a version, up to a timeout."""
         with self._version_changed:
             self._version_changed.wait_for(lambda: self.version != seen_version, seconds)
 
     def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
-        """One answer an entity, in their order."""
+        """One result per entity, in their order."""
         table = self.tables[view_name]
         return [table.read(entity, at_us) for entity in entities]
 
     def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
-        """One answer an event, in their order, each as if it alone were stored already."""
+        """One result per event, in their order, each as if only it were already stored."""
         table = self.tables[view_name]
         return [table.read_including(event, at_us) for event in events]
 
     def is_applied(self, view_name: str, events: Sequence[EventRef]) -> list[bool]:
-        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        """For each event, whether its tiles include an event that arrived when it did, or later."""
         table = self.tables[view_name]
         return [table.is_applied(event) for event in events]
 
@@ -95,9 +95,8 @@ class MemoryStore:
 class ViewTable:
     """The tiles of one view.
 
-    Time is the greatest event time that has arrived: tiles no window at that time holds are let go of, and entities
-    that have none left. Each new tile pays for a look at one entity, round and round, so that nothing ever stops to
-    clean up.
+    Its clock is the greatest event time so far: tiles that are in no window at that time expire, and entities without
+    tiles. Each new tile triggers a check of one entity in turn, so expiry never pauses the store.
     """
 
     def __init__(self, view: View, max_cached_reads: int) -> None:
@@ -120,38 +119,38 @@ class ViewTable:
         return len(self._states)
 
     def entities(self) -> list[Entity]:
-        """Everybody who has tiles now."""
-        return list(self._states)  # one step of C code: nobody comes or goes meanwhile
+        """Every entity that has tiles now."""
+        return list(self._states)  # one step of C code: atomic
 
     @property
     def rejected_count(self) -> int:
-        """How many records of the changelog were no tiles."""
+        """How many records of the changelog were invalid."""
         return self._decoder.rejected_count
 
     @property
     def event_count(self) -> int:
-        """How many events the tiles of the store were folded from, those let go of included; every hop sees each."""
+        """How many events the tiles of the store include, expired tiles counted; every hop includes each event."""
         return sum(self._event_counts[self._longest_hop :: self._hop_count])
 
     def stream_event_count(self, stream: Stream) -> int:
-        """How many of them are of one stream."""
+        """The number of events of one stream."""
         first_index = self._longest_hop + self._hop_count * self._decoder.view.sorted_streams.index(stream)
         return sum(self._event_counts[first_index :: self._live_layout_count])
 
     def newest_arrival_us(self, stream: Stream) -> int:
-        """When the newest event of a stream arrived that is in a tile here, those of history apart; 0 without any."""
+        """The arrival of the newest event of a stream in a live tile; 0 without any."""
         first_index = self._hop_count * self._decoder.view.sorted_streams.index(stream)
         return max(self._newest_arrivals_us[first_index : first_index + self._hop_count])
 
     @property
     def _longest_hop(self) -> int:
-        """The hop that is kept longest: a tile that comes again after it was let go of counts again."""
+        """The hop with the longest retention: an expired tile that is applied again counts again."""
         return max(range(self._hop_count), key=lambda hop: self._decoder.layouts[hop].retention_us)
 
     @property
     def size_bytes(self) -> int:
-        """An estimate, from the entities next to be looked at."""
-        # Built in one step of C code: the deque cannot change under it.
+        """An estimate, from the entities that are checked next."""
+        # Copied in one step of C code: the deque cannot change meanwhile.
         sample = list(islice(self._expiry_queue, SAMPLE_SIZE))
         sizes = [_estimate_bytes(state.rows_by_hop) for state in map(self._states.get, sample) if state is not None]
         return len(self) * sum(sizes) // len(sizes) if sizes else 0
@@ -186,9 +185,9 @@ class ViewTable:
         return cached_lookup.result
 
     def _read_consistently(self, state: EntityTileState, read: Callable[[], Answer]) -> tuple[int, Answer]:
-        """The number of an entity's changes, and the answer of its tiles after so many.
+        """A consistent read: the sequence number of an entity, and the result from its tiles at that number.
 
-        ├─ ask ─┤ no change meanwhile        ├─ as─█k ─┤├─ ask, no change may come ─┤
+        ├─ read ─┤ no change meanwhile       ├─ re─█d ─┤├─ read, changes are locked out ─┤
         """
         sequence = state.sequence
         answer = read()
@@ -198,7 +197,7 @@ class ViewTable:
             return state.sequence, read()
 
     def apply(self, record: ConsumerRecord, measure: bool = False) -> TileChange | None:
-        """Take one tile, unless one with as many events is here; gives what the record says, None of no tile."""
+        """Apply one tile, unless the stored one has as many events; returns the change, None for an invalid record."""
         change = self._decoder.decode(record)
         if change is None:
             return None
@@ -210,9 +209,7 @@ class ViewTable:
             added_events = rows.apply(change.tile)
             state.sequence += 1
         self._event_counts[change.layout_index] += added_events
-        if (
-            measure and added_events and not change.layout.part.is_base
-        ):  # history says nothing about how soon news is known
+        if measure and added_events and not change.layout.part.is_base:  # backfilled tiles have no meaningful delay
             self.delays.add(time.time() - change.arrival_us / 1e6)
         self._newest_arrivals_us[change.layout_index] = max(
             self._newest_arrivals_us[change.layout_index], change.arrival_us
@@ -255,7 +252,7 @@ class ViewTable:
             del self._states[entity]
 
     def _expire_tiles(self, rows: TileRows) -> int:
-        # A window at `now` holds the tiles that start after now − keep.
+        # A window at `now` has the tiles that start after now − retention.
         return rows.expire(self.newest_time_us - rows.layout.retention_us - self._slack_us + 1)
 
 

@@ -1,4 +1,4 @@
-"""What servers and scorers read from: the app's tables, kept in this process by following the changelogs."""
+"""The reader interface of servers and scorers, and its implementation over tables in this process's memory."""
 
 import asyncio
 import gc
@@ -22,8 +22,8 @@ from headrace.tiles.tile import Entity
 
 READ_BATCH_SIZE = 50
 SWITCH_INTERVAL_S = 0.0005  # a tenth of Python's default
-# Requests and scores leave hardly any cycles behind, and a look for them through all tables stops everything: 70 times
-# less often than Python does.
+# Requests and scores create almost no reference cycles, and a collection scans all tables and pauses everything: run it
+# 70 times less often than Python does.
 GC_THRESHOLD = 50_000
 
 Item = TypeVar("Item")
@@ -33,47 +33,47 @@ class OnlineStoreReader(Protocol):
     """A source of feature values."""
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
-        """One answer an entity, in their order."""
+        """One result per entity, in their order."""
 
     async def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
-        """One answer an event, in their order, each as if it alone were stored already."""
+        """One result per event, in their order, each as if only it were already stored."""
 
     async def is_applied(self, view_name: str, events: Sequence[EventRef]) -> list[bool]:
-        """Of each event, whether its tiles have taken in what arrived when it did, or later."""
+        """For each event, whether its tiles include an event that arrived when it did, or later."""
 
     @property
     def version(self) -> int:
-        """A number that is another one where tiles may have come since it was last asked for."""
+        """A number that changes whenever tiles may have changed."""
 
     def wait_for_change(self, seen_version: int | None, seconds: float) -> None:
-        """Wait until that number is another one than was seen; so long at most."""
+        """Wait until the version differs from the one seen, up to a timeout."""
 
     @property
     def tables(self) -> Mapping[str, ViewTable]:
         """The tables in this process, by view."""
 
     async def entities(self, view_name: str, max_entities: int) -> Sequence[Entity]:
-        """Every entity of a view that the store has; raises TooManyEntities where they are more than so many."""
+        """Every entity of a view in the store; raises TooManyEntitiesError if there are more than `max_entities`."""
 
     @property
     def next_offsets(self) -> Mapping[Partition, int]:
-        """The next offset of each partition of changelogs that this process follows; none before it has caught up."""
+        """The next offset of each changelog partition that this process consumes; none before it has caught up."""
 
     async def readiness_problems(self) -> list[str]:
-        """What keeps it from answering with everything there was at the start, a sentence each."""
+        """The reasons why it cannot answer completely yet, one sentence each."""
 
     async def has_reached(self, ends: Mapping[Partition, int]) -> bool:
-        """Whether all that was before these offsets of changelogs is in the store."""
+        """Whether everything before these changelog offsets is in the store."""
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start consuming."""
 
     async def stop(self) -> None:
-        """End what was begun."""
+        """Stop what `start` started."""
 
 
 class MemoryStoreReader:
-    """The store in this process's memory, and the thread that feeds it; an app without views needs none."""
+    """The store in this process's memory, and the thread that fills it; an app without views needs none."""
 
     def __init__(
         self, store: MemoryStore, consumer: TailingConsumer | None, table_replica: TableReplica | None = None
@@ -83,11 +83,11 @@ class MemoryStoreReader:
 
     @classmethod
     def create(cls, app: App, broker: str) -> Self:
-        """A store that will follow the changelogs of an app."""
+        """A store that will consume the changelogs of an app."""
         store, topics = MemoryStore(app.views), [view.topic for view in app.views]
 
         def apply_records(records: list[ConsumerRecord]) -> None:
-            # What was there before this server began says nothing about how soon it knows.
+            # Delays are not measured for records from before the start of this server.
             store.apply(records, measure=consumer.is_caught_up)
 
         if not topics:
@@ -96,7 +96,7 @@ class MemoryStoreReader:
         return cls(store, consumer, TableReplica(app, broker))
 
     async def read(self, view_name: str, entities: Sequence[Entity], at_us: int) -> list[LookupResult]:
-        """One answer an entity; many are read in pieces, so that others are answered in between."""
+        """One result per entity; many are read in batches, so that other requests are served in between."""
         if not self._is_filled:
             self._require_filled()
         if len(entities) <= READ_BATCH_SIZE:
@@ -108,7 +108,7 @@ class MemoryStoreReader:
         return results
 
     async def read_including(self, view_name: str, events: Sequence[IncludedEvent], at_us: int) -> list[LookupResult]:
-        """One answer an event, each as if it alone were stored already; many are read in pieces."""
+        """One result per event, each as if only it were already stored; many are read in batches."""
         if not self._is_filled:
             self._require_filled()
         results: list[LookupResult] = []
@@ -122,7 +122,7 @@ class MemoryStoreReader:
         return self.store.is_applied(view_name, events)
 
     def _require_filled(self) -> None:
-        """A store that has not read all there was would say less than an earlier server: a value would go back."""
+        """Refuse to answer before the store has caught up: values could be older than those of an earlier server."""
         if self._consumer and not self._consumer.is_caught_up:
             raise StoreNotReadyError(
                 f"{_consumer_problems(self._consumer)[0].capitalize()}. Ask again once /v2/health/ready says so."
@@ -171,18 +171,18 @@ class MemoryStoreReader:
 
 def _consumer_problems(consumer: TailingConsumer) -> list[str]:
     if consumer.state is ConsumerState.FAILED:
-        return [f"the store is fed no longer: {consumer.error}"]
+        return [f"the store no longer reads its changelogs: {consumer.error}"]
     if consumer.is_caught_up:
         return []
     return [consumer.error or f"the store has {consumer.positions.remaining_count} records of its changelogs to read"]
 
 
 def tune_for_latency() -> None:
-    """Have requests and scores wait less: threads take turns quickly, and cycles are rarely looked for."""
+    """Reduce latency of requests and scores: threads switch quickly, and garbage collection is rare."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD)
 
 
 def split_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """So many as may be read without others waiting."""
+    """Batches small enough that other requests do not wait."""
     return (items[start : start + READ_BATCH_SIZE] for start in range(0, len(items), READ_BATCH_SIZE))

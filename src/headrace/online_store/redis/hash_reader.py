@@ -1,9 +1,9 @@
-"""Reading hashes from Redis in an event loop, and what is said when it does not answer.
+"""Reads hashes from Redis in an event loop, and reports when it does not answer.
 
-    a hash nobody holds     HGETALL
-    one that is held        HGET of when it last changed ──▶ HGETALL, only where it has
+    a hash that is not cached    HGETALL
+    one that is cached           HGET of its change time ──▶ HGETALL, only if it has changed
 
-A script could do both in one step, and would cost Redis several times as much for the many that have not changed.
+A script could do both in one step, and would cost Redis several times as much for the many unchanged hashes.
 """
 
 import re
@@ -22,14 +22,14 @@ from headrace.online_store.redis.script_writer import is_cluster, server_url
 from headrace.online_store.tile_packing import CHANGED_AT_FIELD, HashFields
 
 READ_SECONDS = 1.0
-MAX_SCAN_SECONDS = 3.0  # through the keys of a server that may hold others' as well
+MAX_SCAN_SECONDS = 3.0  # when scanning the keys of a server that may also hold others
 SCAN_BATCH_SIZE = 1_000
 
 RedisCommand = tuple[bytes | str | int, ...]
 
 
 class RedisUnavailable(StoreUnavailable):
-    """Redis does not answer, or does not take what it is given."""
+    """Redis does not answer, or rejects a command."""
 
     def __init__(self, url: str, failure: BaseException) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class RedisUnavailable(StoreUnavailable):
 
 
 class RedisTooManyKeysError(StoreUnavailable):
-    """A Redis with so many keys that the entities of a view cannot be told from the others soon enough."""
+    """Redis has so many keys that the entities of a view cannot be found in time."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class RedisTooManyKeysError(StoreUnavailable):
 
 
 class HashReader(ABC):
-    """Reads whole hashes, by whatever asks Redis some commands at once."""
+    """Reads whole hashes, independent of how commands are sent."""
 
     @abstractmethod
     async def execute(self, commands: Sequence[RedisCommand]) -> list[Any]:
@@ -60,7 +60,7 @@ class HashReader(ABC):
         """Close the connections."""
 
     async def scan_keys(self, prefix: bytes, max_keys: int) -> set[bytes]:
-        """The keys that begin so, as far as they are looked for: one more than so many is enough."""
+        """Keys with a prefix; stops after one more than `max_keys`."""
         matching_keys, cursor, deadline = set[bytes](), b"0", time.monotonic() + MAX_SCAN_SECONDS
         while True:
             command: RedisCommand = (b"SCAN", cursor, b"MATCH", _match_pattern(prefix), b"COUNT", SCAN_BATCH_SIZE)
@@ -73,11 +73,11 @@ class HashReader(ABC):
                 raise RedisTooManyKeysError
 
     async def read_hashes(self, keys: Sequence[bytes]) -> list[HashFields]:
-        """The fields of each hash, in the order of the keys; none where there is no hash."""
+        """The fields of each hash, in the order of the keys; none for a missing hash."""
         return await self.execute([(b"HGETALL", key) for key in keys])
 
     async def read_changed(self, known_changes: Sequence[tuple[bytes, bytes]]) -> list[HashFields | None]:
-        """The fields of each hash, given as (key, when it last changed as far as is known); None where it has not."""
+        """The fields of each hash, given as (key, last known change); None if it has not changed since."""
         replies = await self.execute(
             [(b"HGET", key, CHANGED_AT_FIELD) if changed_at else (b"HGETALL", key) for key, changed_at in known_changes]
         )
@@ -94,15 +94,15 @@ class HashReader(ABC):
 
 
 class PooledHashReader(HashReader):
-    """Hashes by redis-py: a connection a concurrent read, all commands of a read in one round trip."""
+    """Reads with redis-py: one connection per concurrent read, all commands of a read in one round trip."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(
             url,
-            protocol=3,  # in which a hash comes as a map
+            protocol=3,  # returns hashes as maps
             socket_timeout=READ_SECONDS,
             socket_connect_timeout=READ_SECONDS,
-            # A connection closed while it was idle fails once and is opened anew; a Redis that is gone fails again.
+            # A connection closed while idle fails once and is reopened; a Redis that is down fails again.
             retry=Retry(NoBackoff(), 1),
         )
 
@@ -118,7 +118,7 @@ class PooledHashReader(HashReader):
 
 
 class ClusterHashReader(HashReader):
-    """Hashes of a cluster, each asked for where it is; connected by the first read."""
+    """Hashes of a cluster, each read from its node; connects on the first read."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.RedisCluster.from_url(
@@ -137,7 +137,7 @@ class ClusterHashReader(HashReader):
         return replies
 
     async def scan_keys(self, prefix: bytes, max_keys: int) -> set[bytes]:
-        """Of every server of the cluster."""
+        """Scan every node of the cluster."""
         matching_keys, deadline = set[bytes](), time.monotonic() + MAX_SCAN_SECONDS
         async for key in self._client.scan_iter(_match_pattern(prefix), SCAN_BATCH_SIZE):
             matching_keys.add(key)
@@ -152,7 +152,7 @@ class ClusterHashReader(HashReader):
 
 
 def _match_pattern(prefix: bytes) -> bytes:
-    """What matches all that begins with some bytes.
+    """The pattern for all keys with a prefix.
 
     >>> _match_pattern(b"hr:a*b:")
     b'hr:a\\\\*b:*'
@@ -161,12 +161,12 @@ def _match_pattern(prefix: bytes) -> bytes:
 
 
 def create_hash_reader(url: str) -> HashReader:
-    """Who reads what a URL names, as redis-py does."""
+    """The reader for a URL."""
     return ClusterHashReader(url) if is_cluster(url) else PooledHashReader(url)
 
 
 def redis_address(url: str) -> str:
-    """Where a Redis is, without the name and password that may stand in its URL.
+    """The address of a Redis, without the name and password that its URL may contain.
 
     >>> redis_address("redis://user:secret@cache:6379/0")
     'cache:6379'

@@ -1,14 +1,14 @@
-"""What happens inside Redis, in one step each."""
+"""Lua scripts, which Redis runs atomically."""
 
 # KEYS[1]  an entity's hash
-# ARGV[1]  how long the hash lives without a change, ms; 0: for ever
+# ARGV[1]  how long the hash lives without a change, ms; 0: forever
 # ARGV[2]  the event time of the newest of these tiles, µs
-# ARGV[3]  version and keep of each layout, 12 bytes each
+# ARGV[3]  version and retention of each layout, 12 bytes each
 # ARGV[4…] field and value of each tile; a value starts with start and n
 #
 # The greater n wins, so order and repetition do not matter. Whenever the hash has grown past a multiple of 16 fields,
-# those that no window holds any more are removed: to look at all of them for each new tile costs more than it frees.
-# The field ~ says when the hash last changed.
+# expired ones are removed: checking all of them for each new tile costs more than it frees.
+# The field ~ has the time of the hash's last change.
 APPLY_TILES = """
 local taken, grown = 0, 0
 for i = 4, #ARGV, 2 do
@@ -39,10 +39,10 @@ end
 return taken
 """
 
-# KEYS[1]  the hash of places of a group: partition → next offset
-# ARGV     partition, next offset, '1' where the partition is being read from its beginning
+# KEYS[1]  the hash of offsets of a group: partition → next offset
+# ARGV     partition, next offset, '1' if the partition is being read from its start
 #
-# A place is only moved where there is one: a Redis that came back empty has none, and must be filled anew.
+# An offset is only moved if it exists: a Redis that came back empty has none, and must be filled again.
 COMMIT_OFFSET = """
 if ARGV[3] == '1' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])

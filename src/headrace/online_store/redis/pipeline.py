@@ -1,8 +1,8 @@
-"""Reading hashes over one connection: what is asked in one turn of the event loop leaves in one write.
+"""Reads hashes over one connection: commands of one turn of the event loop are sent in one write.
 
-    one turn:  read(c1)  read(c2)  read(c3) ──▶ one write ──▶ Redis ──▶ answers, in the order of the questions
+    one turn:  read(c1)  read(c2)  read(c3) ──▶ one write ──▶ Redis ──▶ replies, in the order of the commands
 
-redis-py's asyncio client costs three times as much a read: it takes a connection a read and awaits each answer.
+redis-py's asyncio client costs three times as much per read: it takes a connection per read and awaits each reply.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ NO_REPLY_YET = object()
 
 
 class RedisOverloadedError(RedisError):
-    """More questions wait than Redis can answer soon."""
+    """More reads are pending than Redis can answer soon."""
 
 
 class PipelinedHashReader(HashReader):
-    """Hashes over one connection, opened when it is first needed and again when it was lost."""
+    """Reads hashes over one connection, opened on first use and reopened after a loss."""
 
     def __init__(self, url: str) -> None:
         self._connection_options = parse_url(url)
@@ -55,7 +55,7 @@ class PipelinedHashReader(HashReader):
             return self._connection
 
     def _raise_recent_failure(self) -> None:
-        """Those who waited for an attempt that failed do not wait for one each."""
+        """Callers that waited for a failed attempt fail with it, instead of trying once each."""
         if self._last_failure is not None and asyncio.get_running_loop().time() - self._last_failure[0] < RETRY_SECONDS:
             raise ConnectionError(str(self._last_failure[1]))
 
@@ -75,13 +75,13 @@ class PipelinedHashReader(HashReader):
 def _handshake_commands(
     username: str = "default", password: str | None = None, db: int = 0, **_: object
 ) -> list[RedisCommand]:
-    """RESP3, in which a hash comes as a map; who we are; and which database."""
+    """RESP3, in which a hash is a map; the credentials; and the database."""
     auth = () if password is None else ("AUTH", username, password)
     return [("HELLO", 3, *auth), ("SELECT", db)]
 
 
 class _CommandBatch:
-    """Commands that were sent together, and the answers that have come."""
+    """Commands that were sent together, and their replies so far."""
 
     __slots__ = ("expected_count", "future", "replies", "sent_at")
 
@@ -90,7 +90,7 @@ class _CommandBatch:
         self.replies: list[Any] = []
 
     def resolve(self) -> None:
-        if self.future.done():  # whoever asked has gone
+        if self.future.done():  # the caller was cancelled
             return
         error_reply = next((reply for reply in self.replies if isinstance(reply, hiredis.HiredisError)), None)
         if error_reply is None:
@@ -100,7 +100,7 @@ class _CommandBatch:
 
 
 class _PipelinedConnection(asyncio.Protocol):
-    """One connection: questions go out together, answers come back in order."""
+    """One connection: commands are sent together, replies arrive in order."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -117,9 +117,9 @@ class _PipelinedConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def execute(self, commands: Sequence[RedisCommand]) -> "asyncio.Future[list[Any]]":
-        """The answers to some commands, once they are there."""
+        """The replies to some commands."""
         if self._waiting_count > MOST_WAITING:
-            raise RedisOverloadedError(f"{self._waiting_count} reads wait for Redis already")
+            raise RedisOverloadedError(f"{self._waiting_count} reads are already waiting for Redis")
         future = self._loop.create_future()
         if not commands:
             future.set_result([])
@@ -164,7 +164,7 @@ class _PipelinedConnection(asyncio.Protocol):
         self._unsent.clear()
 
     def _check_timeout(self) -> None:
-        """Answers come in order: if the oldest question waits too long, all do, and the connection is given up."""
+        """Replies arrive in order: if the oldest command waits too long, all do, and the connection is aborted."""
         if self._batches and self._loop.time() - self._batches[0].sent_at > ANSWER_SECONDS:
             self._failure = TimeoutError(f"no answer in {ANSWER_SECONDS:g} s")
             if self._transport is not None:

@@ -1,4 +1,4 @@
-"""The online table in Redis: one hash an entity and view, one field a tile."""
+"""The online table in Redis: one hash per entity and view, one field per tile."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -55,7 +55,7 @@ class RedisStore(SharedStore):
         return StoreHealth("answers")
 
     async def read_offsets(self, group: str, topics: Sequence[str]) -> dict[Partition, int]:
-        """How far a group has come, by whichever of its copies is furthest behind."""
+        """The offsets of a group, from the copy that is furthest behind."""
         offsets: dict[Partition, int] = {}
         for topic in topics:
             keys = [key.encode() for key in self._script_writer.offset_keys(group, topic)]
@@ -121,7 +121,7 @@ class RedisStore(SharedStore):
 
 
 def _script_arguments(entity_changes: EntityChanges) -> list[int | bytes]:
-    """What the script that applies an entry is told."""
+    """The arguments of the script that applies an entity's changes."""
     fields = [name_or_value for field in entity_changes.tile_fields() for name_or_value in field]
     return [
         entity_changes.lifetimes.entity_ttl_ms,

@@ -1,11 +1,11 @@
-"""Writing to Redis: scripts on one key each, many in one round trip; to one server, or to a cluster of them.
+"""Writes to Redis: scripts on one key each, many in one round trip; to one server, or to a cluster.
 
-Beside the tables a group of workers keeps its places. A server that came back empty has lost both, which is how it is
-known. In a cluster one server may come back empty while the others have all: so the places are kept many times, spread
-over the slots, and a group whose place is missing anywhere begins again.
+A consumer group stores its offsets beside the tables. A server that came back empty has lost both, which is how it is
+detected. In a cluster one node may come back empty while the others have all: so there are many copies of the offsets,
+spread over the slots, and a group with a missing copy starts again.
 
     slots   0 ├──────── a ────────┼──────── b ────────┼──────── c ────────┤ 16383
-    places    ·  ·  ·  ·  ·  ·  ·   ·  ·  ·  ·  ·  ·  ·   ·  ·  ·  ·  ·  ·
+    offsets   ·  ·  ·  ·  ·  ·  ·   ·  ·  ·  ·  ·  ·  ·   ·  ·  ·  ·  ·  ·
 """
 
 from abc import ABC, abstractmethod
@@ -24,22 +24,22 @@ from redis.retry import Retry
 
 WRITE_TIMEOUT_SECONDS = 5.0
 CLUSTER_SCHEME = "redis+cluster"
-CONNECTION_ERRORS = (redis.RedisError, RedisClusterException, OSError)  # what a client raises that gets no answer
+CONNECTION_ERRORS = (redis.RedisError, RedisClusterException, OSError)  # raised by clients without a reply
 SLOT_COUNT, OFFSET_COPIES = 16384, 32
 ScriptCall = tuple[bytes | str, Sequence[bytes | str | int]]
 RedisCommand = tuple[bytes | str | int, ...]
 
 
 class ScriptWriter(ABC):
-    """Whoever runs commands of one key each, in one round trip."""
+    """Runs commands of one key each, in one round trip."""
 
     @abstractmethod
     def execute(self, commands: Sequence[RedisCommand]) -> list[Any]:
-        """The answers to commands, in their order; raises what the first of them says that failed."""
+        """The replies to commands, in their order; raises the first error."""
 
     @abstractmethod
     def load_script(self, script: str) -> None:
-        """Make a script known where it will run."""
+        """Load a script where it will run."""
 
     @abstractmethod
     def close(self) -> None:
@@ -47,21 +47,21 @@ class ScriptWriter(ABC):
 
     @abstractmethod
     def offset_keys(self, group: str, topic: str) -> list[str]:
-        """The hashes that each have all places of a group in a topic."""
+        """The hashes that each have all offsets of a group in a topic."""
 
     def run_script(self, script: str, calls: Sequence[ScriptCall]) -> list[int]:
-        """Run a script on keys, each with its arguments; one that Redis has forgotten is loaded again."""
+        """Run a script on keys, each with its arguments; a script that Redis has evicted is loaded again."""
         script_hash = sha1(script.encode()).hexdigest()  # noqa: S324  # Redis names scripts so
         commands: list[RedisCommand] = [("EVALSHA", script_hash, 1, key, *arguments) for key, arguments in calls]
         try:
             return self.execute(commands)
-        except NoScriptError:  # what ran before it may run again: scripts take what they know already
+        except NoScriptError:  # scripts are idempotent, so those that ran before may run again
             self.load_script(script)
             return self.execute(commands)
 
 
 class StandaloneScriptWriter(ScriptWriter):
-    """A single Redis."""
+    """Writes to a single Redis."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(url, **_timeout_options())
@@ -84,7 +84,7 @@ class StandaloneScriptWriter(ScriptWriter):
 
 
 class ClusterScriptWriter(ScriptWriter):
-    """A Redis Cluster, found by any of its servers; reached when it is first needed."""
+    """Writes to a Redis Cluster, discovered from any of its nodes; connects on first use."""
 
     def __init__(self, url: str) -> None:
         self._url = server_url(url)
@@ -112,7 +112,7 @@ class ClusterScriptWriter(ScriptWriter):
 
 
 def create_script_writer(url: str) -> ScriptWriter:
-    """Who writes to what a URL names."""
+    """The writer for a URL."""
     return ClusterScriptWriter(url) if is_cluster(url) else StandaloneScriptWriter(url)
 
 
@@ -121,7 +121,7 @@ def is_cluster(url: str) -> bool:
 
 
 def server_url(url: str) -> str:
-    """The URL of one server of a cluster.
+    """The URL of one node of a cluster.
 
     >>> server_url("redis+cluster://me:hush@cache:7000")
     'redis://me:hush@cache:7000'
@@ -131,7 +131,7 @@ def server_url(url: str) -> str:
 
 @cache
 def slot_tags() -> tuple[str, ...]:
-    """Words whose slots lie in each part of all slots."""
+    """Hash tags whose slots are spread over all slots."""
     tags_by_part: dict[int, str] = {}
     for number in count():
         tags_by_part.setdefault(key_slot(str(number).encode()) * OFFSET_COPIES // SLOT_COUNT, str(number))
