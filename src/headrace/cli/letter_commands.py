@@ -69,8 +69,8 @@ def print_counts(broker: str, queues: Sequence[DeadLetterQueueConfig], *, owner_
 
 
 def _letter_filter(flags: dict[str, Any]) -> LetterFilter:
-    reason, places = flags["reason"], frozenset(flags["places"])
-    return lambda letter: (reason is None or letter.code == reason) and (not places or letter.location in places)
+    reason, locations = flags["reason"], frozenset(flags["places"])
+    return lambda letter: (reason is None or letter.code == reason) and (not locations or letter.location in locations)
 
 
 def _count_by_reason(
@@ -182,17 +182,19 @@ def _write_rows(out: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _replay(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str, Any]) -> None:
-    mended_values = {} if flags["from_"] is None else dict(_read_mended_values(flags["from_"]))
-    places = {letter.location for letter in letters.read_letters() if letter_filter(letter)}
-    unknown = sorted(mended_values.keys() - places)
+    corrected_values = {} if flags["from_"] is None else dict(_read_corrected_values(flags["from_"]))
+    locations = {letter.location for letter in letters.read_letters() if letter_filter(letter)}
+    unknown = sorted(corrected_values.keys() - locations)
     if unknown:
         raise BadSetting(f"There is no letter {unknown[0]}. The same command with show and --every lists them all.")
-    selected_places = places if flags["from_"] is None else mended_values.keys()
-    count = letters.replay((one for one in letters.read_letters() if one.location in selected_places), mended_values)
-    _print_result(flags, {"replayed": count, "already": len(selected_places) - count})
+    selected_locations = locations if flags["from_"] is None else corrected_values.keys()
+    count = letters.replay(
+        (one for one in letters.read_letters() if one.location in selected_locations), corrected_values
+    )
+    _print_result(flags, {"replayed": count, "already": len(selected_locations) - count})
 
 
-def _read_mended_values(file: Path) -> Iterator[tuple[str, bytes]]:
+def _read_corrected_values(file: Path) -> Iterator[tuple[str, bytes]]:
     """The offset and the new value of each line: a JSON object, text, or base64."""
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
@@ -212,15 +214,16 @@ def _to_bytes(value: Any) -> bytes:
 
 def _discard(letters: DeadLetterQueue, letter_filter: LetterFilter, flags: dict[str, Any]) -> None:
     states = letters.read_states()
-    selected_places = {
+    selected_locations = {
         letter.location
         for letter in letters.read_letters()
         if letter_filter(letter) and _letter_state(states, letter) == "open"
     }
-    if selected_places and not flags["yes"]:
-        click.confirm(f"Discard {len(selected_places)} letters?", abort=True)
+    if selected_locations and not flags["yes"]:
+        click.confirm(f"Discard {len(selected_locations)} letters?", abort=True)
     _print_result(
-        flags, {"discarded": letters.discard(one for one in letters.read_letters() if one.location in selected_places)}
+        flags,
+        {"discarded": letters.discard(one for one in letters.read_letters() if one.location in selected_locations)},
     )
 
 

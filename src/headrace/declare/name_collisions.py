@@ -170,7 +170,9 @@ def _view_resources(view: View) -> Iterator[Resource]:
     yield Resource(LIVE_TABLE, view.name)
     yield Resource(VIEW_NAME, view.name)
     yield from (Resource(TOPIC, names.topic_name(view.name, suffix)) for suffix in names.VIEW_TOPIC_SUFFIXES)
-    yield from (Resource(TABLE, names.gold_table(view.name, what)) for what in (*names.VIEW_TOPIC_SUFFIXES, "checks"))
+    yield from (
+        Resource(TABLE, names.gold_table(view.name, suffix)) for suffix in (*names.VIEW_TOPIC_SUFFIXES, "checks")
+    )
     yield Resource(QUERY, names.query_name(view.name, "store"))
     yield Resource(STATE_FILE, f"backfills/{names.state_file_name(view.name)}")
     if view.captured_table:
@@ -183,8 +185,8 @@ def _model_resources(model: Model) -> Iterator[Resource]:
     yield from (Resource(TOPIC, name) for name in _model_topics(model))
     tables = ("predictions", "outcomes", "quality", "drift")
     yield from (Resource(TABLE, names.gold_table(model.name, suffix)) for suffix in tables)
-    yield from (Resource(QUERY, names.query_name(model.name, what)) for what in ("score", "outcomes", "drift"))
-    yield from (Resource(CHECKPOINT, names.query_name(model.name, what)) for what in ("outcomes", "drift"))
+    yield from (Resource(QUERY, names.query_name(model.name, suffix)) for suffix in ("score", "outcomes", "drift"))
+    yield from (Resource(CHECKPOINT, names.query_name(model.name, suffix)) for suffix in ("outcomes", "drift"))
     yield Resource(CONSUMER_GROUP, names.consumer_group("score", model.name))
     yield Resource(STATE_FILE, f"models/{model.name}")
 

@@ -46,5 +46,5 @@ def to_json_value(value: Any) -> Any:
         case dict():
             return {key_text(key): to_json_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [to_json_value(held) for held in value]
+            return [to_json_value(item) for item in value]
     return str(value)

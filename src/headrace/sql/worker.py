@@ -75,7 +75,7 @@ def _answer_request(engine: SqlEngine, request: SqlRequest, live_rows: Mapping[s
         return REFUSED + str(error).encode()
     except MemoryError:
         return REFUSED + str(QueryMemoryError()).encode()
-    except Exception:  # noqa: BLE001  # told to the server, whose log says it
+    except Exception:  # noqa: BLE001  # sent to the server, which logs it
         return FAILED + traceback.format_exc().encode()
 
 

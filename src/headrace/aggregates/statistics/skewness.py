@@ -145,8 +145,8 @@ class Skewness(AggregateFunction):
             m2, m3 = (np.bincount(entries, deviations**power) for power in (2, 3))
             moments = zip(counts.tolist(), means.tolist(), m2.tolist(), m3.tolist(), strict=True)
             for pair, moment in zip(pairs.tolist(), moments, strict=True):
-                found = _sample_skewness(*moment)
-                values[pair], is_valid[pair] = found or 0.0, found is not None
+                skewness = _sample_skewness(*moment)
+                values[pair], is_valid[pair] = skewness or 0.0, skewness is not None
         return ValueColumn(values, is_valid)
 
     def create_accumulator(self, aggregate: Aggregate) -> Accumulator:

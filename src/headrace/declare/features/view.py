@@ -293,8 +293,8 @@ def _build_on_demand_features(
             raise DeclarationError(f"{name}: two outputs are named {attribute!r}. Rename one attribute.")
         _require_scalar_inputs(resolved, window_features, f"{name}.{attribute}")
     return tuple(
-        build_on_demand_feature(attribute, found, available_columns, f"{name}.{attribute}")
-        for attribute, found in expressions.items()
+        build_on_demand_feature(attribute, resolved, available_columns, f"{name}.{attribute}")
+        for attribute, resolved in expressions.items()
     )
 
 

@@ -244,7 +244,9 @@ def _parse_thresholds(thresholds: object, where: str) -> tuple[tuple[str, float]
             raise DeclarationError(f"{where}: thresholds[{name!r}] is {threshold!r}. Write the least score it takes.")
         if list(thresholds.values()).count(threshold) > 1:
             raise DeclarationError(f"{where}: two thresholds are {threshold!r}. Which decision is meant? Change one.")
-    return tuple((name, float(least)) for name, least in sorted(thresholds.items(), key=lambda item: float(item[1])))
+    return tuple(
+        (name, float(threshold)) for name, threshold in sorted(thresholds.items(), key=lambda item: float(item[1]))
+    )
 
 
 def _require_columns(model: Model, where: str) -> None:

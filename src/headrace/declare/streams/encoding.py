@@ -64,7 +64,7 @@ class RegisteredSchema:
 
 
 SchemaLookup = Callable[[RecordEncoding], RegisteredSchema]
-_SCHEMA_LOOKUP: ContextVar[SchemaLookup | None] = ContextVar("knows", default=None)
+_SCHEMA_LOOKUP: ContextVar[SchemaLookup | None] = ContextVar("schema_lookup", default=None)
 
 
 @contextmanager

@@ -259,4 +259,8 @@ class ViewTable:
 def _estimate_bytes(rows_by_hop: Sequence[TileRows | None]) -> int:
     rows = [rows for rows in rows_by_hop if rows is not None]
     objects = [value for tile_rows in rows for row_objects in tile_rows.objects or () for value in row_objects]
-    return ENTITY_OVERHEAD_BYTES + sum(sys.getsizeof(held.buffer) for held in rows) + sum(map(sys.getsizeof, objects))
+    return (
+        ENTITY_OVERHEAD_BYTES
+        + sum(sys.getsizeof(tile_rows.buffer) for tile_rows in rows)
+        + sum(map(sys.getsizeof, objects))
+    )

@@ -82,14 +82,14 @@ class HashReader(ABC):
             [(b"HGET", key, CHANGED_AT_FIELD) if changed_at else (b"HGETALL", key) for key, changed_at in known_changes]
         )
         cached_indexes = [index for index, (_, when) in enumerate(known_changes) if when]
-        stale_indexes = [place for place in cached_indexes if replies[place] != known_changes[place][1]]
-        for place in cached_indexes:
-            replies[place] = None
+        stale_indexes = [index for index in cached_indexes if replies[index] != known_changes[index][1]]
+        for index in cached_indexes:
+            replies[index] = None
         if stale_indexes:
-            for place, fields in zip(
-                stale_indexes, await self.read_hashes([known_changes[place][0] for place in stale_indexes]), strict=True
+            for index, fields in zip(
+                stale_indexes, await self.read_hashes([known_changes[index][0] for index in stale_indexes]), strict=True
             ):
-                replies[place] = fields
+                replies[index] = fields
         return replies
 
 

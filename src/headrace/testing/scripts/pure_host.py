@@ -75,4 +75,4 @@ class _PureScriptRun:
         keyed_outputs = [
             (key, output) for key, output in self._written_outputs.values() if output.output == stream.output
         ]
-        return [to_output_row(made, key, key_columns, stream) for key, made in keyed_outputs]
+        return [to_output_row(output, key, key_columns, stream) for key, output in keyed_outputs]

@@ -33,7 +33,7 @@ def trace(app: str, event_id: str, since: str, in_json: bool, **flags: Any) -> N
     if in_json:
         click.echo(json.dumps([[step._asdict() for step in steps] for steps in traces]))
     else:
-        click.echo("\n\n".join("\n".join(_format_step(step, way[0].at_us) for step in way) for way in traces))
+        click.echo("\n\n".join("\n".join(_format_step(step, steps[0].at_us) for step in steps) for steps in traces))
 
 
 def _format_step(step: Any, started_us: int) -> str:

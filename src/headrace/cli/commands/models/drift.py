@@ -89,7 +89,7 @@ def _format_table(ranked: list[dict[str, Any]]) -> list[str]:
     widths = [max(len(line[column_index]) for line in lines) for column_index in range(len(TABLE_HEADER))]
     return [
         "  ".join(
-            cell.ljust(width) if place < 3 else cell.rjust(width) for place, (cell, width) in enumerate(padded_cells)
+            cell.ljust(width) if index < 3 else cell.rjust(width) for index, (cell, width) in enumerate(padded_cells)
         )
         for padded_cells in (list(zip(line, widths, strict=True)) for line in lines)
     ]
