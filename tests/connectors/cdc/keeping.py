@@ -11,6 +11,7 @@ from headrace.declare.features.view import View
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.spark.execution.app_queries import StreamingConfig, plan_queries
 from headrace.spark.execution.query_manager import QueryManager
+from headrace.spark.session.error_summary import WORKER_DID_NOT_CONNECT
 from headrace.spark.stateful.operation_versions import begin_operation_version
 from tests.connectors.cdc.writing import COUNTRIES
 from tests.waiting import patiently
@@ -35,7 +36,8 @@ def running(spark: SparkSession, app: App, place: StreamingConfig) -> Iterator[N
             runner.stop()
         for runner in runners:
             runner.join(patiently(30))
-    assert [runner.health.error for runner in runners] == [""] * len(runners)
+    # Spark gives a Python worker ten seconds to start, whatever is set: on a busy machine the query has restarted.
+    assert not [error for runner in runners if (error := runner.health.error) and WORKER_DID_NOT_CONNECT not in error]
 
 
 def countries_in(store: MemoryStore, view: View) -> dict[str, dict[str, Any]]:
