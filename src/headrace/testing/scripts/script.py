@@ -58,15 +58,15 @@ class Script:
 
     operation: StreamOperation
     outputs: tuple[DerivedStream, ...]
-    steps: list[ScriptStep] = field(default_factory=list)
+    acts: list[ScriptStep] = field(default_factory=list)
     _now_us: int = 0
     _late_us: int = 0
     _clock_us: int = 0
     _hosts: list[ScriptHost] = field(default_factory=lambda: [PureHost()])
-    _played: tuple[int, int, RowsByOutput] | None = None  # the rows for this number of steps and hosts
+    _found: tuple[int, int, RowsByOutput] | None = None  # the rows for this number of steps and hosts
 
     def __repr__(self) -> str:
-        sent_count = sum(isinstance(step, InputEvent) for step in self.steps)
+        sent_count = sum(isinstance(step, InputEvent) for step in self.acts)
         return (
             f"Script of {self.operation.name}: {sent_count} events, the watermark at "
             f"{format_script_time(self._clock_us)}"
@@ -95,7 +95,7 @@ class Script:
                 f"this event "
                 f"arrives at {format_script_time(arrival_us)}. Send it before, or with .late(by=…)."
             )
-        self.steps += self._classify_event(input_index, values, arrival_us)
+        self.acts += self._classify_event(input_index, values, arrival_us)
         return self
 
     def watermark(self, time: str | datetime) -> Self:
@@ -106,12 +106,12 @@ class Script:
                 f"watermark({time!r}): the watermark is at {format_script_time(self._clock_us)}, and never goes back."
             )
         self._clock_us = at_us
-        self.steps.append(WatermarkStep(at_us))
+        self.acts.append(WatermarkStep(at_us))
         return self
 
     def kill(self) -> Self:
         """Crash between writing output and committing state: everything since the last watermark is replayed."""
-        self.steps.append(KillStep())
+        self.acts.append(KillStep())
         return self
 
     def on(self, spark: Any, broker: str) -> Self:
@@ -144,14 +144,14 @@ class Script:
         return self
 
     def _played_rows(self) -> RowsByOutput:
-        play_state = len(self.steps), len(self._hosts)
-        if self._played is None or self._played[:2] != play_state:
-            self._played = *play_state, self._play_on_hosts()
-        return self._played[2]
+        play_state = len(self.acts), len(self._hosts)
+        if self._found is None or self._found[:2] != play_state:
+            self._found = *play_state, self._play_on_hosts()
+        return self._found[2]
 
     def _play_on_hosts(self) -> RowsByOutput:
         """Play the script on every host, which must give the same rows."""
-        pure_rows, *other_hosts_rows = [host.play(self.operation, self.outputs, self.steps) for host in self._hosts]
+        pure_rows, *other_hosts_rows = [host.play(self.operation, self.outputs, self.acts) for host in self._hosts]
         for rows in other_hosts_rows:
             for stream in self.outputs:
                 if differences := list(describe_differences(stream, rows[stream.output], pure_rows[stream.output])):
@@ -176,7 +176,7 @@ class Script:
 
     def _classify_event(self, input_index: int, values: Mapping[str, Any], arrival_us: int) -> Iterator[InputEvent]:
         stream = self.operation.inputs[input_index]
-        offset = sum(isinstance(step, InputEvent) for step in self.steps)
+        offset = sum(isinstance(step, InputEvent) for step in self.acts)
         event_fields = self._default_values(stream, offset + 1, arrival_us) | dict(values)
         try:
             value = row_to_json(stream.schema, require_row(stream.schema, event_fields))
