@@ -33,7 +33,7 @@ from headrace.declare.sinks.targets import Delta, Kafka, Postgres, Redis, Webhoo
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST
 from headrace.kafka.compacted_topic import ensure_compacted_topic
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
 from headrace.telemetry.webhooks.allowed_addresses import parse_networks
@@ -103,7 +103,7 @@ def _fill(broker: str, count: int) -> None:
     with Producer(broker, linger_ms=5) as producer:
         for number, event in enumerate(backlog(count, time.time_ns() // 1000, 5_000)):
             partition = number % payments.partitions
-            headers = [(OFFSET_HEADER, str(offsets[partition])), (ARRIVAL_HEADER, str(time.time_ns() // 1000))]
+            headers = position_headers(offsets[partition], time.time_ns() // 1000)
             producer.send(payments.clean, event, key=event["card"], partition=partition, headers=headers)
             offsets[partition] += 1
 

@@ -20,7 +20,7 @@ from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
 from headrace.lake.ingestion.table_mapping import OFFSET as LANDED_OFFSET
@@ -51,7 +51,7 @@ def first_written(broker: str, topic: str) -> list[ConsumerRecord]:
     """The records of a gate, without what it wrote again."""
     found: dict[tuple[int, int], ConsumerRecord] = {}
     for record in records_of(broker, topic):
-        found.setdefault((record.partition, int(record.header(OFFSET_HEADER) or -1)), record)
+        found.setdefault((record.partition, OFFSET_HEADER.read_or(record, -1)), record)
     return list(found.values())
 
 
@@ -126,7 +126,7 @@ class Oracle:
     def _given(self, number: int, stream: Stream) -> Iterator[InputEvent]:
         for record in first_written(self.broker, stream.clean):
             values = parse_event(stream.schema, record.value or b"")
-            arrival_us, offset = int(record.header(ARRIVAL_HEADER) or 0), int(record.header(OFFSET_HEADER) or 0)
+            arrival_us, offset = ARRIVAL_HEADER.read_or(record, 0), OFFSET_HEADER.read_or(record, 0)
             yield InputEvent(
                 number, values[stream.id], values[stream.time], arrival_us, record.partition, offset, values
             )
@@ -193,7 +193,7 @@ class Oracle:
         compacted = {view.topic for view in self.app.views}
         for landing in table_mappings(self.app):
             offsets = {
-                (one.partition, int(one.header(OFFSET_HEADER) or -1) if landing.may_replay else one.offset)
+                (one.partition, OFFSET_HEADER.read_or(one, -1) if landing.may_replay else one.offset)
                 for one in records_of(self.broker, landing.topic)
             }
             try:

@@ -28,7 +28,7 @@ from headrace.declare.models.model import Model
 from headrace.embedded_servers.ports import HOST
 from headrace.embedded_servers.process_priority import NICE_LEVEL
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.ledger import ARRIVAL_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER
 from headrace.kafka.producer.producer import Producer
 from headrace.lake.past_features import compute_past_features, count_past_events, hop_streams, known_column
 from headrace.lake.plain_events import ARROW_TYPES, to_events_table
@@ -79,7 +79,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
         wait_until(lambda: len(predicted(running, model)) >= COUNT, 60, "every event's prediction", running.said)
         clean = list(LastRecordsReader(running.broker, model.stream.clean, 10**9).read_new_records())
         events = [parse_event(model.stream.schema, record.value) for record in clean]
-        arrivals_us = [int(record.header(ARRIVAL_HEADER) or 0) for record in clean]
+        arrivals_us = [ARRIVAL_HEADER.read_or(record, 0) for record in clean]
         yield Scored(running, model, folder / "state", events, arrivals_us, predicted(running, model))
 
 

@@ -22,7 +22,7 @@ from lightgbm import LGBMClassifier
 import headrace as hr
 from headrace.declare.app import load_app
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.ledger import ARRIVAL_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER
 from headrace.kafka.producer.producer import Producer
 from headrace.lake.past_features import compute_past_features, hop_streams, known_column
 from headrace.lake.plain_events import ARROW_TYPES, to_events_table
@@ -168,7 +168,7 @@ def clean_by_card(running: Running, model: hr.Model) -> dict[str, list[tuple[Eve
         event = parse_event(model.stream.schema, record.value)
         if event["payment_id"] not in seen:
             seen.add(event["payment_id"])
-            by_card.setdefault(event["card"], []).append((event, int(record.header(ARRIVAL_HEADER) or 0)))
+            by_card.setdefault(event["card"], []).append((event, ARRIVAL_HEADER.read_or(record, 0)))
     return by_card
 
 

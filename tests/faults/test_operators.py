@@ -14,7 +14,7 @@ from headrace.declare.app import App, load_app
 from headrace.declare.operations.operation import DerivedStream, StreamOperation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.operators.operator import InputEvent
@@ -68,7 +68,7 @@ def clean(broker: str, stream: Stream) -> list[Any]:
     )
     found: dict[tuple[int, int], Any] = {}
     for record in records:
-        found.setdefault((record.partition, int(record.header(OFFSET_HEADER) or -1)), record)
+        found.setdefault((record.partition, OFFSET_HEADER.read_or(record, -1)), record)
     return list(found.values())
 
 
@@ -77,7 +77,7 @@ def arrived(broker: str, number: int, stream: Stream) -> list[InputEvent]:
     events = []
     for record in clean(broker, stream):
         values = parse_event(stream.schema, record.value)
-        arrival_us, offset = int(record.header(ARRIVAL_HEADER)), int(record.header(OFFSET_HEADER))
+        arrival_us, offset = ARRIVAL_HEADER.read(record), OFFSET_HEADER.read(record)
         time_us = values[stream.time]
         events.append(InputEvent(number, values[stream.id], time_us, arrival_us, record.partition, offset, values))
     return events

@@ -15,6 +15,7 @@ from headrace.cli import COMMANDS, main
 from headrace.declare.app import load_app
 from headrace.declare.metric_catalog import METRIC_CATALOG
 from headrace.declare.name_collisions import list_declarations
+from headrace.kafka.headers import RECORD_HEADERS
 from headrace.kafka.status.heartbeat import PROGRESS_TYPES
 
 ROOT = Path(__file__).parents[2]
@@ -138,7 +139,8 @@ def reports() -> dict[str, Any]:
 def marks() -> dict[str, Any]:
     """Names of record headers, and of topics that belong to no app: modules' constants that begin with `headrace.`."""
     found = {text for file in SOURCES.rglob("*.py") for text in _marks_of(ast.parse(file.read_text()))}
-    return {"marks": sorted(found)}
+    headers = {header.name for header in RECORD_HEADERS if MARK.fullmatch(header.name)}
+    return {"marks": sorted(found | headers)}
 
 
 def _marks_of(module: ast.Module) -> Iterator[str]:

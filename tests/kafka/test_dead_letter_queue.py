@@ -14,13 +14,12 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka import dead_letter_queue as module
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.dead_letter_queue import (
-    REPLAYS_HEADER,
     DeadLetter,
     DeadLetterQueue,
     ReplayInProgressError,
     stream_queue_config,
 )
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER, REASON_HEADER
+from headrace.kafka.headers import REASON_HEADER, REPLAYS_HEADER, position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import ensure_topics
@@ -37,8 +36,7 @@ def refused(broker: EmbeddedBroker, **settings: object) -> hr.Stream:
     ensure_topics(broker.address, [stream])
     with Producer(broker.address) as producer:
         for number in (0, 1, 0, 2, 3):
-            headers = {OFFSET_HEADER: 10 + number, ARRIVAL_HEADER: ARRIVED_US + number, REASON_HEADER: REASONS[number]}
-            told = [(name, str(value).encode()) for name, value in headers.items()]
+            told = [*position_headers(10 + number, ARRIVED_US + number), REASON_HEADER.write(REASONS[number])]
             producer.send(stream.dead, VALUES[number], key=b"k", partition=number % 2, headers=told)
     return stream
 
@@ -48,7 +46,7 @@ def raw(broker: EmbeddedBroker, stream: hr.Stream) -> list[ConsumerRecord]:
 
 
 def sent(broker: EmbeddedBroker, stream: hr.Stream) -> Counter[str]:
-    return Counter((record.header(REPLAYS_HEADER) or b"").decode() for record in raw(broker, stream))
+    return Counter(REPLAYS_HEADER.read_or(record, "") for record in raw(broker, stream))
 
 
 def places(stream: hr.Stream, *numbers: int) -> list[str]:
@@ -73,7 +71,7 @@ def test_each_is_sent_once_with_its_key_and_partition_or_mended_by_its_new_key(b
     assert letters.replay(letters.read_letters(), mended) == 4
     assert letters.replay(letters.read_letters(), mended) == 0
     assert sent(broker, stream) == Counter(places(stream, 0, 1, 2, 3))
-    by_place = {(record.header(REPLAYS_HEADER) or b"").decode(): record for record in raw(broker, stream)}
+    by_place = {REPLAYS_HEADER.read_or(record, ""): record for record in raw(broker, stream)}
     same, other = (by_place[places(stream, number)[0]] for number in (2, 1))
     assert (same.key, same.value, same.partition) == (b"k", VALUES[2], 0)
     assert (other.key, other.value) == (b"c9", b'{"id": "a", "card": "c9", "amount": 1}')
@@ -199,9 +197,8 @@ def test_letters_are_shown_and_not_obeyed(broker: EmbeddedBroker, app: tuple[hr.
     stream, file = app
     with Producer(broker.address) as producer:
         headers = [
-            (OFFSET_HEADER, b"99"),
-            (ARRIVAL_HEADER, str(time.time_ns() // 1000).encode()),
-            (REASON_HEADER, b"not-json: no"),
+            *position_headers(99, time.time_ns() // 1000),
+            REASON_HEADER.write("not-json: no"),
         ]
         producer.send(stream.dead, b"\x1b[2Jhello\x07", partition=0, headers=headers)
     shown = said(broker, file, "show", stream.name, "--place", f"{stream.name}-0@99")
@@ -225,9 +222,8 @@ def with_headers(broker: EmbeddedBroker) -> hr.Stream:
             producer.send(stream.name, VALUES[number], partition=0, headers=headers)
         for offset, value in ((0, VALUES[0]), (1, VALUES[1]), (2, b"another value"), (99, VALUES[3])):
             told = [
-                (OFFSET_HEADER, b"%d" % offset),
-                (ARRIVAL_HEADER, b"%d" % ARRIVED_US),
-                (REASON_HEADER, REASONS[0].encode()),
+                *position_headers(offset, ARRIVED_US),
+                REASON_HEADER.write(REASONS[0]),
             ]
             producer.send(stream.dead, value, partition=0, headers=told)
     return stream

@@ -13,7 +13,7 @@ from headrace.declare.app import App, load_app
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.heartbeat import ensure_progress_topic
@@ -101,7 +101,7 @@ class Played:
         offset = self.offsets[partition]
         self.offsets[partition] += 1
         arrival_us = arrival_us or time.time_ns() // 1_000_000 * 1000
-        headers = [(OFFSET_HEADER, str(offset).encode()), (ARRIVAL_HEADER, str(arrival_us).encode())]
+        headers = position_headers(offset, arrival_us)
         topic, key = self.model.stream.clean, event["card"].encode()
         return ConsumerRecord(topic, partition, offset, arrival_us, key, json.dumps(event).encode(), headers)
 
@@ -111,7 +111,7 @@ class Played:
         event = parse_event(stream.schema, record.value)
         known = self.events.setdefault(event["card"], [])
         if all(event["id"] != other["id"] for other, _ in known):
-            known.append((event, int(record.header(ARRIVAL_HEADER) or 0)))
+            known.append((event, ARRIVAL_HEADER.read_or(record, 0)))
         layouts = {layout.version: layout for layout in live_layouts(self.view)}
         folded = fold_into_tiles(self.view, to_event_columns(self.view, stream, *zip(*known, strict=True)))
         return [

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 import headrace as hr
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.heartbeat import ensure_progress_topic
 from headrace.kafka.topics import ensure_topics
@@ -92,7 +92,7 @@ def send(broker: str, model: hr.Model, records: Iterable[Told]) -> None:
             if isinstance(record, LabelEvent):
                 at_ms = record.time_us / 1000
                 value = json.dumps({"id": event, "fraud": record.value == 1.0, "at": math.floor(at_ms)}).encode()
-                headers = [(OFFSET_HEADER, str(record.offset)), (ARRIVAL_HEADER, str(record.arrival_us))]
+                headers = position_headers(record.offset, record.arrival_us)
                 topic = model.labels.stream.clean
                 producer.send(topic, value, key=event, partition=record.partition, headers=headers)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
 
@@ -68,6 +68,6 @@ def found_fates(broker: str, stream: Stream) -> dict[str, set[Position]]:
     """What the gate made of each raw record."""
     topics = {"clean": stream.clean, "late": stream.late_topic, "dead": stream.dead}
     return {
-        fate: {(record.partition, int(record.header(OFFSET_HEADER) or -1)) for record in records_of(broker, topic)}
+        fate: {(record.partition, OFFSET_HEADER.read_or(record, -1)) for record in records_of(broker, topic)}
         for fate, topic in topics.items()
     }

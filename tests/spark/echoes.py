@@ -15,7 +15,7 @@ import headrace as hr
 from headrace.declare.operations.operation import DerivedStream, StreamOperation
 from headrace.declare.source_location import SourceLocation
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import ensure_topics
@@ -144,7 +144,7 @@ def send(keyed: KeyedOperatorConfig, events: Iterable[InputEvent]) -> None:
             value = orjson.dumps({**event.values, **{name: iso(event.values[name]) for name in ("at", "seen")}})
             if event.values["amount"] == float("inf"):
                 value = value.replace(b'"amount":null', b'"amount":Infinity')
-            headers = [(OFFSET_HEADER, str(event.offset)), (ARRIVAL_HEADER, str(event.arrival_us))]
+            headers = position_headers(event.offset, event.arrival_us)
             topic = keyed.operation.inputs[event.input_index].clean
             producer.send(topic, value, key=event.values["card"], partition=event.partition, headers=headers)
 
@@ -197,7 +197,7 @@ def gated(keyed: KeyedOperatorConfig) -> list[InputEvent]:
             times = {name: micros(row[name]) for name in ("at", "known_at")}
             place = {"partition": record.partition, "offset": record.offset}
             events.append(InputEvent(0, row["id"], times["at"], times["known_at"], values=row | times, **place))
-            headers = [(OFFSET_HEADER, str(record.offset)), (ARRIVAL_HEADER, str(times["known_at"]))]
+            headers = position_headers(record.offset, times["known_at"])
             producer.send(stream.clean, record.value, key=record.key, partition=record.partition, headers=headers)
     return events
 

@@ -22,13 +22,12 @@ from headrace.kafka.compacted_topic import ensure_compacted_topic
 from headrace.kafka.consumers.fetch_by_offset import fetch_records
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER, TOPIC_HEADER, dead_letter_reason, reason_code
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER, ORIGIN_HEADER, REPLAYS_HEADER, TOPIC_HEADER
+from headrace.kafka.ledger import dead_letter_reason, reason_code
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord, Headers, Partition
 
-REPLAYS_HEADER = "headrace.replays"
-ORIGIN_HEADER = "headrace.origin"
 REPLAY_BATCH_SIZE = 500
 NO_LIMIT = 10**9
 REPLAY_LEASE_US = 60_000_000  # so long somebody who has begun is believed to be at work
@@ -71,7 +70,7 @@ class DeadLetter(NamedTuple):
     reason: str
     key: bytes | None
     value: bytes | None
-    origin: bytes | None = None
+    origin: str | None = None
 
     @property
     def code(self) -> str:
@@ -102,9 +101,9 @@ class DeadLetterQueue:
 
     def read_letters(self) -> Iterator[DeadLetter]:
         """Every letter the log still has, each partition's in order; what was written again is passed over."""
-        last_offsets: dict[tuple[bytes | None, int], int] = {}
+        last_offsets: dict[tuple[str | None, int], int] = {}
         for record in LastRecordsReader(self._broker, self._config.topic, NO_LIMIT).read_new_records():
-            source, offset = (record.header(TOPIC_HEADER), record.partition), int(record.header(OFFSET_HEADER) or -1)
+            source, offset = (TOPIC_HEADER.read(record), record.partition), OFFSET_HEADER.read_or(record, -1)
             if offset > last_offsets.get(source, -1):
                 last_offsets[source] = offset
                 yield self._to_letter(record, offset)
@@ -166,13 +165,12 @@ class DeadLetterQueue:
                 _extract_key(corrected_value, self._config.key_column) or letter.key,
                 -1,
             )
-        origin = [] if letter.origin is None else [(ORIGIN_HEADER, letter.origin)]
         producer.send(
             self._config.replay_topic,
             value,
             key=key,
             partition=partition,
-            headers=[(REPLAYS_HEADER, letter.location), *origin],
+            headers=[REPLAYS_HEADER.write(letter.location), *ORIGIN_HEADER.write_optional(letter.origin)],
         )
 
     def _write_state(self, producer: Producer, locations: Iterable[str], state: DeadLetterState) -> None:
@@ -209,9 +207,9 @@ class DeadLetterQueue:
             for partition, start_offset in self._offset_client.start_offsets(end_offsets).items()
         }
         for record in read_offset_range(self._broker, start_offsets, end_offsets):
-            location = record.header(REPLAYS_HEADER)
+            location = REPLAYS_HEADER.read(record)
             if location is not None:
-                yield location.decode()
+                yield location
 
     def _read_state_changes(self) -> dict[str, DeadLetterStateChange]:
         records = LastRecordsReader(self._broker, self._state_topic, NO_LIMIT).read_new_records()
@@ -221,10 +219,10 @@ class DeadLetterQueue:
         }
 
     def _to_letter(self, record: ConsumerRecord, offset: int) -> DeadLetter:
-        arrival_us = int(record.header(ARRIVAL_HEADER) or record.appended_us)
-        topic = (record.header(TOPIC_HEADER) or self._config.replay_topic.encode()).decode()
+        arrival_us = ARRIVAL_HEADER.read_or(record, record.appended_us)
+        topic = TOPIC_HEADER.read(record) or self._config.replay_topic
         location = f"{topic}-{record.partition}@{offset}"
-        content = record.key, record.value, record.header(ORIGIN_HEADER)
+        content = record.key, record.value, ORIGIN_HEADER.read(record)
         return DeadLetter(location, record.partition, arrival_us, dead_letter_reason(record), *content)
 
 

@@ -18,16 +18,12 @@ from typing import Self
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.tailing_consumer import SHORT_REQUEST_TIMEOUT_SECONDS, TailingConsumer
 from headrace.kafka.consumers.time_to_offset import TimeToOffsetIndex
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER, REASON_HEADER
 from headrace.kafka.key_counts import StreamKeyCounts
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import fate_topics
 
-OFFSET_HEADER = "headrace.offset"
-ARRIVAL_HEADER = "headrace.arrival"
-REASON_HEADER = "headrace.reason"
-TOPIC_HEADER = "headrace.topic"
-PARTITION_HEADER = "headrace.partition"
 SAMPLE_SIZE = 64
 
 
@@ -108,10 +104,10 @@ class Ledger:
             return {partition: index.offset_at(until_us) for partition, index in self._arrival_indexes.items()}
 
     def _count_if_new(self, record: ConsumerRecord) -> bool:
-        raw_offset = record.header(OFFSET_HEADER)
+        raw_offset = OFFSET_HEADER.read(record)
         if raw_offset is None:  # not written by the gate, so not the fate of anything that arrived
             return False
-        is_new = self._advance_if_new(record, int(raw_offset))
+        is_new = self._advance_if_new(record, raw_offset)
         if is_new:
             self._count_fate(record)
         return is_new
@@ -121,8 +117,8 @@ class Ledger:
         self._last_processed_us[record.partition] = max(
             record.appended_us, self._last_processed_us.get(record.partition, 0)
         )
-        if record.topic == self._clean_topic and (arrival := record.header(ARRIVAL_HEADER)) is not None:
-            self._arrival_indexes.setdefault(record.partition, TimeToOffsetIndex()).add(int(arrival), record.offset + 1)
+        if record.topic == self._clean_topic and (arrival_us := ARRIVAL_HEADER.read(record)) is not None:
+            self._arrival_indexes.setdefault(record.partition, TimeToOffsetIndex()).add(arrival_us, record.offset + 1)
 
     def _advance_if_new(self, record: ConsumerRecord, raw_offset: int) -> bool:
         """Whether this raw offset is above all others of its topic and partition; a lower one is a replay."""
@@ -195,7 +191,7 @@ def _sample_records(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
 
 def dead_letter_reason(record: ConsumerRecord) -> str:
     """Why a record is a dead letter."""
-    return (record.header(REASON_HEADER) or b"unknown").decode(errors="replace")
+    return REASON_HEADER.read(record) or "unknown"
 
 
 def reason_code(reason: str) -> str:

@@ -30,7 +30,10 @@ class ConsumerRecord(NamedTuple):
 
     def header(self, name: str) -> bytes | None:
         """The value of the first header of that name."""
-        return next((value for key, value in self.headers or () if key == name), None)
+        for key, value in self.headers or ():  # no generator: it is asked of every record that is counted
+            if key == name:
+                return value
+        return None
 
     @property
     def location(self) -> str:

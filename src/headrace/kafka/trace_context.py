@@ -16,8 +16,3 @@ def parse_traceparent(value: bytes | None) -> bytes | None:
     True
     """
     return value if value is not None and _TRACEPARENT_PATTERN.fullmatch(value) else None
-
-
-def trace_headers(traceparent: bytes | None) -> list[tuple[str, str | bytes]]:
-    """The headers of a record that is made of another."""
-    return [] if traceparent is None else [(TRACEPARENT, traceparent)]

@@ -20,11 +20,11 @@ from headrace.declare.models.model import Model
 from headrace.declare.streams.change_capture import LSN, Changes
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER, dead_letter_reason
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER, TRACEPARENT_HEADER
+from headrace.kafka.ledger import dead_letter_reason
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import fate_topics
-from headrace.kafka.trace_context import TRACEPARENT, parse_traceparent
 from headrace.tiles.events.event_parser import Event, InvalidEventError, parse_event
 from headrace.tiles.fold import fold_into_tiles, to_event_columns
 from headrace.tiles.layout import HopLayout, salted_layouts, stream_layouts
@@ -69,7 +69,7 @@ class EventTracer:
 
     def _find_raw_records(self, stream: Stream, event_id: str) -> Iterator[ConsumerRecord]:
         """The raw records of an event; where they are no JSON, by what the gate has made of them."""
-        matching_offsets = set[tuple[int, bytes | None]]()
+        matching_offsets = set[tuple[int, int | None]]()
         if stream.encoding is not None:
             gate_records = (
                 record
@@ -77,12 +77,10 @@ class EventTracer:
                 for record in self._records_since(topic, self._since_us)
             )
             matching_offsets = {
-                (one.partition, one.header(OFFSET_HEADER))
-                for one in gate_records
-                if _has_event_id(stream, one, event_id)
+                (one.partition, OFFSET_HEADER.read(one)) for one in gate_records if _has_event_id(stream, one, event_id)
             }
         for raw in self._records_since(stream.name, self._since_us):
-            is_match = (raw.partition, b"%d" % raw.offset) in matching_offsets
+            is_match = (raw.partition, raw.offset) in matching_offsets
             if (
                 raw.location == event_id
                 or is_match
@@ -120,8 +118,8 @@ class EventTracer:
         """What became of a raw record, if the gate has come to it: each fate keeps its partition and its offset."""
         for topic in fate_topics(stream):
             for record in self._records_since(topic, raw.appended_us - CLOCK_SKEW_US, raw.partition):
-                if record.header(OFFSET_HEADER) == b"%d" % raw.offset:
-                    return GateResult(record, int(record.header(ARRIVAL_HEADER) or raw.appended_us))
+                if OFFSET_HEADER.read(record) == raw.offset:
+                    return GateResult(record, ARRIVAL_HEADER.read_or(record, raw.appended_us))
         return None
 
     def _downstream_steps(self, stream: Stream, raw: ConsumerRecord, gate_result: GateResult) -> Iterator[TraceStep]:
@@ -194,8 +192,8 @@ class EventTracer:
 
 def _trace_context(record: ConsumerRecord) -> dict[str, str]:
     """The W3C trace that a record is part of."""
-    trace = parse_traceparent(record.header(TRACEPARENT))
-    return {} if trace is None else {TRACEPARENT: trace.decode()}
+    trace = TRACEPARENT_HEADER.read(record)
+    return {} if trace is None else {TRACEPARENT_HEADER.name: trace.decode()}
 
 
 def _has_event_id(stream: Stream, record: ConsumerRecord, event_id: str) -> bool:

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from bench.postgres import PASSWORD, OwnPostgres
 from headrace.cli import main
 from headrace.connectors.outbox import relay as relay_module
-from headrace.connectors.outbox.outbox_events import ID_HEADER
 from headrace.connectors.outbox.outbox_part import RelayRunner, run_relays
 from headrace.connectors.outbox.outbox_table import OutboxLockedError, OutboxTable
 from headrace.connectors.outbox.relay import Relay
@@ -24,6 +23,7 @@ from headrace.declare.app import App
 from headrace.declare.sinks.outbox import Outbox
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port
+from headrace.kafka.headers import ID_HEADER
 from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
 from tests.connectors.outbox.writing import Shop, Writing
 from tests.connectors.sinks.reading import records_of
@@ -143,7 +143,7 @@ def test_rows_of_a_topic_that_is_not_there_wait_for_it_and_others_go(
         create_topic(shop.broker, TopicSpec(topic, topic, 1, LOG_APPEND_TIME))
         wait_until(lambda: shop.left() == 0, LIMIT_S, "the row to go once its topic is there")
     (record,) = records_of(shop.broker, topic)
-    assert (record.value, record.header(ID_HEADER)) == (b'{"any": "thing"}', b"row-0")
+    assert (record.value, record.header(ID_HEADER.name)) == (b'{"any": "thing"}', b"row-0")
 
 
 def test_a_second_relay_stands_by_until_the_first_is_gone(shop: Shop) -> None:

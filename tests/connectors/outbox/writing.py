@@ -12,7 +12,7 @@ import psycopg
 import headrace as hr
 from bench.postgres import OwnPostgres
 from headrace.connectors.outbox.ddl import outbox_ddl
-from headrace.connectors.outbox.outbox_events import ID_HEADER
+from headrace.kafka.headers import ID_HEADER
 from headrace.kafka.topics import ensure_topics
 from tests.connectors.sinks.reading import records_of
 
@@ -78,7 +78,7 @@ class Shop:
         told: dict[str, list[int]] = {}
         again = 0
         for record in records_of(self.broker, self.stream.name):
-            name = (record.header(ID_HEADER) or b"").decode()
+            name = ID_HEADER.read_or(record, "")
             if name in seen:
                 again += 1
                 continue

@@ -13,7 +13,7 @@ import headrace as hr
 from headrace.connectors.sinks.sink_part import SinkWorker, create_sink_writer
 from headrace.connectors.sinks.writer import SinkConfig
 from headrace.declare.sinks.sink import Sink
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
 from tests.kafka.kafka import create_topic
@@ -72,7 +72,7 @@ class Gate:
         return {one["card"]: one for one in self.sent}
 
     def _write(self, partition: int, offset: int, value: bytes) -> None:
-        headers = [(OFFSET_HEADER, str(offset)), (ARRIVAL_HEADER, "1767225600000000")]
+        headers = position_headers(offset, 1_767_225_600_000_000)
         self._producer.send(self.stream.clean, value, key=b"k", partition=partition, headers=headers)
 
 

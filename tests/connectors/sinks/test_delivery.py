@@ -28,7 +28,7 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.sinks.target import Delivery
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset, ExternalOffsets
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.telemetry.webhooks.webhook_client import RetryPolicy
 
@@ -142,7 +142,7 @@ def records_of(written: Sequence[tuple[int, bool]]) -> list[ConsumerRecord]:
         value: dict[str, Any] = {"id": POISON if is_poison else f"e{number}", "card": "c", "at": 0}
         raws[partition] += 1
         for _ in range(2 if number % 5 == 0 else 1):
-            headers = [(OFFSET_HEADER, str(raws[partition] - 1).encode())]
+            headers = [OFFSET_HEADER.write(raws[partition] - 1)]
             place = stream.clean, partition, ends[partition]
             made.append(ConsumerRecord(*place, 0, b"c", orjson.dumps(value), headers))
             ends[partition] += 1

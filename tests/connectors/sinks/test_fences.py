@@ -16,7 +16,7 @@ from headrace.connectors.sinks.writer import OffsetMove, RowsRejected, SinkConfi
 from headrace.declare.sinks.sink import Sink
 from headrace.declare.sinks.target import Target
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition
 from tests.connectors.sinks.flowing import SCHEMA, event
 from tests.connectors.sinks.new_targets import new_target
@@ -52,7 +52,7 @@ def copies(target: Target, key: str | None = "id") -> tuple[SinkWriter, SinkWrit
 def rows_of(writer: SinkWriter, *events: Event, begin: int = 0, partition: int = 0) -> list[SinkRow]:
     reader, place, rows = SinkRowReader(writer.sink), ExternalOffset(begin, begin - 1), list[SinkRow]()
     for offset, one in enumerate(events, begin):
-        headers = [(OFFSET_HEADER, str(offset).encode())]
+        headers = [OFFSET_HEADER.write(offset)]
         row, place = reader.read_row(
             ConsumerRecord(stream.clean, partition, offset, 0, b"k", orjson.dumps(one), headers), place
         )

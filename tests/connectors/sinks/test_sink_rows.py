@@ -11,8 +11,7 @@ from headrace.connectors.sinks.connection_secrets import redact_secret
 from headrace.connectors.sinks.sink_rows import SinkRow, SinkRowReader
 from headrace.declare.sinks.sink import Sink
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset
-from headrace.kafka.dead_letter_queue import ORIGIN_HEADER, REPLAYS_HEADER
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER, ORIGIN_HEADER, REPLAYS_HEADER
 from headrace.kafka.record import ConsumerRecord
 
 stream = hr.Stream("taps", schema="id string, card string, n int, at timestamp", id="id", key="card", time="at")
@@ -21,7 +20,7 @@ EVENT = {"id": "e1", "card": "c1", "n": 3, "at": "2026-01-01T00:00:01Z"}
 
 
 def record(offset: int, raw: int | None, topic: str = stream.clean, **changed: Any) -> ConsumerRecord:
-    headers = [] if raw is None else [(OFFSET_HEADER, str(raw).encode())]
+    headers = [] if raw is None else [OFFSET_HEADER.write(raw)]
     return ConsumerRecord(topic, 1, offset, 0, b"c1", orjson.dumps(EVENT | changed), headers)
 
 
@@ -45,7 +44,7 @@ def test_what_the_gate_wrote_again_and_what_no_gate_wrote_is_passed_over(raw: in
 
 def test_a_row_that_is_sent_again_keeps_the_place_it_first_had_and_is_always_news() -> None:
     sent = record(2, None, topic=sink.again)
-    sent = sent._replace(headers=[(REPLAYS_HEADER, b"taps.clean-0@9"), (ORIGIN_HEADER, b"taps-0@6")])
+    sent = sent._replace(headers=[REPLAYS_HEADER.write("taps.clean-0@9"), ORIGIN_HEADER.write("taps-0@6")])
     row = row_of(sent, ExternalOffset(2, -1))
     assert (row.location, row.offset_after) == ("taps-0@6", ExternalOffset(3, -1))
 

@@ -16,20 +16,18 @@ import headrace as hr
 from headrace.connectors.sources.nats import NatsReader
 from headrace.connectors.sources.source_part import run_sources
 from headrace.connectors.sources.source_position import (
-    AFTER_HEADER,
-    NUMBER_HEADER,
-    SOURCE_HEADER,
     CopyMarker,
     SourcePosition,
     marker_to_headers,
     read_position,
 )
-from headrace.connectors.sources.source_worker import TOO_LARGE_HEADER, SourceWorker
+from headrace.connectors.sources.source_worker import SourceWorker
 from headrace.declare.app import App
 from headrace.declare.streams.stream import Stream
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
+from headrace.kafka.headers import AFTER_HEADER, NUMBER_HEADER, SOURCE_HEADER, TOO_LARGE_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
@@ -64,14 +62,14 @@ def raw(broker: EmbeddedBroker, stream: hr.Stream) -> list[ConsumerRecord]:
 
 
 def numbers(records: list[ConsumerRecord]) -> list[int]:
-    return sorted(int(record.header(NUMBER_HEADER) or b"0") for record in records)
+    return sorted(NUMBER_HEADER.read_or(record, 0) for record in records)
 
 
 def in_order(records: list[ConsumerRecord]) -> bool:
     """Whether each partition has growing numbers."""
     by_partition = defaultdict(list)
     for record in records:
-        by_partition[record.partition].append(int(record.header(NUMBER_HEADER) or b"0"))
+        by_partition[record.partition].append(NUMBER_HEADER.read_or(record, 0))
     return all(of_one == sorted(of_one) for of_one in by_partition.values())
 
 
@@ -102,7 +100,7 @@ def test_messages_are_copied_as_they_are_in_order_and_once(broker: EmbeddedBroke
     assert numbers(found) == list(range(1, 1201))
     assert in_order(found)
     assert len({record.partition for record in found}) == 2
-    by_number = {int(record.header(NUMBER_HEADER) or b"0"): record for record in found}
+    by_number = {NUMBER_HEADER.read_or(record, 0): record for record in found}
     assert [by_number[n].value for n in range(601, 604)] == [b"", b"{bad", b"\xff\xfe"]
     assert by_number[1].key == b"c0"
     assert by_number[1].header("traceparent") == b"00-1"
@@ -242,7 +240,7 @@ def test_a_stream_made_anew_is_another_history(broker: EmbeddedBroker, nats_serv
         nats_server.delete_stream(stream.name)
     found = raw(broker, stream)
     assert numbers(found) == sorted([*range(1, 6), *range(1, 6)])
-    assert len({record.header(SOURCE_HEADER) for record in found}) == 2
+    assert len({record.header(SOURCE_HEADER.name) for record in found}) == 2
 
 
 def test_a_message_that_our_log_does_not_take_is_there_by_its_beginning(
@@ -255,10 +253,10 @@ def test_a_message_that_our_log_does_not_take_is_there_by_its_beginning(
     nats_server.publish(stream.name, [b"x" * (1 << 20), b"small"])
     with bridging(broker, stream) as bridge:
         wait_until(lambda: bridge.copied_count == 2, 30, "both", lambda: bridge.error)
-    large, small = sorted(raw(broker, stream), key=lambda record: int(record.header(NUMBER_HEADER) or b"0"))
+    large, small = sorted(raw(broker, stream), key=lambda record: NUMBER_HEADER.read_or(record, 0))
     assert large.value == b"x" * 1024
-    assert large.header(TOO_LARGE_HEADER) == b"1048576"
-    assert small.header(AFTER_HEADER) in {b"0", b"1"}  # by whether both were fetched at once
+    assert large.header(TOO_LARGE_HEADER.name) == b"1048576"
+    assert small.header(AFTER_HEADER.name) in {b"0", b"1"}  # by whether both were fetched at once
 
 
 def test_a_server_that_is_away_is_waited_for_and_its_password_shown_nowhere(

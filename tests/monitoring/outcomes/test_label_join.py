@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from headrace.declare.models.label_policy import label_policy_of
 from headrace.embedded_servers.broker import EmbeddedBroker
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.monitoring.outcomes import outcome_counts
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs
@@ -212,7 +212,7 @@ def test_whatever_is_no_prediction_and_no_label_stops_nothing(
             b'{"id": "p0", "fraud": null, "at": 0}',
             b'{"id": "p0", "fraud": "x"}',
         ):
-            headers = [(OFFSET_HEADER, "900"), (ARRIVAL_HEADER, str(NOW_US))]
+            headers = position_headers(900, NOW_US)
             producer.send(model.labels.stream.clean, value, key="p0", partition=1, headers=headers)
         producer.send(model.labels.stream.clean, b'{"id": "p0", "fraud": true, "at": 0}', key="p0", partition=1)
     send(broker.address, model, told)

@@ -16,7 +16,7 @@ import headrace as hr
 from headrace.declare.operations.join_outputs import JoinOutputs
 from headrace.declare.operations.operation import StreamOperation
 from headrace.embedded_servers.broker import EmbeddedBroker
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
 from headrace.operators.factory import create_operator
@@ -62,8 +62,7 @@ def send(broker: str, events: Iterable[InputEvent]) -> None:
             value = orjson.dumps({**event.values, "at": iso(event.time_us)})
             for again in (0, 1) if event.offset % 7 == 0 else (0,):
                 headers = [
-                    (OFFSET_HEADER, str(event.offset * 2 + again)),
-                    (ARRIVAL_HEADER, str(event.arrival_us + again)),
+                    *position_headers(event.offset * 2 + again, event.arrival_us + again),
                 ]
                 producer.send(f"{NAMES[event.input_index]}.clean", value, partition=event.partition, headers=headers)
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import headrace as hr
 from headrace.declare.operations.operation import StreamOperation
 from headrace.embedded_servers.broker import EmbeddedBroker
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
@@ -126,6 +126,6 @@ def _send(broker: str, found: Iterable[InputEvent]) -> None:
     with Producer(broker) as producer:
         for one in found:
             value = orjson.dumps({**one.values, "at": iso(one.time_us)})
-            headers = [(OFFSET_HEADER, str(one.offset)), (ARRIVAL_HEADER, str(one.arrival_us))]
+            headers = position_headers(one.offset, one.arrival_us)
             topic = ("beside_orders.clean", "beside_payments.clean")[one.input_index]
             producer.send(topic, value, key=one.values["key"], partition=one.partition, headers=headers)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.embedded_servers.broker import EmbeddedBroker
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import position_headers
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import Partition
@@ -42,7 +42,7 @@ def arrive(
 
 def judge(producer: Producer, topic: str, partition: int, offset: int, arrival_us: int = MS) -> None:
     """What the gate writes of a raw record."""
-    headers = [(OFFSET_HEADER, str(offset)), (ARRIVAL_HEADER, str(arrival_us))]
+    headers = position_headers(offset, arrival_us)
     producer.send(topic, b"{}", key="k", partition=partition, headers=headers)
 
 

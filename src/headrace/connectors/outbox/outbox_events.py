@@ -7,11 +7,11 @@ from typing import NamedTuple
 from headrace.connectors.outbox.outbox_table import PendingOutboxRow
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
+from headrace.kafka.headers import ID_HEADER, WrittenHeader
 from headrace.kafka.producer.event_encoder import EventEncoder, UnsupportedEncodingError, create_event_encoder
 from headrace.kafka.producer.produce_rows import RECORD_OVERHEAD_BYTES, event_key
 from headrace.tiles.events.event_parser import InvalidEventError
 
-ID_HEADER = "headrace.id"
 TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -26,9 +26,9 @@ class OutboxEvent(NamedTuple):
     value: bytes
 
     @property
-    def headers(self) -> list[tuple[str, str | bytes]]:
+    def headers(self) -> list[WrittenHeader]:
         """What is sent beside the value: the row's id, by which a reader of any topic knows what came again."""
-        return [(ID_HEADER, self.row.id)]
+        return [ID_HEADER.write(self.row.id)]
 
 
 class OutboxEventEncoder:

@@ -3,9 +3,9 @@
 from headrace.connectors.sinks.sink_rows import SinkRow
 from headrace.declare.sinks.sink import Sink
 from headrace.errors import HeadraceError
-from headrace.kafka.dead_letter_queue import ORIGIN_HEADER
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER, PARTITION_HEADER, REASON_HEADER, TOPIC_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, ORIGIN_HEADER, dead_letter_headers
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
+from headrace.kafka.record import Partition
 
 
 class ParkingFailed(HeadraceError):
@@ -21,14 +21,13 @@ class ParkedRowWriter:
     def park_row(self, row: SinkRow, reason: str) -> None:
         """In the log when this returns."""
         record = row.record
-        arrival = record.header(ARRIVAL_HEADER) or str(record.appended_us).encode()
-        headers: list[tuple[str, str | bytes]] = [
-            (OFFSET_HEADER, str(record.offset)),
-            (ARRIVAL_HEADER, arrival),
-            (REASON_HEADER, reason),
-            (TOPIC_HEADER, record.topic),
-            (PARTITION_HEADER, str(record.partition)),
-            (ORIGIN_HEADER, row.location),
+        partition, arrival_us = (
+            Partition(record.topic, record.partition),
+            ARRIVAL_HEADER.read_or(record, record.appended_us),
+        )
+        headers = [
+            *dead_letter_headers(partition, record.offset, arrival_us, reason),
+            ORIGIN_HEADER.write(row.location),
         ]
         self._producer.send(
             self._sink.parked, record.value, key=record.key, partition=record.partition, headers=headers

@@ -10,7 +10,7 @@ A sink writes without gaps and in order, so whatever comes again has come before
 
 from collections.abc import Iterable
 
-from headrace.kafka.ledger import OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
+from headrace.kafka.headers import OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
 
 SourceKey = tuple[int, bytes, bytes]
 
@@ -20,7 +20,7 @@ class SinkTopicDeduplicator:
 
     >>> once = SinkTopicDeduplicator()
     >>> def headers(offset):
-    ...     return [(TOPIC_HEADER, b"payments.clean"), (PARTITION_HEADER, b"0"), (OFFSET_HEADER, b"%d" % offset)]
+    ...     return [TOPIC_HEADER.write("payments.clean"), PARTITION_HEADER.write(0), OFFSET_HEADER.write(offset)]
     >>> [once.is_new(2, headers(offset)) for offset in (5, 9, 5, 9, 12)]
     [True, True, False, False, True]
     """
@@ -31,8 +31,8 @@ class SinkTopicDeduplicator:
     def is_new(self, partition: int, headers: Iterable[tuple[str, bytes]]) -> bool:
         """Whether a record of a partition, with these headers, is read for the first time."""
         header_values = dict(headers)
-        source_key = partition, header_values[TOPIC_HEADER], header_values[PARTITION_HEADER]
-        offset = int(header_values[OFFSET_HEADER])
+        source_key = partition, header_values[TOPIC_HEADER.name], header_values[PARTITION_HEADER.name]
+        offset = int(header_values[OFFSET_HEADER.name])
         if offset <= self.last_offsets.get(source_key, -1):
             return False
         self.last_offsets[source_key] = offset

@@ -11,8 +11,7 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.streams.schema import Kind, Schema
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset, ExternalOffsets
-from headrace.kafka.dead_letter_queue import ORIGIN_HEADER
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER, ORIGIN_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.tiles.events.event_parser import InvalidEventError, parse_event
 from headrace.tiles.finish import MAX_DATETIME_US, MIN_DATETIME_US, to_datetime
@@ -82,15 +81,14 @@ class SinkRowReader:
         """What tells replays from news; None for a record that no gate wrote."""
         if record.topic != self._sink.source_topic or not isinstance(self._sink.of, Stream):
             return record.offset
-        header = record.header(OFFSET_HEADER)
-        return None if header is None else int(header)
+        return OFFSET_HEADER.read(record)
 
     def _original_location(self, record: ConsumerRecord, raw_offset: int) -> str:
         """Where its event stands in the raw log; of one that was sent again, where it stood before."""
-        origin = record.header(ORIGIN_HEADER)
+        origin = ORIGIN_HEADER.read(record)
         if record.topic == self._sink.source_topic or origin is None:
             return f"{self._raw_topic}-{record.partition}@{raw_offset}"
-        return origin.decode()
+        return origin
 
     def _read_values(self, record: ConsumerRecord) -> SinkRowValues:
         if isinstance(self._sink.of, Stream):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.headers import AFTER_HEADER, NUMBER_HEADER, SOURCE_HEADER, WrittenHeader
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord, Partition
 
-SOURCE_HEADER, NUMBER_HEADER, AFTER_HEADER = "headrace.source", "headrace.number", "headrace.after"
 BATCH_SIZE = 500
 
 
@@ -35,20 +35,20 @@ class CopyMarker(NamedTuple):
     copied_through: int
 
 
-def marker_to_headers(source_id: str, marker: CopyMarker) -> list[tuple[str, bytes]]:
+def marker_to_headers(source_id: str, marker: CopyMarker) -> list[WrittenHeader]:
     """What a record of our log says of where it comes from."""
     return [
-        (SOURCE_HEADER, source_id.encode()),
-        (NUMBER_HEADER, b"%d" % marker.number),
-        (AFTER_HEADER, b"%d" % marker.copied_through),
+        SOURCE_HEADER.write(source_id),
+        NUMBER_HEADER.write(marker.number),
+        AFTER_HEADER.write(marker.copied_through),
     ]
 
 
 def marker_of_record(record: ConsumerRecord, source_id: str) -> CopyMarker | None:
     """Where a record of our log comes from; None where it is not of this history."""
-    if record.header(SOURCE_HEADER) != source_id.encode():
+    if SOURCE_HEADER.read(record) != source_id:
         return None
-    return CopyMarker(int(record.header(NUMBER_HEADER) or b"0"), int(record.header(AFTER_HEADER) or b"0"))
+    return CopyMarker(NUMBER_HEADER.read_or(record, 0), AFTER_HEADER.read_or(record, 0))
 
 
 def read_position(broker: str, topic: str, source_id: str) -> SourcePosition:

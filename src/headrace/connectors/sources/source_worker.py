@@ -22,6 +22,7 @@ from headrace.connectors.sources.source_position import (
 from headrace.connectors.sources.source_reader import SourceMessage, SourceReader, SourceUnavailable
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
+from headrace.kafka.headers import TOO_LARGE_HEADER, WrittenHeader
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
 from headrace.kafka.status.heartbeat import SourceProgress
 from headrace.kafka.topics import max_record_bytes
@@ -31,7 +32,6 @@ RETRY_SECONDS = 0.5
 CHECK_INTERVAL_SECONDS = 1.0
 RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for its headers and what the log adds
 TRUNCATED_BYTES = 1024  # of a message that our log does not take
-TOO_LARGE_HEADER = "headrace.too-large"
 
 
 class SourceWorker(threading.Thread):
@@ -119,13 +119,13 @@ class TopicCopier:
             self._producer.flush()
         return len(new_messages)
 
-    def _truncate_if_too_large(self, message: SourceMessage) -> tuple[bytes, list[tuple[str, bytes]]]:
+    def _truncate_if_too_large(self, message: SourceMessage) -> tuple[bytes, list[WrittenHeader]]:
         """A message that the log would not take is there by its beginning: the gate judges it, and nothing is lost."""
         size = len(message.value) + sum(len(name) + len(value) for name, value in message.headers)
         if size + RECORD_OVERHEAD_BYTES <= self._max_bytes:
             return message.value, []
         LOGGER.warning("%s: message %d has %d bytes: it is cut", self._stream.name, message.number, size)
-        return message.value[:TRUNCATED_BYTES], [(TOO_LARGE_HEADER, b"%d" % size)]
+        return message.value[:TRUNCATED_BYTES], [TOO_LARGE_HEADER.write(size)]
 
     def _event_key(self, value: bytes) -> str | None:
         """The key a producer would have sent along; None where there is none to be read."""

@@ -21,7 +21,7 @@ from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.heartbeat import ConsistencyCheckProgress, publish_progress
@@ -57,7 +57,7 @@ class EntitySample:
     def add_event(self, record: ConsumerRecord) -> None:
         """An event, unless it is a replay, a duplicate, or not of the sample."""
         offset, key, partition = (
-            int(record.header(OFFSET_HEADER) or -1),
+            OFFSET_HEADER.read_or(record, -1),
             record.key or b"",
             (record.topic, record.partition),
         )
@@ -67,7 +67,7 @@ class EntitySample:
         if self._is_sampled(key):
             stream = self._streams[record.topic]
             event = parse_event(stream.schema, record.value)
-            sampled_event = _SampledEvent(key, stream, event, int(record.header(ARRIVAL_HEADER) or 0))
+            sampled_event = _SampledEvent(key, stream, event, ARRIVAL_HEADER.read_or(record, 0))
             self._events.setdefault((stream.name, event[stream.id]), sampled_event)
         while len(self._events) > MAX_EVENTS:
             self._hash_mask = self._hash_mask << 1 | 1

@@ -3,13 +3,14 @@
 import pyarrow as pa
 
 from headrace.declare.streams.table_files import ARROW_TYPES
-from headrace.lake.ingestion.table_mapping import HEADERS_TYPE, TableMapping
+from headrace.kafka.headers import SPARK_HEADERS_TYPE
+from headrace.lake.ingestion.table_mapping import TableMapping
 
 ARROW_TYPE_OF_SPARK: dict[str, pa.DataType] = {
     **ARROW_TYPES,
     "binary": pa.binary(),
     "date": pa.date32(),
-    HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    SPARK_HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 # What Iceberg has no type for is kept in the next larger one.
 ICEBERG_TYPE_OF_ARROW = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}

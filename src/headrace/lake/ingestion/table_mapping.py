@@ -19,9 +19,17 @@ from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
 from headrace.declare.names import BRONZE, GOLD, LAKE_ROW_COLUMNS, bronze_table, gold_table, silver_table
 from headrace.declare.streams.stream import Stream
+from headrace.kafka.headers import (
+    ARRIVAL_HEADER,
+    DEAD_LETTER_HEADERS,
+    OFFSET_HEADER,
+    REASON_HEADER,
+    SPARK_HEADERS_TYPE,
+    TOPIC_HEADER,
+    gate_header_sql,
+)
 
 ARRIVAL, PARTITION, OFFSET, DAY = LAKE_ROW_COLUMNS
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 SECONDS_PER_DAY = 86_400
 
 
@@ -75,8 +83,8 @@ def record_position_columns() -> tuple[LakeColumn, ...]:
 
 def gate_position_columns(day_source: str | None = None) -> tuple[LakeColumn, ...]:
     """Arrival and place of the raw record a gate's output was made of; by the day it arrived, unless told another."""
-    arrival = f"timestamp_micros({_header(1, 'bigint')})"
-    return _position_columns(arrival, _header(0, "bigint"), day_source or arrival)
+    arrival = f"timestamp_micros({gate_header_sql(ARRIVAL_HEADER)})"
+    return _position_columns(arrival, gate_header_sql(OFFSET_HEADER), day_source or arrival)
 
 
 def _position_columns(arrival: str, offset: str, day_source: str) -> tuple[LakeColumn, ...]:
@@ -93,11 +101,6 @@ def _utc_day(time_expression: str) -> str:
     return f"date_from_unix_date(cast(floor(unix_seconds({time_expression}) / {SECONDS_PER_DAY}) as int))"
 
 
-def _header(number: int, spark_type: str) -> str:
-    """A header the gate wrote; it writes them in one order."""
-    return f"cast(cast(headers[{number}].value as string) as {spark_type})"
-
-
 KEY_COLUMN, VALUE_COLUMN = LakeColumn("key", "binary", "key"), LakeColumn("value", "binary", "value")
 _TEXT_KEY_COLUMN, _TEXT_VALUE_COLUMN = (
     LakeColumn(name, "string", f"cast({name} as string)") for name in ("key", "value")
@@ -106,7 +109,12 @@ _TEXT_KEY_COLUMN, _TEXT_VALUE_COLUMN = (
 
 def bronze_mapping(stream: Stream) -> TableMapping:
     """Every raw record, byte for byte."""
-    columns = (KEY_COLUMN, VALUE_COLUMN, LakeColumn("headers", HEADERS_TYPE, "headers"), *record_position_columns())
+    columns = (
+        KEY_COLUMN,
+        VALUE_COLUMN,
+        LakeColumn("headers", SPARK_HEADERS_TYPE, "headers"),
+        *record_position_columns(),
+    )
     return TableMapping(stream.name, bronze_table(stream.lake_name), columns, stream.name)
 
 
@@ -127,8 +135,8 @@ def late_mapping(stream: Stream) -> TableMapping:
 def dead_letter_mapping(stream: Stream) -> TableMapping:
     """Dead letters: the bytes, the reason, and the topic they stood in."""
     reason_columns = (
-        LakeColumn("reason", "string", _header(2, "string")),
-        LakeColumn("topic", "string", _header(3, "string")),
+        LakeColumn("reason", "string", gate_header_sql(REASON_HEADER, DEAD_LETTER_HEADERS)),
+        LakeColumn("topic", "string", gate_header_sql(TOPIC_HEADER, DEAD_LETTER_HEADERS)),
     )
     table = silver_table(stream.lake_name, "dead")
     return TableMapping(

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from headrace.aggregates.sketches.frequent_items import key_text
 from headrace.declare.models.model import Model
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER, TRACEPARENT_HEADER
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord, Partition
-from headrace.kafka.trace_context import TRACEPARENT, parse_traceparent, trace_headers
 from headrace.models.inference.feature_vectors import FeatureVector, FeatureVectorReader, tuple_getter
 from headrace.models.inference.prediction import LATE, STALE, encode_prediction
 from headrace.models.inference.prediction_builder import LoggedEvent, build_predictions
@@ -120,7 +119,7 @@ class StreamScorer:
         except InvalidEventError as problem:
             LOGGER.warning("%s cannot be scored by %s: %s", record.location, self._model.name, problem)
             return None
-        arrival_us = int(record.header(ARRIVAL_HEADER) or record.appended_us)
+        arrival_us = ARRIVAL_HEADER.read_or(record, record.appended_us)
         # Where events say themselves when they arrived, that may be long ago; the log took them when it did.
         logged_us = arrival_us if stream.arrival is None else record.appended_us
         entities = {name: entity(event) for name, entity in self._fed_views}
@@ -145,7 +144,7 @@ class StreamScorer:
         self._set_error("")
         self._send_predictions(
             events_with_vectors,
-            {in_flight.event_id: parse_traceparent(in_flight.record.header(TRACEPARENT)) for in_flight in ready},
+            {in_flight.event_id: TRACEPARENT_HEADER.read(in_flight.record) for in_flight in ready},
         )
         self._waiting = waiting
         return [case.record for case in ready]
@@ -214,7 +213,7 @@ class StreamScorer:
             self._model, self._context.version_watcher.live_versions, self._vector_reader, events_with_vectors
         ):
             event_id = key_text(prediction.event_id)
-            headers = trace_headers(traces[event_id])
+            headers = TRACEPARENT_HEADER.write_optional(traces[event_id])
             self._context.producer.send(
                 self._model.predictions, encode_prediction(prediction), key=event_id, headers=headers
             )
@@ -228,7 +227,7 @@ class StreamScorer:
 
 def _to_logged_event(in_flight: InFlightEvent, read_at_us: int, degraded: Iterable[str]) -> LoggedEvent:
     stale = (STALE,) if in_flight.pending else ()
-    raw_offset = int(in_flight.record.header(OFFSET_HEADER) or in_flight.record.offset)
+    raw_offset = OFFSET_HEADER.read_or(in_flight.record, in_flight.record.offset)
     return LoggedEvent(
         in_flight.event, in_flight.arrival_us, in_flight.record.partition, raw_offset, read_at_us, (*stale, *degraded)
     )

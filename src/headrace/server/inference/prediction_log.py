@@ -14,8 +14,8 @@ from itertools import count
 from typing import NamedTuple, Self
 
 from headrace.declare.models.model import Model
+from headrace.kafka.headers import TRACEPARENT_HEADER
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
-from headrace.kafka.trace_context import trace_headers
 from headrace.models.inference.feature_vectors import FeatureVector, FeatureVectorReader
 from headrace.models.inference.prediction import Prediction, PredictionRole, encode_prediction
 from headrace.models.versions.version_loader import LoadedVersion
@@ -117,7 +117,7 @@ class PredictionLog:
         prediction_ids = [self._prediction_id(event_id) for event_id in event_ids]
         for index, version_score in _all_scores(batch):
             prediction = _to_prediction(batch, index, prediction_ids[index], version_score)
-            key, headers = str(prediction.event_id), trace_headers(batch.traceparent)
+            key, headers = str(prediction.event_id), TRACEPARENT_HEADER.write_optional(batch.traceparent)
             self._producer.send(batch.model.predictions, encode_prediction(prediction), key=key, headers=headers)
 
     def _prediction_id(self, event_id: object) -> object:

@@ -25,6 +25,7 @@ from headrace.declare.operations.operation import (
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.errors import DeclarationError
+from headrace.kafka.headers import ARRIVAL_HEADER, SPARK_HEADERS_TYPE
 from headrace.kafka.record import Partition
 from headrace.spark.derived_streams.enrichment import to_function_derivation
 from headrace.spark.derived_streams.plan_analysis import (
@@ -36,6 +37,7 @@ from headrace.spark.derived_streams.plan_analysis import (
 )
 from headrace.spark.execution.lanes import Lane
 from headrace.spark.execution.watermark_delay import watermark_delay_us
+from headrace.spark.gate.header_columns import gate_header
 from headrace.spark.gate.json_parser import TIMESTAMP_FORMAT, parse_json, to_event
 
 ANSI_MODE = "spark.sql.ansi.enabled"
@@ -44,7 +46,7 @@ RECORD_COLUMNS = (
     "cast(null as binary) value",
     "0 partition",
     "0L offset",
-    "cast(null as array<struct<key string, value binary>>) headers",
+    f"cast(null as {SPARK_HEADERS_TYPE}) headers",
 )
 
 SkippedOffsets = dict[Partition, frozenset[int]]
@@ -179,7 +181,7 @@ def _input_frame(clean_records: DataFrame, parent: Stream, lane: Lane, deduplica
 
 def typed_events(clean_records: DataFrame, stream: Stream) -> DataFrame:
     """Kafka records of a clean topic → typed columns, and `known_at`: when the event had arrived."""
-    arrival_us = F.col("headers")[1]["value"].cast("string").cast("bigint")
+    arrival_us = gate_header(ARRIVAL_HEADER)
     parsed_events = clean_records.select(
         to_event(parse_json(F.col("value"), stream), stream).alias("event"),
         F.timestamp_micros(arrival_us).alias(KNOWN_AT),

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import HeadraceError
 from headrace.kafka.consumers.offset_range import read_offset_range
+from headrace.kafka.headers import RAISED_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord, Partition
@@ -35,7 +36,6 @@ from headrace.spark.derived_streams.derived_query import (
     to_raw_records,
 )
 from headrace.spark.execution.lanes import Lane
-from headrace.spark.gate.gate import RAISED_HEADER
 
 CHUNK_RECORDS = 10_000
 MAX_RECORDS_SCANNED = 50_000  # so many rows are looked at even when one was found: a restart for each would be slow
@@ -140,7 +140,7 @@ class PoisonRecordHandler:
         with Producer(self.broker) as producer:
             for record, error in poison_records:
                 LOGGER.warning("%s: %s raises %s", self.function.derivation.query, record.location, error)
-                headers = [(RAISED_HEADER, f"{error} ({record.location})")]
+                headers = [RAISED_HEADER.write(f"{error} ({record.location})")]
                 producer.send(self.function.stream.name, record.value, key=record.key, headers=headers)
 
     def _save_skipped_offsets(self, poison_records: Iterable[PoisonRecord]) -> None:

@@ -8,6 +8,8 @@ Of captured changes it takes the envelope apart: a clean one is the row and what
 Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
 """
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -15,14 +17,27 @@ from headrace.declare.durations import duration_text
 from headrace.declare.operations.operation import DerivedStream
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.stream import Stream
+from headrace.kafka.headers import (
+    ARRIVAL_HEADER,
+    DEAD_LETTER_HEADERS,
+    LATE_HEADERS,
+    LATENESS_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    POSITION_HEADERS,
+    RAISED_HEADER,
+    REASON_HEADER,
+    TOPIC_HEADER,
+    TRACEPARENT_HEADER,
+    RecordHeader,
+)
 from headrace.kafka.schema_registry.schema_files import KnownSchemas
-from headrace.kafka.trace_context import TRACEPARENT, TRACEPARENT_LENGTH
+from headrace.kafka.trace_context import TRACEPARENT_LENGTH
 from headrace.spark.gate import debezium_envelope
 from headrace.spark.gate.column_expressions import to_column
+from headrace.spark.gate.header_columns import first_header, header_array, header_struct
 from headrace.spark.gate.json_parser import parse_error, parse_json, to_event
 from headrace.spark.gate.registry_decoder import decode_records
-
-RAISED_HEADER = "headrace.raised"  # on a raw record of a derived stream: the row it is made of raised this
 
 
 def apply_gate(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
@@ -92,7 +107,7 @@ def _dead_letter_reason(stream: Stream) -> Column:
 
 def _raised_reason() -> Column:
     """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
-    return F.concat(F.lit("raised: "), _first_header(RAISED_HEADER).cast("string"))
+    return F.concat(F.lit("raised: "), first_header(RAISED_HEADER).cast("string"))
 
 
 def _missing_column_reason(stream: Stream) -> Column:
@@ -138,38 +153,27 @@ def _output_headers(stream: Stream) -> Column:
     """What the gate says of a record, its place first, as readers count on; then the trace it is part of, if any."""
     gate_headers, traceparent = _gate_headers(stream), _traceparent_value()
     return F.when(traceparent.isNull(), gate_headers).otherwise(
-        F.concat(gate_headers, F.array(_header_struct(TRACEPARENT, traceparent)))
+        F.concat(gate_headers, F.array(header_struct(TRACEPARENT_HEADER, traceparent)))
     )
 
 
 def _traceparent_value() -> Column:
-    value = _first_header(TRACEPARENT)
+    value = first_header(TRACEPARENT_HEADER)
     return F.when(F.length(value) == TRACEPARENT_LENGTH, value)
 
 
-def _first_header(name: str) -> Column:
-    """The first such header of a record; null without one. No lambda: Spark generates no code for those."""
-    names, values = F.col("headers.key"), F.col("headers.value")
-    return F.get(values, F.array_position(names, F.lit(name)).cast("int") - 1)
-
-
 def _gate_headers(stream: Stream) -> Column:
-    position_headers = [_gate_header("offset", F.col("offset")), _gate_header("arrival", F.col("arrival"))]
-    reason_headers = [
-        _gate_header("reason", F.col("reason")),
-        _gate_header("topic", F.col("topic")),
-        _gate_header("partition", F.col("partition")),
-    ]
+    """What each fate tells of the raw record."""
+    values: dict[RecordHeader[Any], Column] = {
+        OFFSET_HEADER: F.col("offset"),
+        ARRIVAL_HEADER: F.col("arrival"),
+        LATENESS_HEADER: F.coalesce(F.col("lateness"), F.lit(0)),
+        REASON_HEADER: F.col("reason"),
+        TOPIC_HEADER: F.col("topic"),
+        PARTITION_HEADER: F.col("partition"),
+    }
     return (
-        F.when(F.col("fate") == stream.dead, F.array(*position_headers, *reason_headers))
-        .when(F.col("fate") == stream.clean, F.array(*position_headers))
-        .otherwise(F.array(*position_headers, _gate_header("lateness", F.coalesce(F.col("lateness"), F.lit(0)))))
+        F.when(F.col("fate") == stream.dead, header_array(DEAD_LETTER_HEADERS, values))
+        .when(F.col("fate") == stream.clean, header_array(POSITION_HEADERS, values))
+        .otherwise(header_array(LATE_HEADERS, values))
     )
-
-
-def _gate_header(name: str, value: Column) -> Column:
-    return _header_struct(f"headrace.{name}", value.cast("string").cast("binary"))
-
-
-def _header_struct(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.alias("value"))

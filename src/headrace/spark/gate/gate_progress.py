@@ -17,7 +17,7 @@ from pathlib import Path
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import OFFSET_HEADER
+from headrace.kafka.headers import OFFSET_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.kafka.topics import fate_topics
@@ -162,4 +162,4 @@ class GateProgressTracker:
 
 
 def _raw_offset(record: ConsumerRecord) -> int:
-    return int(record.header(OFFSET_HEADER) or -1)
+    return OFFSET_HEADER.read_or(record, -1)

@@ -29,10 +29,12 @@ from headrace.declare.features.view import View
 from headrace.declare.operations.operation import DerivedStream, StreamOperation, has_recorded_input
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.operators.error_isolation import OperatorStepResult, advance_isolating_errors
 from headrace.operators.factory import create_operator
 from headrace.operators.operator import InputEvent, Key, Operator
 from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
+from headrace.spark.gate.header_columns import gate_header
 from headrace.spark.gate.json_parser import parse_json, to_event
 from headrace.spark.gate.record_batches import read_record_stream
 from headrace.spark.gate.replay_filter import ReplayFilter
@@ -112,7 +114,7 @@ def _to_rows(records: DataFrame, config: KeyedOperatorConfig, run_id: str) -> Da
     clock_us = F.when(is_clock, F.col("value").cast("string").cast("bigint") + config.watermark_margin_us)
     input_records, key, event_text = _read_inputs(_parse_inputs(records, config.operation), config)
     if config.is_recorded:
-        clock_us = F.coalesce(clock_us, F.when(event_text.isNotNull(), _header_number(1)))
+        clock_us = F.coalesce(clock_us, F.when(event_text.isNotNull(), gate_header(ARRIVAL_HEADER)))
     rows = input_records.select(
         F.pmod(F.xxhash64(key), F.lit(BUCKET_COUNT)).cast("int").alias(BUCKET_COLUMN),
         F.when(key.isNotNull(), event_text).alias(EVENT_COLUMN),
@@ -174,15 +176,10 @@ def _event_text(input_number: int, event: Column, stream: Stream) -> Column:
         for column in stream.schema
         for field in [event.getField(column.name)]
     ]
-    position_columns = [_header_number(1), F.col("partition"), _header_number(0)]
+    position_columns = [gate_header(ARRIVAL_HEADER), F.col("partition"), gate_header(OFFSET_HEADER)]
     texts = [column.cast("string") for column in (F.lit(input_number), *position_columns)]
     values_json = F.to_json(F.struct(*values), {"ignoreNullFields": "false"})
     return F.concat(F.lit("["), *(part for text in texts for part in (text, F.lit(","))), values_json, F.lit("]"))
-
-
-def _header_number(number: int) -> Column:
-    """A number the gate wrote: the raw offset, then the arrival."""
-    return F.col("headers")[number]["value"].cast("string").cast("bigint")
 
 
 class BucketProcessor(StatefulProcessor):

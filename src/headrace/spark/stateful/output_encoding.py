@@ -11,15 +11,14 @@ from pyspark.sql import Row
 from headrace.declare.features.retractable_views import RetractableView
 from headrace.declare.operations.operation import DerivedStream, StreamOperation
 from headrace.declare.streams.schema import Schema
+from headrace.kafka.headers import RAISED_HEADER, SPARK_HEADERS_TYPE, dead_letter_headers
+from headrace.kafka.record import Partition
 from headrace.operators.error_isolation import OperatorStepResult, StepFailure, failure_reason
 from headrace.operators.operator import Key, OutputEvent
 from headrace.operators.output_rows import to_output_row
-from headrace.spark.gate.gate import RAISED_HEADER
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-RECORD_SCHEMA = (
-    "topic string, key string, value binary, headers array<struct<key: string, value: binary>>, partition int"
-)
+RECORD_SCHEMA = f"topic string, key string, value binary, headers {SPARK_HEADERS_TYPE}, partition int"
 RECORD_ROW = Row("topic", "key", "value", "headers", "partition")
 HEADER_ROW = Row("key", "value")
 
@@ -82,22 +81,18 @@ class TileOutputEncoder:
     def _dead_letter(self, key: Key, failure: StepFailure) -> Row:
         event, stream = failure.event, self._changes
         value = failure.encoded_state if event is None else to_json_bytes(event.values, stream.schema)
-        header_values = {
-            "offset": 0 if event is None else event.offset,
-            "arrival": 0 if event is None else event.arrival_us,
-            "reason": f"raised: {self._view.name}: {failure.reason}",
-            "topic": stream.name,
-            "partition": 0 if event is None else event.partition,
-        }
-        headers = [
-            HEADER_ROW(f"headrace.{name}", str(header_value).encode()) for name, header_value in header_values.items()
-        ]
-        return RECORD_ROW(stream.dead, _to_key_text(key[0]), value, headers, header_values["partition"])
+        partition, offset, arrival_us = (
+            (0, 0, 0) if event is None else (event.partition, event.offset, event.arrival_us)
+        )
+        reason = f"raised: {self._view.name}: {failure.reason}"
+        headers = dead_letter_headers(Partition(stream.name, partition), offset, arrival_us, reason)
+        rows = [HEADER_ROW(*header) for header in headers]
+        return RECORD_ROW(stream.dead, _to_key_text(key[0]), value, rows, partition)
 
 
 def _failure_record(topic: str, key: Key, value: bytes, reason: str) -> Row:
     """A record of a derived stream that says what was raised."""
-    return RECORD_ROW(topic, _to_key_text(key[0]), value, [HEADER_ROW(RAISED_HEADER, reason.encode())], None)
+    return RECORD_ROW(topic, _to_key_text(key[0]), value, [HEADER_ROW(*RAISED_HEADER.write(reason))], None)
 
 
 def to_json_bytes(values: Mapping[str, Any], schema: Schema) -> bytes:

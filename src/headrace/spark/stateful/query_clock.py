@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.consumers.offset_range import read_offset_range
-from headrace.kafka.ledger import ARRIVAL_HEADER
+from headrace.kafka.headers import ARRIVAL_HEADER
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.spark.gate.gate_progress import GateProgressTracker
@@ -101,7 +101,7 @@ class QueryClock:
         if end_offset == 0:
             return 0
         records = read_offset_range(self.offsets.broker, {partition: end_offset - 1}, {partition: end_offset})
-        arrivals = [int(record.header(ARRIVAL_HEADER) or 0) for record in records]
+        arrivals = [ARRIVAL_HEADER.read_or(record, 0) for record in records]
         return arrivals[0] // 1000 * 1000 if arrivals else 0
 
     def _end_offsets(self, topics: Sequence[str]) -> EndOffsets:
@@ -123,9 +123,9 @@ class RecordedClock:
         if not _are_reached(nonempty_end_offsets(self.offsets, self.topics), committed_offsets):
             return None
         arrivals = [
-            record.header(ARRIVAL_HEADER) for topic in self.topics for record in _last_records(self.offsets, topic)
+            ARRIVAL_HEADER.read(record) for topic in self.topics for record in _last_records(self.offsets, topic)
         ]
-        return max((int(arrival) // 1000 * 1000 for arrival in arrivals if arrival is not None), default=None)
+        return max((arrival // 1000 * 1000 for arrival in arrivals if arrival is not None), default=None)
 
 
 def nonempty_end_offsets(offsets: OffsetClient, topics: Sequence[str]) -> EndOffsets:

@@ -23,7 +23,9 @@ from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.declare.streams.union import STREAM_COLUMN
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.spark.gate.column_expressions import to_column, to_view_event, widen_field
+from headrace.spark.gate.header_columns import gate_header
 from headrace.spark.gate.json_parser import parse_json, to_event
 from headrace.spark.tiles.backfill_cutovers import Cutover
 from headrace.spark.tiles.partial_aggregates import partial_columns, tile_value_json
@@ -151,13 +153,11 @@ def fold_events(unique_events: DataFrame, config: TileFoldConfig) -> DataFrame:
 def _parse_events(clean_records: DataFrame, stream: Stream) -> DataFrame:
     event = to_event(parse_json(F.col("value"), stream), stream)
     return clean_records.select(
-        event.alias("event"), _header_number(1).alias("arrival_us"), "partition", _header_number(0).alias("offset")
+        event.alias("event"),
+        gate_header(ARRIVAL_HEADER).alias("arrival_us"),
+        "partition",
+        gate_header(OFFSET_HEADER).alias("offset"),
     )
-
-
-def _header_number(number: int) -> Column:
-    """A number the gate wrote: the raw offset, then the arrival."""
-    return F.col("headers")[number]["value"].cast("string").cast("bigint")
 
 
 def _is_after_cutover(cutover: Cutover) -> Column:

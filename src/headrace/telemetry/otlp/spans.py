@@ -16,10 +16,10 @@ import orjson
 from headrace.declare.app import App
 from headrace.declare.models.model import Model
 from headrace.declare.streams.stream import Stream
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER, dead_letter_reason, reason_code
+from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER, TRACEPARENT_HEADER
+from headrace.kafka.ledger import dead_letter_reason, reason_code
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import fate_topics
-from headrace.kafka.trace_context import TRACEPARENT, parse_traceparent
 from headrace.telemetry.otlp.otlp_metrics import to_attributes
 
 INTERNAL, SERVER, CONSUMER = 1, 2, 5
@@ -57,7 +57,7 @@ def parse_span_context(record: ConsumerRecord) -> SpanContext | None:
     >>> parse_span_context(record).span_id
     'bbbbbbbbbbbbbbbb'
     """
-    traceparent = parse_traceparent(record.header(TRACEPARENT))
+    traceparent = TRACEPARENT_HEADER.read(record)
     if traceparent is None:
         return None
     version, trace_id, span_id, flags = traceparent.decode().split("-")
@@ -83,16 +83,16 @@ def to_otlp_span(record: ConsumerRecord, parent: SpanContext, span_data: SpanDat
 
 def gate_span(stream: Stream, record: ConsumerRecord) -> SpanData | None:
     """What the gate did; what it did not write has no raw record."""
-    offset = record.header(OFFSET_HEADER)
+    offset = OFFSET_HEADER.read(record)
     if offset is None:
         return None
     fate = record.topic.removeprefix(f"{stream.name}.")
-    span_attributes = {"headrace.place": f"{stream.name}-{record.partition}@{int(offset)}", "headrace.fate": fate}
+    span_attributes = {"headrace.place": f"{stream.name}-{record.partition}@{offset}", "headrace.fate": fate}
     if fate == "dead":
         span_attributes["headrace.reason"] = reason_code(dead_letter_reason(record))
-    arrival = record.header(ARRIVAL_HEADER)
+    arrival_us = ARRIVAL_HEADER.read(record)
     # Recorded history says itself when it arrived: years ago, maybe.
-    start_us = record.appended_us if stream.arrival is not None or arrival is None else int(arrival)
+    start_us = record.appended_us if stream.arrival is not None or arrival_us is None else arrival_us
     return SpanData(f"{stream.name} gate", CONSUMER, start_us, record.appended_us, span_attributes, fate == "dead")
 
 

@@ -19,11 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.declare.operations.operation import DerivedStream, StreamOperation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.ledger import ARRIVAL_HEADER, OFFSET_HEADER
+from headrace.kafka.headers import RAISED_HEADER, position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
 from headrace.operators.operator import InputEvent
-from headrace.spark.gate.gate import RAISED_HEADER
 from headrace.spark.stateful.keyed_operator import KeyedOperatorConfig
 from headrace.spark.stateful.operation_query import OperationSpec, start_operation
 from headrace.spark.stateful.output_encoding import to_json_bytes
@@ -60,7 +59,7 @@ class SparkHost:
         """The rows that were written; rows with one id must be the same."""
         rows: dict[str, OutputRow] = {}
         for record in LastRecordsReader(self._broker, stream.name, ALL_RECORDS).read_new_records():
-            if (error := record.header(RAISED_HEADER)) is not None:
+            if (error := RAISED_HEADER.read(record)) is not None:
                 raise AssertionError(f"the operator of {stream.name} raised {error!r}")
             row = parse_event(stream.schema, record.value)
             if rows.setdefault(row[stream.id], row) != row:
@@ -98,7 +97,7 @@ class _SparkScriptRun:
 
     def _send(self, event: InputEvent) -> None:
         stream = self._config.operation.inputs[event.input_index]
-        headers = [(OFFSET_HEADER, str(event.offset)), (ARRIVAL_HEADER, str(event.arrival_us))]
+        headers = position_headers(event.offset, event.arrival_us)
         self._producer.send(stream.clean, to_json_bytes(event.values, stream.schema), partition=0, headers=headers)
 
     def _kill(self) -> None:

@@ -1,7 +1,7 @@
 """A topic of Kafka: each row with the place it was read from, by which a reader knows what was written again."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import orjson
 
@@ -15,8 +15,7 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.sinks.sink_source import ordering_column
 from headrace.declare.sinks.targets import Kafka
 from headrace.errors import HeadraceError
-from headrace.kafka.dead_letter_queue import ORIGIN_HEADER
-from headrace.kafka.ledger import OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
+from headrace.kafka.headers import OFFSET_HEADER, ORIGIN_HEADER, PARTITION_HEADER, TOPIC_HEADER, WrittenHeader
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
 from headrace.kafka.schema_registry.record_encoder import AvroEncoder, EventEncodingError
 from headrace.kafka.topics import max_record_bytes
@@ -81,11 +80,11 @@ class KafkaWriter(SinkWriter):
     def _record_key(self, row: SinkRow) -> str:
         return ":".join(key_text(row.values[name]) for name in self._key_columns)
 
-    def _record_headers(self, row: SinkRow) -> list[tuple[str, Any]]:
+    def _record_headers(self, row: SinkRow) -> list[WrittenHeader]:
         record = row.record
-        source_headers = [
-            (TOPIC_HEADER, record.topic),
-            (PARTITION_HEADER, str(record.partition)),
-            (OFFSET_HEADER, str(record.offset)),
+        return [
+            TOPIC_HEADER.write(record.topic),
+            PARTITION_HEADER.write(record.partition),
+            OFFSET_HEADER.write(record.offset),
+            ORIGIN_HEADER.write(row.location),
         ]
-        return [*source_headers, (ORIGIN_HEADER, row.location)]
