@@ -17,7 +17,8 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import QueryProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 
 STREAMS, RECORDS = 34, 50

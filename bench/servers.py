@@ -26,7 +26,7 @@ from bench.entities import Cards
 from headrace.declare.app import App
 from headrace.embedded_servers.ports import HOST
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store import MAX_CACHED_READS, MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader, tune_for_latency
 from headrace.online_store.redis.pipeline import PipelinedHashReader

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from headrace.embedded_servers.ports import HOST
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server import server

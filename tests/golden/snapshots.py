@@ -16,7 +16,9 @@ from headrace.declare.app import load_app
 from headrace.declare.metric_catalog import METRIC_CATALOG
 from headrace.declare.name_collisions import list_declarations
 from headrace.kafka.headers import RECORD_HEADERS
-from headrace.kafka.status.heartbeat import PROGRESS_TYPES
+from headrace.kafka.status.reports.progress_report import TAGS
+from headrace.kafka.status.reports.report_types import REPORT_TYPES
+from headrace.kafka.status.reports.untagged_reports import KIND_BY_FIELD
 
 ROOT = Path(__file__).parents[2]
 APPS = (
@@ -132,8 +134,8 @@ def names_outside() -> dict[str, Any]:
 
 
 def reports() -> dict[str, Any]:
-    """The fields of each report on the progress topic, by the field that tells which it is."""
-    return {tag: [one.name for one in fields(kind)] for tag, (_, kind, _) in PROGRESS_TYPES.items()}
+    """The fields of each report on the progress topic, by the field that only its kind has."""
+    return {tag: [*TAGS, *(one.name for one in fields(REPORT_TYPES[kind]))] for tag, kind in KIND_BY_FIELD.items()}
 
 
 def marks() -> dict[str, Any]:

@@ -13,7 +13,9 @@ import headrace as hr
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable, ensure_progress_topic
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ensure_progress_topic
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.lake import IngestionProgress, MaintenanceProgress
 from headrace.lake.failure_state import FailureState
 from headrace.lake.formats.registry import FORMATS, FormatName
 from headrace.lake.ingestion.ingest_step import _move_files
@@ -53,20 +55,26 @@ def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(
     with followed(broker.address) as board:
         rounds.start()
         wait_until(
-            lambda: failing in board.ingestions and landing in board.ingestions, limit_s=60, what="both to report"
+            lambda: failing in board.reports(IngestionProgress) and landing in board.reports(IngestionProgress),
+            limit_s=60,
+            what="both to report",
         )
-        wait_until(lambda: not board.ingestions[landing].error, limit_s=60, what="the other to land")
-        said = board.ingestions[failing]
+        wait_until(lambda: not board.reports(IngestionProgress)[landing].error, limit_s=60, what="the other to land")
+        said = board.reports(IngestionProgress)[failing]
         assert "column 'n' was string, is bigint" in said.error
         assert "Could not land" in caplog.text
         assert "Traceback" not in caplog.text, "what a sentence says needs no trace"
         assert abs(time.time() - (said.down_since_us or 0) / 1e6) < 60
-        assert board.ingestions[landing].down_since_us is None
-        wait_until(lambda: board.ingestions[failing].at_us > said.at_us, limit_s=60, what="another attempt")
-        assert board.ingestions[failing].down_since_us == said.down_since_us
+        assert board.reports(IngestionProgress)[landing].down_since_us is None
+        wait_until(
+            lambda: board.reports(IngestionProgress)[failing].at_us > said.at_us, limit_s=60, what="another attempt"
+        )
+        assert board.reports(IngestionProgress)[failing].down_since_us == said.down_since_us
         shutil.rmtree(tmp_path / failing)
-        wait_until(lambda: board.ingestions[failing].down_since_us is None, limit_s=60, what="it to land again")
-        assert board.ingestions[failing].error == ""
+        wait_until(
+            lambda: board.reports(IngestionProgress)[failing].down_since_us is None, limit_s=60, what="it to land again"
+        )
+        assert board.reports(IngestionProgress)[failing].error == ""
         rounds.stop()
         rounds.join(30)
 
@@ -127,8 +135,10 @@ def test_maintenance_that_fails_is_reported_until_it_succeeds(
     with followed(broker.address) as board:
         caretaker.start()
         wait_until(lambda: is_down(board, "gold/taps"), limit_s=60, what="the failure to be reported")
-        wait_until(lambda: "gold/missing" in board.maintenance, limit_s=60, what="the other to be looked at")
-        assert not board.maintenance["gold/missing"].error
+        wait_until(
+            lambda: "gold/missing" in board.reports(MaintenanceProgress), limit_s=60, what="the other to be looked at"
+        )
+        assert not board.reports(MaintenanceProgress)["gold/missing"].error
         commit.write_bytes(kept)
         wait_until(lambda: not is_down(board, "gold/taps"), limit_s=60, what="it to be mended")
         caretaker.stop()
@@ -136,7 +146,10 @@ def test_maintenance_that_fails_is_reported_until_it_succeeds(
 
 
 def is_down(board: ProgressTable, table: str) -> bool:
-    return table in board.maintenance and board.maintenance[table].down_since_us is not None
+    return (
+        table in board.reports(MaintenanceProgress)
+        and board.reports(MaintenanceProgress)[table].down_since_us is not None
+    )
 
 
 def parquet_files(table: LakeTable) -> set[Path]:

@@ -16,7 +16,9 @@ import pytest
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import ScorerProgress
 from tests.models.streamed import Played, final, new_app
 from tests.waiting import patiently, wait_until
 
@@ -86,7 +88,7 @@ def endure(broker: EmbeddedBroker, folder: Path, kills: int) -> None:
 
 def busy(board: ProgressTable, played: Played) -> dict[str, int]:
     """How many predictions each scorer that has any has made."""
-    said = [one for one in board.scorers.copy().values() if one.scored == played.model.name]
+    said = [one for one in board.latest(ScorerProgress) if one.scored == played.model.name]
     return {one.scorer: made for one in said if (made := sum(count for *_, count in one.predictions))}
 
 

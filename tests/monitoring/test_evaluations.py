@@ -1,22 +1,22 @@
 """An evaluation that cannot be made or started leaves the others and the lake as they are, is told, and tried again."""
 
 import threading
-from dataclasses import asdict
 from types import ModuleType
 
 import orjson
+from tests.kafka.status.test_progress_table import record
 
 import headrace as hr
 from headrace.declare.app import App, build_app
 from headrace.kafka.status.app_status import build_app_status
-from headrace.kafka.status.heartbeat import ProgressReport, ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.progress_report import ProgressReport
 from headrace.lake.failure_state import FailureState
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
 from headrace.monitoring.drift.drift_worker import drift_setup_failure_progress
 from headrace.monitoring.evaluation_worker import EvaluationWorker, EvaluationWorkerGroup
 from headrace.monitoring.evaluations import EvaluationManager, EvaluationSetup
 from headrace.monitoring.outcomes.label_join import outcomes_setup_failure_progress
-from tests.kafka.status.test_heartbeat import record
 from tests.runtime.parts.test_app_parts import CardSpend, payments
 from tests.waiting import wait_until
 
@@ -88,7 +88,7 @@ def test_what_could_not_be_set_up_is_an_outage_with_its_reason() -> None:
     (fraud,) = app.models
     failure.record_failure(OSError("No space left on device"))
     for progress in (outcomes_setup_failure_progress(fraud, failure), drift_setup_failure_progress(fraud, failure)):
-        board.apply([record(orjson.dumps(asdict(progress)))])
+        board.apply([record(orjson.dumps(progress.to_json()))])
     assert {(one.kind, one.name, one.reason) for one in build_app_status(app, board).outages} >= {
         ("outcomes", "fraud", failure.error),
         ("drift", "fraud", failure.error),

@@ -17,7 +17,8 @@ import headrace as hr
 from headrace.declare.app import App
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import ProgressTable, QueryProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader
 from headrace.server.auth.request_guard import RequestGuard
@@ -150,8 +151,12 @@ def board_of(app: App) -> ProgressTable:
     board, now_us = ProgressTable(), time.time_ns() // 1000 + 10**12
     for stream in app.streams:
         names = tuple(view.name for view in app.views_of(stream))
-        board.queries[f"{stream.name}.gate"] = QueryProgress("gate", stream.name, (), "real-time", True, now_us)
-        board.queries[f"{stream.name}.tiles"] = QueryProgress("tiles", stream.name, names, "real-time", True, now_us)
+        board.reports(QueryProgress)[f"{stream.name}.gate"] = QueryProgress(
+            "gate", stream.name, (), "real-time", True, now_us
+        )
+        board.reports(QueryProgress)[f"{stream.name}.tiles"] = QueryProgress(
+            "tiles", stream.name, names, "real-time", True, now_us
+        )
     return board
 
 

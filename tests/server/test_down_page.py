@@ -19,7 +19,7 @@ ROWS = (
 
 def test_what_is_down_is_shown_with_why_and_what_is_affected_until_it_runs_again(tmp_path: Path) -> None:
     board = board_of(APP)
-    board.parts["shop", "lake"] = replace(lake_down(), error=HOSTILE)
+    board.put(replace(lake_down(), error=HOSTILE))
     with serving(APP, MemoryStoreReader(MemoryStore([VIEW]), None), board) as ask, Browser(tmp_path) as browser:
         browser.open(f"http://{HOST}:{ask.port}/?page=features")
         wait_until(lambda: browser.value(f"{ROWS}.length") == 1, 30, "the row")
@@ -27,7 +27,7 @@ def test_what_is_down_is_shown_with_why_and_what_is_affected_until_it_runs_again
         assert (what, why, affects) == ("part lake", HOSTILE, "No rows.")
         assert since.endswith("Z")
         assert browser.value("document.getElementById('down').hidden") is False
-        board.parts["shop", "lake"] = replace(lake_down(), state="running", down_since_us=None)
+        board.put(replace(lake_down(), state="running", down_since_us=None))
         wait_until(lambda: browser.value("document.getElementById('down').hidden"), 30, "the end of it")
         assert browser.value("window.hit") is None
         assert browser.console == []

@@ -15,7 +15,8 @@ from headrace.declare.app import App
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import QueryProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
@@ -115,7 +116,7 @@ def test_a_view_of_several_streams_is_not_ready_before_the_tiles_of_each_are_com
     paid, back = new_stream(), new_stream()
     app = app_of_views(view := new_view([paid, back]))
     board, store = board_of(app), MemoryStore([view])
-    board.queries.pop(f"{back.name}.tiles")
+    board.reports(QueryProgress).pop(f"{back.name}.tiles")
     with serving(app, MemoryStoreReader(store, None), board) as ask:
         said = ask("GET", "/v2/health/ready").json
         assert said["missing"] == [f"the tiles of {view.name} from {back.name} are not computed yet"]

@@ -5,7 +5,8 @@ from prometheus_client.registry import Collector
 
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.durations import UNITS_US
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import DriftProgress, QualityProgress
 from headrace.server.metrics.metrics_route import drift_metrics, quality_metrics
 from headrace.telemetry.alerts.alert_engine import AlertEngine
 from headrace.telemetry.alerts.alert_phases import Phase
@@ -21,8 +22,8 @@ class Told(Collector):
         self._board = board
 
     def collect(self):  # type: ignore[no-untyped-def]
-        yield from drift_metrics(self._board.drifts.values())
-        yield from quality_metrics(self._board.qualities.values())
+        yield from drift_metrics(self._board.latest(DriftProgress))
+        yield from quality_metrics(self._board.latest(QualityProgress))
 
 
 def metrics_text(board: ProgressTable) -> str:

@@ -19,7 +19,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import MaintenanceProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.lake import MaintenanceProgress
 from headrace.lake.failure_state import FailureState
 from headrace.lake.formats.table_format import LakeFile, open_table_format
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from headrace.kafka.status.heartbeat import ProgressReport
+from headrace.kafka.status.reports.progress_report import ProgressReport
 from headrace.lake.failure_state import FailureState
 from headrace.monitoring.evaluation_worker import MAX_PAUSE_SECONDS, EvaluationWorkerGroup
 

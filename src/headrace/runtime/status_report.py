@@ -11,7 +11,9 @@ from headrace.errors import HeadraceError
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.status.app_status import AppStatus, Outage, build_app_status, format_utc
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, SILENT_AFTER_US, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, SILENT_AFTER_US
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.connectors import CaptureProgress
 from headrace.kafka.status.status_file import StatusFile, read_status
 from headrace.runtime.parts.part_reporter import is_answering
 from headrace.runtime.settings import broker_from_flags
@@ -174,11 +176,12 @@ def query_lags(samples: MetricSamples | None) -> dict[str, QueryLag]:
 
 def declared_connectors(app: App, progress: ProgressTable) -> Sequence[tuple[str, str]]:
     """The connectors that an app declares, of each its kind and name."""
+    captures = progress.reports(CaptureProgress)
     return [
         *(("sink", sink.name) for sink in app.sinks),
         *(("outbox", outbox.name) for outbox in app.outboxes),
         *(("bridge", stream.name) for stream in app.streams if stream.from_ is not None),
-        *(("capture", stream.name) for stream in app.streams if stream.name in progress.captures),
+        *(("capture", stream.name) for stream in app.streams if stream.name in captures),
     ]
 
 

@@ -20,7 +20,8 @@ from headrace.kafka.consumers.consumer_lag import LagSnapshot
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.app_status import AppStatus, build_app_status
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.status_file import read_status
 from headrace.online_store.factory import create_store_reader
 from headrace.online_store.memory.memory_store_reader import OnlineStoreReader, tune_for_latency

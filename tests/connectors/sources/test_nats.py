@@ -31,7 +31,9 @@ from headrace.kafka.headers import AFTER_HEADER, NUMBER_HEADER, SOURCE_HEADER, T
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, SILENT_AFTER_US, ProgressTable, is_stalled
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, SILENT_AFTER_US, is_stalled
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.server.metrics.metrics_route import source_metrics
 from tests.connectors.sources.serving import OwnNats
@@ -200,9 +202,15 @@ def trouble_of(broker: EmbeddedBroker, stream: Stream) -> str:
     running.start()
     try:
         with TailingConsumer(broker.address, [PROGRESS_TOPIC], board.apply):
-            wait_until(lambda: stream.name in board.sources and board.sources[stream.name].trouble, 30, "its trouble")
+            wait_until(
+                lambda: (
+                    stream.name in board.reports(SourceProgress) and board.reports(SourceProgress)[stream.name].trouble
+                ),
+                30,
+                "its trouble",
+            )
             assert running.is_alive()
-            return board.sources[stream.name].trouble
+            return board.reports(SourceProgress)[stream.name].trouble
     finally:
         stop.set()
         running.join()
@@ -214,13 +222,15 @@ def test_a_bridge_tells_what_it_has_done(broker: EmbeddedBroker, nats_server: Ow
     running.start()
     try:
         with TailingConsumer(broker.address, [PROGRESS_TOPIC], board.apply):
-            wait_until(lambda: stream.name in board.sources, 30, "its first word")
-            wait_until(lambda: "is not there" in board.sources[stream.name].trouble, 10, "what it waits for")
+            wait_until(lambda: stream.name in board.reports(SourceProgress), 30, "its first word")
+            wait_until(
+                lambda: "is not there" in board.reports(SourceProgress)[stream.name].trouble, 10, "what it waits for"
+            )
             nats_server.add_stream(stream.name, [stream.name])
             nats_server.publish(stream.name, payments(0, 5))
-            wait_until(lambda: board.sources[stream.name].copied == 5, 30, "what it has copied")
-            wait_until(lambda: not board.sources[stream.name].trouble, 30, "nothing to be waited for")
-            said = board.sources[stream.name]
+            wait_until(lambda: board.reports(SourceProgress)[stream.name].copied == 5, 30, "what it has copied")
+            wait_until(lambda: not board.reports(SourceProgress)[stream.name].trouble, 30, "nothing to be waited for")
+            said = board.reports(SourceProgress)[stream.name]
             told = {sample.name: sample.value for metric in source_metrics([said]) for sample in metric.samples}
             wanted = {"headrace_bridge_copied_total": 5, "headrace_bridge_left": 0, "headrace_bridge_waits": 0}
             assert told == wanted

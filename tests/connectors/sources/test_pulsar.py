@@ -23,7 +23,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import SourceProgress
+from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
 from tests.connectors.sources.pulsar_serving import OwnPulsar, token_of
 from tests.connectors.sources.test_nats import in_order, payments, raw, trouble_of

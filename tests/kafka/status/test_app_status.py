@@ -7,16 +7,12 @@ import pytest
 import headrace as hr
 from headrace.declare.app import App
 from headrace.kafka.status.app_status import PART, QUERY, TABLE, Outage, build_app_status
-from headrace.kafka.status.heartbeat import (
-    IngestionProgress,
-    MaintenanceProgress,
-    PartProgress,
-    ProgressTable,
-    QueryProgress,
-    ScorerProgress,
-    SinkProgress,
-    SourceProgress,
-)
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.connectors import SinkProgress, SourceProgress
+from headrace.kafka.status.reports.lake import IngestionProgress, MaintenanceProgress
+from headrace.kafka.status.reports.models import ScorerProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 
 NOW_US = 1_767_225_600_000_000
 SECOND_US = 1_000_000
@@ -41,13 +37,7 @@ TABLE_OF_TAPS = IngestionProgress("silver/taps", NOW_US, 10, 5, 0.1, "taps.clean
 def board(*said: QueryProgress | PartProgress | IngestionProgress) -> ProgressTable:
     found = ProgressTable()
     for one in said:
-        match one:
-            case QueryProgress():
-                found.queries[one.query] = one
-            case PartProgress():
-                found.parts[one.app, one.part] = one
-            case IngestionProgress():
-                found.ingestions[one.landed] = one
+        found.put(one)
     return found
 
 
@@ -144,8 +134,8 @@ def test_a_table_whose_steps_fail_is_down_unless_no_lake_runs_any_more() -> None
 
 def test_a_bridge_that_says_what_keeps_it_is_down_until_it_falls_silent() -> None:
     found = board()
-    found.sources["taps"] = SourceProgress("taps", NOW_US, 0, 0, "NATS is away.")
-    found.sinks["other", "host:1"] = SinkProgress("other", "host:1", NOW_US, {}, {}, 0, "of another app")
+    found.put(SourceProgress("taps", NOW_US, 0, 0, "NATS is away."))
+    found.put(SinkProgress("other", "host:1", NOW_US, {}, {}, 0, "of another app"))
     (outage,) = build_app_status(APP, found, NOW_US).outages
     assert (outage.subject, outage.since_us, outage.reason) == ("bridge taps", None, "NATS is away.")
     assert build_app_status(APP, found, NOW_US + 60 * SECOND_US).outages == ()
@@ -154,8 +144,8 @@ def test_a_bridge_that_says_what_keeps_it_is_down_until_it_falls_silent() -> Non
 def test_a_scorer_that_says_what_keeps_it_is_down_with_its_model() -> None:
     model = hr.Model("judge", on=taps, features=[ById], file="judge.onnx")
     found = board()
-    found.scorers["judge", "host:1"] = ScorerProgress("judge", "host:1", NOW_US, 0, [], {}, [], 0.0, "the store fills")
-    found.scorers["other", "host:1"] = ScorerProgress("other", "host:1", NOW_US, 0, [], {}, [], 0.0, "of another app")
+    found.put(ScorerProgress("judge", "host:1", NOW_US, 0, [], {}, [], 0.0, "the store fills"))
+    found.put(ScorerProgress("other", "host:1", NOW_US, 0, [], {}, [], 0.0, "of another app"))
     (outage,) = build_app_status(replace(APP, models=(model,)), found, NOW_US).outages
     assert (outage.subject, outage.reason) == ("model judge", "the store fills")
     assert "judge" in outage.impact
@@ -164,7 +154,7 @@ def test_a_scorer_that_says_what_keeps_it_is_down_with_its_model() -> None:
 def test_maintenance_that_fails_is_down_for_the_app_whose_table_it_is() -> None:
     status = board(GATE, TILES, TABLE_OF_TAPS)
     for table in ("silver/taps", "silver/of_another_app"):
-        status.maintenance[table] = MaintenanceProgress(table, NOW_US, NOW_US - SECOND_US, "OSError: no space left")
+        status.put(MaintenanceProgress(table, NOW_US, NOW_US - SECOND_US, "OSError: no space left"))
     (outage,) = [one for one in build_app_status(APP, status, NOW_US).outages if one.kind == "maintenance"]
     assert (outage.name, outage.reason, outage.since_us) == (
         "silver/taps",

@@ -19,7 +19,9 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import Partition
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import ScorerProgress
 from headrace.models.inference.prediction import Prediction
 from headrace.models.inference.scorer import load_scorer
 from headrace.models.stream_scoring.scored_ids import ScoredIds
@@ -285,7 +287,7 @@ def test_the_part_scores_what_the_log_brings_and_tells_how_it_fares(broker: Embe
 
 
 def metrics(board: ProgressTable) -> dict[tuple[str, ...], float]:
-    samples = [sample for family in scorer_metrics(board.scorers.copy().values()) for sample in family.samples]
+    samples = [sample for family in scorer_metrics(board.latest(ScorerProgress)) for sample in family.samples]
     return {(one.name, *one.labels.values()): one.value for one in samples}
 
 

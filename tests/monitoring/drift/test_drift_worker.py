@@ -17,7 +17,8 @@ from headrace.cli import main
 from headrace.declare.app import build_app
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.last_records import LastRecordsReader
-from headrace.kafka.status.heartbeat import DriftProgress, ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import DriftProgress
 from headrace.lake.formats.registry import FormatName
 from headrace.lake.formats.registry import create_lake as begin_lake
 from headrace.lake.lake import LakeConfig
@@ -144,7 +145,7 @@ def compared(broker: EmbeddedBroker, folder: Path, shift: float) -> tuple[hr.Mod
 
 def board_of(told: DriftProgress) -> ProgressTable:
     board = ProgressTable()
-    board.drifts[told.compared] = told
+    board.put(told)
     return board
 
 
@@ -220,7 +221,7 @@ def test_the_running_job_tells_its_progress(broker: EmbeddedBroker, tmp_path: Pa
 
         def rows() -> int:
             board.apply(tail.read_new_records())
-            return board.drifts[model.name].rows if model.name in board.drifts else 0
+            return board.reports(DriftProgress)[model.name].rows if model.name in board.reports(DriftProgress) else 0
 
         wait_until(lambda: rows() == 300, 30, "the progress of drift")
     finally:

@@ -1,12 +1,12 @@
 """What the join says of itself, from changes to /metrics."""
 
-from dataclasses import asdict
-
 import orjson
 import pyarrow as pa
 
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, OutcomesProgress, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import OutcomesProgress
 from headrace.monitoring.outcomes import outcome_counts
 from headrace.monitoring.outcomes.outcome_writer import COUNTS_KEY
 from headrace.server.metrics.metrics_route import outcome_metrics
@@ -41,10 +41,10 @@ def test_counts_and_first_delays_reach_metrics() -> None:
     assert known.to_rows() == [["v1", "champion", "matched", 1]]
     said = OutcomesProgress("fraud", 1, True, MINUTE, 3, known.to_rows(), known.label_delays.counts, 5.0, 7, 99)
     board = ProgressTable()
-    board.apply([ConsumerRecord(PROGRESS_TOPIC, 0, 0, 0, said.key.encode(), orjson.dumps(asdict(said)), None)])
+    board.apply([ConsumerRecord(PROGRESS_TOPIC, 0, 0, 0, said.key.encode(), orjson.dumps(said.to_json()), None)])
     samples = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in outcome_metrics(board.outcomes.values())
+        for family in outcome_metrics(board.latest(OutcomesProgress))
         for sample in family.samples
     }
     assert samples["headrace_outcomes", "fraud", "v1", "champion", "matched"] == 1

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.kafka.status.heartbeat import IngestionProgress, PartProgress
+from headrace.kafka.status.reports.lake import IngestionProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.feature_lookup import StoreNotReadyError
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
@@ -52,7 +54,7 @@ def test_everything_runs() -> None:
 def test_a_part_that_is_down_leaves_the_server_ready_but_not_complete() -> None:
     board = board_of(APP)
     down = lake_down()
-    board.parts["shop", "lake"] = down
+    board.put(down)
     with serving(APP, filled(), board) as ask:
         said = ask("GET", READY)
         assert (said.status, said.json["fresh"], said.json["complete"]) == (200, True, False)
@@ -60,14 +62,16 @@ def test_a_part_that_is_down_leaves_the_server_ready_but_not_complete() -> None:
             ("part lake", "The disk is full.", "No rows.")
         ]
         assert statuses(ask) == [200, 200, 503]
-        board.parts["shop", "lake"] = replace(down, state="running", down_since_us=None)
+        board.put(replace(down, state="running", down_since_us=None))
         assert statuses(ask) == [200, 200, 200]
 
 
 def test_a_query_that_stops_leaves_the_server_answering_but_not_fresh() -> None:
     board = board_of(APP)
     name = f"{APP.streams[0].name}.gate"
-    board.queries[name] = replace(board.queries[name], running=False, error="The topic is gone.")
+    board.reports(QueryProgress)[name] = replace(
+        board.reports(QueryProgress)[name], running=False, error="The topic is gone."
+    )
     with serving(APP, filled(), board) as ask:
         said = ask("GET", READY)
         assert said.status == 503
@@ -102,7 +106,7 @@ def test_a_level_that_is_none_is_refused(level: str) -> None:
 def test_a_stranger_is_told_yes_or_no_of_every_level_and_nothing_else(tmp_path: Path) -> None:
     token = create_token(tmp_path, "reader", frozenset({Scope.READ}))
     board = board_of(APP)
-    board.parts["shop", "lake"] = lake_down()
+    board.put(lake_down())
     with serving(APP, filled(), board, guard=guard_of(tmp_path)) as ask:
         assert ask("GET", READY).json == {"ready": True}
         complete = ask("GET", f"{READY}?level=complete")
@@ -112,12 +116,12 @@ def test_a_stranger_is_told_yes_or_no_of_every_level_and_nothing_else(tmp_path: 
 
 def test_metrics_tell_what_is_up_how_often_it_was_restarted_and_how_many_are_down() -> None:
     board = board_of(APP)
-    board.parts["shop", "lake"] = lake_down()
-    board.parts["shop", "serve"] = replace(lake_down(), part="serve", state="running", restarts=0)
+    board.put(lake_down())
+    board.put(replace(lake_down(), part="serve", state="running", restarts=0))
     stuck = IngestionProgress(
         "silver/taps", 1, 0, 5, 0.1, APP.streams[0].clean, down_since_us=1, error="No statistics."
     )
-    board.ingestions["silver/taps"] = stuck
+    board.put(stuck)
     with serving(APP, filled(), board) as ask:
         told = ask("GET", "/metrics").body.decode().splitlines()
     assert {

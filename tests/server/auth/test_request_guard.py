@@ -9,7 +9,7 @@ import pytest
 
 from headrace.declare.app import App
 from headrace.embedded_servers.ports import HOST
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.runtime.admin_routes import admin_routes

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from headrace.embedded_servers.ports import HOST
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.auth import request_guard as guards
@@ -162,11 +162,11 @@ def test_what_is_said_back_is_never_a_page(server: Guarded) -> None:
 
 
 def test_a_browser_enters_a_token_once_and_shows_hostile_names_as_text(tmp_path: Path) -> None:
-    from headrace.kafka.status.heartbeat import QueryProgress
+    from headrace.kafka.status.reports.queries import QueryProgress
 
     app, state, board = replace(app_of_views(*VIEWS), name=HOSTILE), tmp_path / "state", ProgressTable()
     now_us = time.time_ns() // 1000 + 10**12
-    board.queries[HOSTILE] = QueryProgress(HOSTILE, "payments", (), "real-time", True, now_us)
+    board.put(QueryProgress(HOSTILE, "payments", (), "real-time", True, now_us))
     token = tokens_of(state)[Scope.READ]
     with (
         serving(app, MemoryStoreReader(MemoryStore(VIEWS), None), board, guard=guard_of(state)) as ask,

@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 import headrace as hr
-from headrace.kafka.status.heartbeat import ProgressTable, QueryProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.features.backfill_readiness import BackfillReadiness
@@ -41,7 +42,9 @@ def running() -> ProgressTable:
 def idle() -> ProgressTable:
     board = running()
     at_us = time.time_ns() // 1000
-    board.queries["payments.tiles"] = QueryProgress("tiles", "payments", ("Spend",), "draining", False, at_us)
+    board.reports(QueryProgress)["payments.tiles"] = QueryProgress(
+        "tiles", "payments", ("Spend",), "draining", False, at_us
+    )
     return board
 
 
@@ -62,7 +65,7 @@ def test_a_view_is_served_once_its_history_is_folded_stored_and_streamed_on(tmp_
         assert missing() == "The history of Spend is not in the store yet"
         online.offset = 7
         assert missing() == "The stream has not gone on from the history of Spend yet"
-        board.queries.update(running().queries)
+        board.reports(QueryProgress).update(running().reports(QueryProgress))
         assert ask.features(Spend, ["c1"]).status == 200
         online.offset = 0
         assert ask.features(Spend, ["c1"]).status == 200

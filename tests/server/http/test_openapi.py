@@ -12,7 +12,7 @@ from openapi_spec_validator import validate
 from headrace.client.protocol import HotKey, HotReport, TopicSpread
 from headrace.declare.app import App
 from headrace.kafka.partition_skew import PartitionSkew
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.runtime.admin_routes import admin_routes
 from headrace.runtime.settings import Settings

@@ -19,7 +19,9 @@ from headrace.kafka.consumers.consumer_lag import LagSnapshot
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import Partition
-from headrace.kafka.status.heartbeat import IngestionProgress, ProgressTable, QueryProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.lake import IngestionProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.models.stream_scoring.scoring_part import scoring_group
 from headrace.online_store.changelog_applier import apply_group as store_group
@@ -80,9 +82,9 @@ def board_of(app: App) -> ProgressTable:
     board, stream, views, now_us = ProgressTable(), app.streams[0].name, (app.views[0].name,), time.time_ns() // 1000
     for number, at_us in enumerate((now_us - 1, now_us)):
         query = f"{stream}.tiles-{number}"
-        board.queries[query] = QueryProgress(query, stream, views, "real-time", True, at_us, reached={"1": number})
+        board.put(QueryProgress(query, stream, views, "real-time", True, at_us, reached={"1": number}))
     table = f"silver/{stream}"
-    board.ingestions[table] = IngestionProgress(table, now_us, 2, 6, 0.1, app.streams[0].clean, {"1": LANDED})
+    board.put(IngestionProgress(table, now_us, 2, 6, 0.1, app.streams[0].clean, {"1": LANDED}))
     return board
 
 
@@ -209,7 +211,7 @@ def test_a_derivation_is_where_it_has_committed_unless_that_is_minutes_old() -> 
         said = QueryProgress(
             stream.made_by.query, stream.name, (), lane, True, 1, reached=reached, derives=(stream.name,)
         )
-        board.queries[said.query] = said
+        board.put(said)
     readers = LogConsumers(App("shop", (one, other, alone, both, quick), ()), board, nothing, nothing)
     assert readers.derivation_offsets() == {
         "alone.derive": {Partition("one.clean", 0): 5, Partition("one.clean", 1): 6},

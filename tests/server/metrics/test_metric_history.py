@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.metrics import metric_history as module

@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import asdict
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +11,10 @@ from headrace.declare.metric_catalog import BASE_UNITS, METRIC_CATALOG, TOTAL_SU
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, IngestionProgress, ProgressTable, QueryProgress
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.lake import IngestionProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
@@ -97,10 +99,22 @@ def test_the_store_tells_its_size() -> None:
 def test_queries_tell_how_they_fare() -> None:
     app = app_of_views(view := new_view(new_stream()))
     board, now_us = ProgressTable(), time.time_ns() // 1000
-    board.queries["tiles"] = QueryProgress(
-        "tiles", view.streams[0].name, (view.name,), "real-time", True, now_us, 1_767_225_600_500_000, 7, 4096, 2, 31
+    board.put(
+        QueryProgress(
+            "tiles",
+            view.streams[0].name,
+            (view.name,),
+            "real-time",
+            True,
+            now_us,
+            1_767_225_600_500_000,
+            7,
+            4096,
+            2,
+            31,
+        )
     )
-    board.queries["gate"] = QueryProgress("gate", view.streams[0].name, (), "draining", True, now_us - 60_000_000)
+    board.put(QueryProgress("gate", view.streams[0].name, (), "draining", True, now_us - 60_000_000))
     with serving(app, MemoryStoreReader(MemoryStore([view]), None), board) as ask:
         seen = metrics(ask)
     assert value(seen, "query_running", query="tiles", lane="real-time") == 1
@@ -118,7 +132,7 @@ def test_the_lake_tells_how_far_it_is_behind() -> None:
     board = ProgressTable()
     for left in (900, 700):
         said = IngestionProgress("silver/payments", 1_767_225_600_500_000, 200, left, 1.5)
-        board.apply([ConsumerRecord(PROGRESS_TOPIC, 0, 0, 0, None, json.dumps(asdict(said)).encode(), None)])
+        board.apply([ConsumerRecord(PROGRESS_TOPIC, 0, 0, 0, None, json.dumps(said.to_json()).encode(), None)])
     with serving(app, MemoryStoreReader(MemoryStore([view]), None), board) as ask:
         seen = metrics(ask)
     assert value(seen, "lake_lag", table="silver/payments") == 700

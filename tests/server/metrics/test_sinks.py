@@ -8,7 +8,7 @@ import headrace as hr
 from headrace.declare.app import build_app
 from headrace.kafka.consumers.consumer_lag import LagSnapshot, PartitionLag
 from headrace.kafka.record import Partition
-from headrace.kafka.status.heartbeat import SinkProgress
+from headrace.kafka.status.reports.connectors import SinkProgress
 from headrace.server.metrics.metrics_route import sink_lag_metrics, sink_metrics
 from tests.kafka.streams import new_stream
 

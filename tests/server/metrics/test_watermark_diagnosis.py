@@ -8,7 +8,9 @@ import headrace as hr
 from headrace.kafka.consumers.consumer_lag import LagSnapshot, PartitionLag
 from headrace.kafka.ledger import Ledger
 from headrace.kafka.record import ConsumerRecord, Partition
-from headrace.kafka.status.heartbeat import OutcomesProgress, ProgressTable, QueryProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import OutcomesProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.metrics.lag_monitor import LogConsumers
@@ -102,7 +104,7 @@ def test_a_server_says_it_of_each_query_that_keeps_a_view() -> None:
         )
     for number, at_us in enumerate((now_us - 60 * SECOND, now_us)):
         query = f"{stream.name}.tiles-{number}"
-        board.queries[query] = QueryProgress(query, stream.name, (view.name,), "real-time", True, at_us)
+        board.put(QueryProgress(query, stream.name, (view.name,), "real-time", True, at_us))
     ledgers = Read(**{stream.name: ledger})
     readers = LogConsumers(app, board, ledgers, MemoryStoreReader(MemoryStore([view]), None))  # type: ignore[arg-type]
     assert diagnose_watermarks(readers, LagSnapshot(), now_us) == {

@@ -19,7 +19,9 @@ from headrace.errors import HeadraceError
 from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable, QueryProgress
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.spark.execution.app_queries import StreamingConfig, gate_spec, plan_queries
 from headrace.spark.execution.lanes import Lane
@@ -99,7 +101,7 @@ def progress(broker: str, query: str) -> QueryProgress | None:
             broker, offsets.topic_start_offsets([PROGRESS_TOPIC]), offsets.topic_end_offsets([PROGRESS_TOPIC])
         )
     )
-    return board.queries.get(query)
+    return board.reports(QueryProgress).get(query)
 
 
 def test_one_query_fails_and_restarts_while_the_others_go_on(

@@ -12,7 +12,9 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.alerting import AlertingProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
@@ -212,10 +214,10 @@ def test_the_watch_pushes_what_its_server_says_and_tells_what_became_of_it(
 
 
 def pushes(board: ProgressTable, app: str) -> int:
-    said = board.alerting.get(app)
+    said = board.reports(AlertingProgress).get(app)
     return 0 if said is None else said.pushes.get("metrics", {}).get("delivered", 0)
 
 
 def names_of(board: ProgressTable) -> set[str]:
     """The numbers that whoever heard the watch tells of it."""
-    return {sample.name for family in alert_metrics(board.alerting.values()) for sample in family.samples}
+    return {sample.name for family in alert_metrics(board.latest(AlertingProgress)) for sample in family.samples}

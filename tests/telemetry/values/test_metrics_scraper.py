@@ -17,22 +17,13 @@ from headrace.kafka.ledger import LedgerCounts
 from headrace.kafka.partition_skew import PartitionSkew
 from headrace.kafka.record import Partition
 from headrace.kafka.status.app_status import build_app_status
-from headrace.kafka.status.heartbeat import (
-    AlertingProgress,
-    CaptureProgress,
-    ConsistencyCheckProgress,
-    DriftProgress,
-    IngestionProgress,
-    OutboxProgress,
-    OutcomesProgress,
-    PartProgress,
-    ProgressTable,
-    QualityProgress,
-    QueryProgress,
-    ScorerProgress,
-    SinkProgress,
-    SourceProgress,
-)
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.alerting import AlertingProgress
+from headrace.kafka.status.reports.connectors import CaptureProgress, OutboxProgress, SinkProgress, SourceProgress
+from headrace.kafka.status.reports.lake import ConsistencyCheckProgress, IngestionProgress
+from headrace.kafka.status.reports.models import DriftProgress, OutcomesProgress, QualityProgress, ScorerProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.server.auth.internal_client import InternalClient
 from headrace.server.metrics.hot_keys import HotKeyReport, HotKeyStats
@@ -80,31 +71,39 @@ class Server:
         self.board, self.store, self.tally = ProgressTable(), MemoryStore([CardSpend]), PredictionStats()
         self.account = LedgerCounts(0, 0, 0, 0, 0, 0, {})
         self.behind = LagSnapshot((PartitionLag("q", Partition("payments", 0), 5, 2.5),), {"q": 1.0})
-        self.board.queries["q"] = QueryProgress(
-            "q", "payments", (), "real-time", True, 0, watermark_us=1, checkpoint_ms=1
-        )
-        self.board.parts["shop", "lake"] = PartProgress("lake", 0, "running", app="shop")
-        self.board.checks["CardSpend"] = ConsistencyCheckProgress("CardSpend", 0, 1, {"exact": 1})
-        self.board.sinks["warehouse", "c"] = SinkProgress("warehouse", "c", 0, {"written": 1}, {"wrong": 1}, 1, "")
-        self.board.outboxes["shop", "c"] = OutboxProgress("shop", "c", 0, {"sent": 1}, {"wrong": 1}, 1, 0.5, "")
-        self.board.sources["payments"] = SourceProgress("payments", 0, 1, 2, "")
-        self.board.captures["customers"] = CaptureProgress("customers", 0, 9, "")
-        self.board.ingestions["t"] = IngestionProgress("t", 0, 1, 1, 1.0)
-        self.board.scorers["fraud", "s"] = ScorerProgress(
-            "fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0
-        )
-        self.board.alerting["shop"] = AlertingProgress(
-            "shop", 0, 1, {"log": {"delivered": 1}}, {"traces": {"failed": 1}}
-        )
+        self.board.put(QueryProgress("q", "payments", (), "real-time", True, 0, watermark_us=1, checkpoint_ms=1))
+        self.board.put(PartProgress("lake", 0, "running", app="shop"))
+        self.board.put(ConsistencyCheckProgress("CardSpend", 0, 1, {"exact": 1}))
+        self.board.put(SinkProgress("warehouse", "c", 0, {"written": 1}, {"wrong": 1}, 1, ""))
+        self.board.put(OutboxProgress("shop", "c", 0, {"sent": 1}, {"wrong": 1}, 1, 0.5, ""))
+        self.board.put(SourceProgress("payments", 0, 1, 2, ""))
+        self.board.put(CaptureProgress("customers", 0, 9, ""))
+        self.board.put(IngestionProgress("t", 0, 1, 1, 1.0))
+        self.board.put(ScorerProgress("fraud", "s", 0, 0, [["1", "champion", 9]], {"late": 1}, [0] * 18, 0.0))
+        self.board.put(AlertingProgress("shop", 0, 1, {"log": {"delivered": 1}}, {"traces": {"failed": 1}}))
         now_us = time.time_ns() // 1000
         statistics = {"amount": {"psi": 0.2}}
-        self.board.drifts["fraud"] = DriftProgress(
-            "fraud", now_us, "1", 1, 9, 0.5, {"amount": 0.5}, statistics, [], {"counted": 9}, 0, 0.1, {"suspected": 1}
+        self.board.put(
+            DriftProgress(
+                "fraud",
+                now_us,
+                "1",
+                1,
+                9,
+                0.5,
+                {"amount": 0.5},
+                statistics,
+                [],
+                {"counted": 9},
+                0,
+                0.1,
+                {"suspected": 1},
+            )
         )
-        self.board.outcomes["fraud"] = OutcomesProgress(
-            "fraud", now_us, True, 1, 0, [["1", "champion", "matched", 3]], [0] * 14, 0.0, 1, 1
+        self.board.put(
+            OutcomesProgress("fraud", now_us, True, 1, 0, [["1", "champion", "matched", 3]], [0] * 14, 0.0, 1, 1)
         )
-        self.board.qualities["fraud"] = QualityProgress("fraud", now_us, 0.0, 1.0)
+        self.board.put(QualityProgress("fraud", now_us, 0.0, 1.0))
 
     def accounts(self) -> dict[str, LedgerCounts]:
         return {"payments": self.account}
@@ -180,7 +179,7 @@ def test_a_count_over_a_window_is_its_growth_from_nothing_on() -> None:
     server, values = Server(), []
     watching = ServerValues(InternalClient("http://nowhere"), [alert])
     for n, wrong in enumerate([{}, {"wrong": 3}, {"wrong": 4}], 1):
-        server.board.checks["CardSpend"] = ConsistencyCheckProgress("CardSpend", 0, 1, {"exact": 1} | wrong)
+        server.board.put(ConsistencyCheckProgress("CardSpend", 0, 1, {"exact": 1} | wrong))
         watching.apply_samples(parse_samples(server.text()), n * SECOND)
         values.append(watching.read(alert.on, n * SECOND))
     assert [reading and reading.value for reading in values] == [0, 3, 4]

@@ -6,7 +6,8 @@ from pathlib import Path
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.alerts.alert_values import metric
 from headrace.declare.app import App
-from headrace.kafka.status.heartbeat import PartProgress, QueryProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.status.status_file import StatusFile, write_status
 from headrace.telemetry.alerts.alert_engine import AlertEngine
 from headrace.telemetry.alerts.default_alerts import app_alerts
@@ -28,8 +29,8 @@ def notifications(values: OutageValues, alerts: tuple[Alert, ...], seconds: int)
     engine, told = AlertEngine(alerts, {}, lambda *_: None), []
     for second in range(seconds + 1):
         now_us = NOW_US + second * SECOND_US
-        values.progress.parts = {name: replace(one, at_us=now_us) for name, one in values.progress.parts.items()}
-        values.progress.queries = {name: replace(one, at_us=now_us) for name, one in values.progress.queries.items()}
+        for report in (*values.progress.latest(PartProgress), *values.progress.latest(QueryProgress)):
+            values.progress.put(replace(report, at_us=now_us))
         told += engine.evaluate(values, {}, now_us)
     return told
 
@@ -40,8 +41,8 @@ def outage_alerts() -> tuple[Alert, ...]:
 
 def test_a_part_and_a_query_that_are_down_for_a_minute_are_told_with_why_and_what_is_affected() -> None:
     values = OutageValues(APP)
-    values.progress.parts["shop", "lake"] = DOWN
-    values.progress.queries[GATE.query] = GATE
+    values.progress.put(DOWN)
+    values.progress.put(GATE)
     assert notifications(values, outage_alerts(), 55) == []
     (told,) = notifications(values, outage_alerts(), 70)
     part, query = told.changes

@@ -13,7 +13,8 @@ import headrace as hr
 from headrace.declare.app import build_app
 from headrace.declare.durations import UNITS_US
 from headrace.declare.models.metrics import MINUTE_US
-from headrace.kafka.status.heartbeat import ProgressTable, QualityProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.models import QualityProgress
 from headrace.models.versions.version_store import VersionStore
 from headrace.monitoring.quality.quality_loss import quality_loss
 from headrace.monitoring.quality.quality_tile import QualityKey, encode_key, encode_tile
@@ -121,7 +122,7 @@ def test_coverage_is_of_labels_that_came(tmp_path: Path) -> None:
 
 def board_of(told: QualityProgress) -> ProgressTable:
     board = ProgressTable()
-    board.qualities[told.measured] = replace(told, at_us=time.time_ns() // 1000)
+    board.put(replace(told, at_us=time.time_ns() // 1000))
     return board
 
 
@@ -149,5 +150,5 @@ def test_a_word_of_long_ago_is_told_no_more(tmp_path: Path) -> None:
     told = judged(known((0, *pairs(1, 500, 0.0))), tmp_path, WAITED_US + 2 * MINUTE_US)
     assert 'headrace_quality_lost{model="fraud"}' in metrics_text(board_of(told))
     old = ProgressTable()
-    old.qualities["fraud"] = replace(told, at_us=time.time_ns() // 1000 - UNITS_US["h"])
+    old.put(replace(told, at_us=time.time_ns() // 1000 - UNITS_US["h"]))
     assert 'headrace_quality_lost{model="fraud"}' not in metrics_text(old)

@@ -21,7 +21,8 @@ from headrace.errors import HeadraceError
 from headrace.kafka.client.startup_retries import retry_until_stopped
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import CaptureProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.connectors import CaptureProgress
 from headrace.kafka.topics import ensure_topics
 
 LOGGER = logging.getLogger("headrace.capture")

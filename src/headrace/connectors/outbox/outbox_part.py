@@ -11,7 +11,8 @@ from headrace.connectors.outbox.relay import Relay
 from headrace.declare.app import App
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import OutboxProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.connectors import OutboxProgress
 from headrace.telemetry.webhooks.webhook_client import RetryPolicy
 
 LOGGER = logging.getLogger("headrace.outbox")

@@ -19,7 +19,8 @@ from headrace.kafka.client.startup_retries import retry_until_stopped
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffsetConsumer
 from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import SinkProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.connectors import SinkProgress
 from headrace.kafka.topics import ensure_sink_topics
 
 LOGGER = logging.getLogger("headrace.sink")

@@ -12,7 +12,8 @@ from headrace.declare.streams.stream import Stream
 from headrace.kafka.client.startup_retries import retry_until_stopped
 from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import SourceProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
 
 REPORT_INTERVAL_SECONDS = 1.0

@@ -24,7 +24,7 @@ from headrace.declare.streams.stream import Stream
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
 from headrace.kafka.headers import TOO_LARGE_HEADER, WrittenHeader
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
-from headrace.kafka.status.heartbeat import SourceProgress
+from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import max_record_bytes
 
 LOGGER = logging.getLogger("headrace.bridge")

@@ -8,13 +8,13 @@ from typing import Any
 
 from headrace.declare.app import App
 from headrace.declare.operations.operation import StreamOperation
-from headrace.kafka.status.heartbeat import (
-    SILENT_AFTER_US,
-    IngestionProgress,
-    PartProgress,
-    ProgressTable,
-    QueryProgress,
-)
+from headrace.kafka.status.heartbeat import SILENT_AFTER_US
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.connectors import CaptureProgress, OutboxProgress, SinkProgress, SourceProgress
+from headrace.kafka.status.reports.lake import IngestionProgress, MaintenanceProgress
+from headrace.kafka.status.reports.models import DriftProgress, OutcomesProgress, ScorerProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 
 PART, QUERY, TABLE = "part", "query", "table"
 OUTAGE_KINDS = (PART, QUERY, TABLE)
@@ -71,7 +71,7 @@ def build_app_status(
 ) -> AppStatus:
     """The status of an app; `more_parts` are states of parts from elsewhere, which count where they are newer."""
     now_us = now_us or time.time_ns() // 1000
-    parts = current_parts(app, [*progress.parts.copy().values(), *more_parts])
+    parts = current_parts(app, [*progress.latest(PartProgress), *more_parts])
     queries = current_queries(app, progress)
     tables = current_tables(app, progress, parts)
     outages = (
@@ -105,7 +105,7 @@ def current_queries(app: App, progress: ProgressTable) -> tuple[QueryProgress, .
     view_inputs = {(stream.name, view.name) for stream in app.streams for view in app.views_of(stream)}
     streams = {stream.name for stream in app.streams}
     newest: dict[tuple[str, ...], QueryProgress] = {}
-    for one in sorted(progress.queries.copy().values(), key=lambda one: one.at_us):
+    for one in sorted(progress.latest(QueryProgress), key=lambda one: one.at_us):
         if one.query in derivations:
             newest["derivation", one.query] = one
         elif one.is_gate and one.stream in streams:
@@ -122,7 +122,7 @@ def current_tables(app: App, progress: ProgressTable, parts: Iterable[PartProgre
     if names and LAKE_PART not in names:
         return ()
     topics = {"", *_app_topics(app)}
-    return tuple(one for one in progress.ingestions.copy().values() if one.topic in topics)
+    return tuple(one for one in progress.latest(IngestionProgress) if one.topic in topics)
 
 
 def format_utc(at_us: int) -> str:
@@ -187,7 +187,7 @@ def _table_outages(tables: Iterable[IngestionProgress]) -> Iterator[Outage]:
 def _maintenance_outages(app: App, tables: Iterable[IngestionProgress], progress: ProgressTable) -> Iterator[Outage]:
     names = {entry.landed for entry in tables}
     model_prefixes = tuple(f"gold/{model.name}_" for model in app.models)
-    for one in progress.maintenance.copy().values():
+    for one in progress.latest(MaintenanceProgress):
         if one.down_since_us is not None and (one.maintained in names or one.maintained.startswith(model_prefixes)):
             impact = f"Files of {one.maintained} are neither compacted nor deleted; its rows are whole."
             yield Outage("maintenance", one.maintained, one.down_since_us, one.error, impact)
@@ -195,7 +195,8 @@ def _maintenance_outages(app: App, tables: Iterable[IngestionProgress], progress
 
 def _evaluation_outages(app: App, progress: ProgressTable) -> Iterator[Outage]:
     for model in app.models:
-        outcomes, drift = progress.outcomes.get(model.name), progress.drifts.get(model.name)
+        outcomes = progress.reports(OutcomesProgress).get(model.name)
+        drift = progress.reports(DriftProgress).get(model.name)
         if outcomes is not None and outcomes.down_since_us is not None:
             impact = f"Labels of {model.name} are not joined: its quality keeps its last value."
             yield Outage("outcomes", model.name, outcomes.down_since_us, outcomes.error, impact)
@@ -210,11 +211,11 @@ def _reported_outages(app: App, progress: ProgressTable, now_us: int) -> Iterato
     sinks, streams = {sink.name for sink in app.sinks}, {stream.name for stream in app.streams}
     outboxes, models = {outbox.name for outbox in app.outboxes}, {model.name for model in app.models}
     kinds: tuple[tuple[str, Iterable[Any], str, set[str], str], ...] = (
-        ("sink", progress.sinks.copy().values(), "sunk", sinks, "Rows wait for this target; none is lost."),
-        ("outbox", progress.outboxes.copy().values(), "relayed", outboxes, "Rows of this outbox wait; none is lost."),
-        ("bridge", progress.sources.copy().values(), "bridged", streams, "{} gets no new events."),
-        ("capture", progress.captures.copy().values(), "captured", streams, "{} gets no changes."),
-        ("model", progress.scorers.copy().values(), "scored", models, "Events wait to be scored by {}; none is lost."),
+        ("sink", progress.latest(SinkProgress), "sunk", sinks, "Rows wait for this target; none is lost."),
+        ("outbox", progress.latest(OutboxProgress), "relayed", outboxes, "Rows of this outbox wait; none is lost."),
+        ("bridge", progress.latest(SourceProgress), "bridged", streams, "{} gets no new events."),
+        ("capture", progress.latest(CaptureProgress), "captured", streams, "{} gets no changes."),
+        ("model", progress.latest(ScorerProgress), "scored", models, "Events wait to be scored by {}; none is lost."),
     )
     for kind, reports, name_field, declared, impact in kinds:
         for report in reports:

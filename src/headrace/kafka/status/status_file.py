@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.kafka.status.heartbeat import PartProgress
+from headrace.kafka.status.reports.parts import PartProgress
 
 STATUS_FILE = "status.json"
 

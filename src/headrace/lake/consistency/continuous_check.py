@@ -24,7 +24,8 @@ from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
-from headrace.kafka.status.heartbeat import ConsistencyCheckProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.lake import ConsistencyCheckProgress
 from headrace.lake.consistency.value_comparison import CheckFindings, compare_served
 from headrace.lake.past_features import hop_streams, known_column
 from headrace.lake.plain_events import ARROW_TYPES, to_events_table

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from headrace.errors import HeadraceError
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import IngestionProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.lake import IngestionProgress
 from headrace.lake.failure_state import FailureState
 from headrace.lake.ingestion.ingest_step import IngestStepResult, TableIngester, new_write_session
 from headrace.lake.lake import LakeConfig

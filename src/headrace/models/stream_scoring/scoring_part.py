@@ -23,7 +23,8 @@ from headrace.kafka.consumers.acknowledging_consumer import AcknowledgingConsume
 from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ScorerProgress, publish_progress
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, publish_progress
+from headrace.kafka.status.reports.models import ScorerProgress
 from headrace.models.online_learning.learner_replica import create_learner_replica
 from headrace.models.stream_scoring.score_counts import ScoreCounts
 from headrace.models.stream_scoring.scored_ids import ScoredIds

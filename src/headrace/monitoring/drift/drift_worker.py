@@ -12,7 +12,8 @@ from headrace.declare.models.model import Model
 from headrace.declare.names import gold_table, query_name
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import DriftProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.models import DriftProgress
 from headrace.lake.failure_state import FailureState
 from headrace.lake.lake import LakeConfig
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread

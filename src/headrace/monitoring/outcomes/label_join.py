@@ -13,7 +13,8 @@ from headrace.declare.models.model import Model
 from headrace.errors import HeadraceError
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import OutcomesProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.models import OutcomesProgress
 from headrace.lake.failure_state import FailureState
 from headrace.lake.ingestion.ingest_step import new_write_session
 from headrace.lake.lake import LakeConfig

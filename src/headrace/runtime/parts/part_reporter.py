@@ -12,7 +12,8 @@ from headrace.embedded_servers.child_process import ProcessId
 from headrace.embedded_servers.ports import is_listening, parse_address
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PartProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.parts import PartProgress
 from headrace.kafka.status.status_file import StatusFile, write_status
 from headrace.runtime.supervisor import STOPPED, PartState
 

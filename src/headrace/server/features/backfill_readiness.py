@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headrace.declare.features.view import View
 from headrace.kafka.record import Partition
-from headrace.kafka.status.heartbeat import ProgressTable
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
 from headrace.server.http.responses import Response, ServiceUnavailable
 from headrace.server.http.routing import Handler, Request

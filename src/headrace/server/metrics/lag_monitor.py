@@ -27,7 +27,9 @@ from headrace.kafka.consumers.tailing_consumer import SHORT_REQUEST_TIMEOUT_SECO
 from headrace.kafka.ledger import Ledger
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import Partition
-from headrace.kafka.status.heartbeat import ProgressTable, QueryProgress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.lake import IngestionProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.models.stream_scoring.scoring_part import scoring_group as scorer_group
 from headrace.online_store.changelog_applier import apply_group as store_group
 from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
@@ -71,7 +73,7 @@ class LogConsumers:
 
     def derivation_offsets(self) -> dict[str, PartitionOffsets]:
         """Where derivations are that commit each batch; in real time checkpoints are minutes old: that is no lag."""
-        progress_by_query = self.progress_table.queries.copy()
+        progress_by_query = self.progress_table.reports(QueryProgress).copy()
         running_derivations = [
             derivation
             for derivation in self.app.derivations
@@ -104,11 +106,11 @@ class LogConsumers:
 
     def stepwise_queries(self) -> set[str]:
         """Those that go by steps of minutes."""
-        return {_lake_query(table) for table in self.progress_table.ingestions.copy()}
+        return {_lake_query(report.landed) for report in self.progress_table.latest(IngestionProgress)}
 
     def tile_queries(self, stream: Stream) -> Iterable[QueryProgress]:
         """The queries that keep the views of a stream: of each view the one that spoke last."""
-        reports = sorted(self.progress_table.queries.copy().values(), key=lambda report: report.at_us)
+        reports = sorted(self.progress_table.latest(QueryProgress), key=lambda report: report.at_us)
         newest_by_view = {view: one for one in reports if one.stream == stream.name for view in one.views}
         view_names = {view.name for view in self.app.views_of(stream)}
         return {one.query: one for view, one in newest_by_view.items() if view in view_names}.values()
@@ -137,7 +139,7 @@ class LogConsumers:
             _lake_query(progress.landed): {
                 Partition(progress.topic, int(n)): offset for n, offset in progress.reached.items()
             }
-            for progress in self.progress_table.ingestions.copy().values()
+            for progress in self.progress_table.latest(IngestionProgress)
         }
 
 

@@ -17,23 +17,13 @@ from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.consumer_lag import LagSnapshot
 from headrace.kafka.ledger import LedgerCounts
 from headrace.kafka.status.app_status import AppStatus
-from headrace.kafka.status.heartbeat import (
-    SILENT_AFTER_US,
-    AlertingProgress,
-    CaptureProgress,
-    ConsistencyCheckProgress,
-    DriftProgress,
-    IngestionProgress,
-    OutboxProgress,
-    OutcomesProgress,
-    ProgressTable,
-    QualityProgress,
-    QueryProgress,
-    ScorerProgress,
-    SinkProgress,
-    SourceProgress,
-    is_stalled,
-)
+from headrace.kafka.status.heartbeat import SILENT_AFTER_US, is_stalled
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.alerting import AlertingProgress
+from headrace.kafka.status.reports.connectors import CaptureProgress, OutboxProgress, SinkProgress, SourceProgress
+from headrace.kafka.status.reports.lake import ConsistencyCheckProgress, IngestionProgress
+from headrace.kafka.status.reports.models import DriftProgress, OutcomesProgress, QualityProgress, ScorerProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.online_store.delay_histogram import DelayHistogram
 from headrace.online_store.memory.memory_store import ViewTable
 from headrace.server.http.responses import Response
@@ -92,19 +82,19 @@ class MetricsHandler(Collector):
         yield from apply_metrics(counts.tables)
         yield from request_metrics(counts.requests)
         yield from prediction_metrics(counts)
-        yield from query_metrics(sources.progress_table.queries.copy().values())
-        yield from check_metrics(sources.progress_table.checks.copy().values())
-        yield from ingestion_metrics(sources.progress_table.ingestions.copy().values())
-        yield from scorer_metrics(sources.progress_table.scorers.copy().values())
-        yield from sink_metrics(sources.progress_table.sinks.copy().values())
-        yield from outbox_metrics(sources.progress_table.outboxes.copy().values())
+        yield from query_metrics(sources.progress_table.latest(QueryProgress))
+        yield from check_metrics(sources.progress_table.latest(ConsistencyCheckProgress))
+        yield from ingestion_metrics(sources.progress_table.latest(IngestionProgress))
+        yield from scorer_metrics(sources.progress_table.latest(ScorerProgress))
+        yield from sink_metrics(sources.progress_table.latest(SinkProgress))
+        yield from outbox_metrics(sources.progress_table.latest(OutboxProgress))
         yield from sink_lag_metrics(sources.get_consumer_lag(), sources.app)
-        yield from source_metrics(sources.progress_table.sources.copy().values())
-        yield from capture_metrics(sources.progress_table.captures.copy().values())
-        yield from alert_metrics(sources.progress_table.alerting.copy().values())
-        yield from outcome_metrics(sources.progress_table.outcomes.copy().values())
-        yield from drift_metrics(sources.progress_table.drifts.copy().values())
-        yield from quality_metrics(sources.progress_table.qualities.copy().values())
+        yield from source_metrics(sources.progress_table.latest(SourceProgress))
+        yield from capture_metrics(sources.progress_table.latest(CaptureProgress))
+        yield from alert_metrics(sources.progress_table.latest(AlertingProgress))
+        yield from outcome_metrics(sources.progress_table.latest(OutcomesProgress))
+        yield from drift_metrics(sources.progress_table.latest(DriftProgress))
+        yield from quality_metrics(sources.progress_table.latest(QualityProgress))
         yield from hot_key_metrics(sources.get_hot_keys())
         yield from outage_metrics(sources.get_app_status())
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from headrace.declare.durations import UNITS_US
 from headrace.declare.models.model import Model
 from headrace.kafka.consumers.consumer_lag import LagSnapshot
-from headrace.kafka.status.heartbeat import SILENT_AFTER_US, OutcomesProgress, QueryProgress
+from headrace.kafka.status.heartbeat import SILENT_AFTER_US
+from headrace.kafka.status.reports.models import OutcomesProgress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.server.metrics.lag_monitor import LogConsumers
 
 DELAY_THRESHOLD_SECONDS = 5.0  # less than that is on its way
@@ -91,7 +93,7 @@ def diagnose_watermarks(consumers: LogConsumers, consumer_lag: LagSnapshot, now_
         for stream in consumers.app.streams
         for progress in consumers.tile_queries(stream)
     }
-    outcomes = consumers.progress_table.outcomes.copy()
+    outcomes = consumers.progress_table.reports(OutcomesProgress).copy()
     judged_models = [model for model in consumers.app.models if model.name in outcomes]
     return queries | {
         f"outcomes of {model.name}": diagnosis.explain_outcome_clock(model, outcomes[model.name])

@@ -20,7 +20,8 @@ from headrace.declare.app import App
 from headrace.declare.operations.operation import DerivedStream
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import QueryProgress, publish_progress
+from headrace.kafka.status.heartbeat import publish_progress
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.spark.derived_streams.derived_query import StreamFunction, choose_lane, stream_functions
 from headrace.spark.execution.app_queries import AppQueryPlan, StreamingConfig, derive_spec, plan_queries

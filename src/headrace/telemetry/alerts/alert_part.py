@@ -14,7 +14,8 @@ from headrace.declare.app import App
 from headrace.kafka.client.startup_retries import retry_until_stopped
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import AlertingProgress, ensure_progress_topic, publish_progress
+from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
+from headrace.kafka.status.reports.alerting import AlertingProgress
 from headrace.server.auth.internal_client import InternalClient
 from headrace.telemetry.alerts.alert_engine import AlertEngine
 from headrace.telemetry.alerts.alert_state import TOPIC, AlertStateTable, read_alert_states, write_alert_state

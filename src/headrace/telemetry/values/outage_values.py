@@ -9,7 +9,8 @@ from headrace.declare.alerts.alert_values import Series
 from headrace.declare.app import App
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.status.app_status import AppStatus, build_app_status
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, ProgressTable
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
+from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.status_file import read_status
 from headrace.telemetry.values.value_source import ValueReading
 

@@ -8,7 +8,7 @@ from headrace.declare.alerts.alert import WatchedValue
 from headrace.declare.durations import UNITS_US
 from headrace.declare.models.model import Model
 from headrace.errors import HeadraceError
-from headrace.kafka.status.heartbeat import QualityProgress
+from headrace.kafka.status.reports.models import QualityProgress
 from headrace.models.versions.version_store import VersionStore
 from headrace.monitoring.quality.quality_loss import label_coverage, quality_loss
 from headrace.telemetry.values.quality_values import QualityValues

@@ -18,15 +18,12 @@ from headrace.embedded_servers.child_process import ProcessId
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.compacted_topic import ensure_compacted_topic
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import (
-    PROGRESS_TOPIC,
-    IngestionProgress,
-    PartProgress,
-    ProgressReport,
-    ProgressTable,
-    QueryProgress,
-    publish_progress,
-)
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, publish_progress
+from headrace.kafka.status.progress_table import ProgressTable
+from headrace.kafka.status.reports.lake import IngestionProgress
+from headrace.kafka.status.reports.parts import PartProgress
+from headrace.kafka.status.reports.progress_report import ProgressReport
+from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.status.status_file import STATUS_FILE, StatusFile, write_status
 from headrace.runtime.status_report import QueryLag, query_lags
 from headrace.telemetry.values.metrics_scraper import MetricSample

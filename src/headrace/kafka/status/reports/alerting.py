@@ -1,0 +1,22 @@
+"""What the watch reports of alerts."""
+
+from dataclasses import dataclass, field
+
+from headrace.kafka.status.reports.progress_report import ProgressReport
+
+
+@dataclass(frozen=True)
+class AlertingProgress(ProgressReport):
+    """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
+    pushed by signal.
+    """
+
+    kind = "alerting"
+    subject_fields = ("watched",)
+    key_prefix = "watch"
+
+    watched: str
+    at_us: int
+    firing: int
+    notifications: dict[str, dict[str, int]]
+    pushes: dict[str, dict[str, int]] = field(default_factory=dict)
