@@ -4,7 +4,6 @@ import threading
 from types import ModuleType
 
 import orjson
-from tests.kafka.status.test_progress_table import record
 
 import headrace as hr
 from headrace.declare.app import App, build_app
@@ -17,6 +16,7 @@ from headrace.monitoring.drift.drift_worker import drift_setup_failure_progress
 from headrace.monitoring.evaluation_worker import EvaluationWorker, EvaluationWorkerGroup
 from headrace.monitoring.evaluations import EvaluationManager, EvaluationSetup
 from headrace.monitoring.outcomes.label_join import outcomes_setup_failure_progress
+from tests.kafka.status.test_progress_table import record
 from tests.runtime.parts.test_app_parts import CardSpend, payments
 from tests.waiting import wait_until
 

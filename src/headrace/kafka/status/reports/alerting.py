@@ -7,9 +7,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class AlertingProgress(ProgressReport):
-    """What the one who watches last did: how many alerts fire, what became of notifications by sink, and of what was
-    pushed by signal.
-    """
+    """What the alert part did last: alerts that fire, outcomes of notifications by target and of pushes by signal."""
 
     kind = "alerting"
     subject_fields = ("watched",)

@@ -7,9 +7,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class SinkProgress(ProgressReport):
-    """What one copy of a sink has done since it began: how many rows of each fate, how many it parked for which
-    reason, how often it had to try again, and what keeps it from going on now.
-    """
+    """What one copy of a sink has done since it started, and what stops it."""
 
     kind = "sink"
     subject_fields = ("sunk", "copy")
@@ -17,18 +15,15 @@ class SinkProgress(ProgressReport):
     sunk: str
     copy: str
     at_us: int
-    rows: dict[str, int]
-    parked: dict[str, int]
+    rows: dict[str, int]  # by what became of them
+    parked: dict[str, int]  # by reason
     retries: int
     trouble: str
 
 
 @dataclass(frozen=True)
 class OutboxProgress(ProgressReport):
-    """What one relay of an outbox has done since it began: how many rows of each fate, how many it parked for which
-    reason, how often it had to try again, how old the oldest row was that it last read, and what keeps it from going
-    on now.
-    """
+    """What one relay of an outbox has done since it started, and what stops it."""
 
     kind = "outbox"
     subject_fields = ("relayed", "copy")
@@ -36,18 +31,16 @@ class OutboxProgress(ProgressReport):
     relayed: str
     copy: str
     at_us: int
-    rows: dict[str, int]
-    parked: dict[str, int]
+    rows: dict[str, int]  # by what became of them
+    parked: dict[str, int]  # by reason
     retries: int
-    waited_seconds: float
+    waited_seconds: float  # the age of the oldest row that it last read
     trouble: str
 
 
 @dataclass(frozen=True)
 class SourceProgress(ProgressReport):
-    """What a bridge has copied of a stream since it began, what was left in the other log when it last looked, and what
-    keeps it from going on now.
-    """
+    """What a bridge has copied of a stream since it started, what was left when it last looked, and what stops it."""
 
     kind = "source"
     subject_fields = ("bridged",)
@@ -62,9 +55,7 @@ class SourceProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class CaptureProgress(ProgressReport):
-    """How the capture of a table fares: how much of its database's log is kept for it, and what keeps it from going on
-    now.
-    """
+    """How the capture of a table fares: the bytes of the database's log that are kept for it, and what stops it."""
 
     kind = "capture"
     subject_fields = ("captured",)

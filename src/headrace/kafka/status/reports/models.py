@@ -8,10 +8,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class ScorerProgress(ProgressReport):
-    """What one scorer has done of one model since it began: how many predictions of each version and role, how many
-    were degraded by what, how many took how long from arrival to decision, what is left in the log, and what keeps it
-    from scoring now.
-    """
+    """What one scorer has done for one model since it started, and what stops it."""
 
     kind = "scorer"
     subject_fields = ("scored", "scorer")
@@ -21,18 +18,16 @@ class ScorerProgress(ProgressReport):
     scorer: str
     at_us: int
     lag: int
-    predictions: list[list[Any]]
-    degraded: dict[str, int]
-    delays: list[int]
+    predictions: list[list[Any]]  # version, role and how many
+    degraded: dict[str, int]  # by reason
+    delays: list[int]  # from arrival to decision: how many in each bucket
     delay_seconds: float
     trouble: str = ""
 
 
 @dataclass(frozen=True)
 class OutcomesProgress(ProgressReport):
-    """What came of a model's predictions so far: how many of each version and role stand how, how long first labels
-    took, up to when the log is known to have been read, what is remembered, and what is left in the log.
-    """
+    """What came of a model's predictions so far, and how far the join of labels has read."""
 
     kind = "outcomes"
     subject_fields = ("judged",)
@@ -40,10 +35,10 @@ class OutcomesProgress(ProgressReport):
     judged: str
     at_us: int
     running: bool
-    clock_us: int
+    clock_us: int  # up to when the log is known to have been read
     lag: int
-    counts: list[list[Any]]
-    delays: list[int]
+    counts: list[list[Any]]  # version, role, status and how many
+    delays: list[int]  # of first labels: how many in each bucket
     delay_seconds: float
     state_rows: int
     state_bytes: int
@@ -53,11 +48,7 @@ class OutcomesProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class DriftProgress(ProgressReport):
-    """What a model is served beside what its champion was trained on: of how many rows of the window, the greatest
-    multiple of any column (above 1 is drift; None where nothing can be judged), multiples and statistics of columns,
-    what drifted with the heaviest first; what became of records, and how many are left in the log. Where labels come,
-    the share of outcomes that are wrong lately, and how often that was suspected and confirmed to be more.
-    """
+    """What a model is served compared with what its champion was trained on."""
 
     kind = "drift"
     subject_fields = ("compared",)
@@ -66,29 +57,27 @@ class DriftProgress(ProgressReport):
     at_us: int
     version: str | None
     window_us: int
-    rows: int
-    multiple: float | None
+    rows: int  # of the window
+    multiple: float | None  # the greatest of any column, above 1 is drift; None where nothing can be judged
     columns: dict[str, float]
     statistics: dict[str, dict[str, float]]
-    ranked: list[dict[str, Any]]
-    fates: dict[str, int]
+    ranked: list[dict[str, Any]]  # what drifted, the heaviest first
+    fates: dict[str, int]  # what became of records
     lag: int
-    error_share: float | None = None
-    error_changes: dict[str, int] = field(default_factory=dict)
+    error_share: float | None = None  # of outcomes that are wrong lately, where labels come
+    error_changes: dict[str, int] = field(default_factory=dict)  # how often more errors were suspected and confirmed
     down_since_us: int | None = None  # since when it fails; None while it runs
     error: str = ""  # why it failed last, in one sentence
 
 
 @dataclass(frozen=True)
 class QualityProgress(ProgressReport):
-    """How good a model is by the outcomes that are due: the share of its card's quality that it has lost beyond doubt,
-    and of predictions whose label has come; None where too little is known.
-    """
+    """The quality of a model by the outcomes that are due; None where too little is known."""
 
     kind = "quality"
     subject_fields = ("measured",)
 
     measured: str
     at_us: int
-    lost: float | None
-    coverage: float | None
+    lost: float | None  # the share of its card's quality that is lost beyond doubt
+    coverage: float | None  # the share of predictions whose label has come
