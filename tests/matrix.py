@@ -36,7 +36,8 @@ LANES = ("real-time", "micro-batch")
 POLICIES = ("drop", "side_output", "update")
 SINKS = tuple(target.__name__ for target in TARGETS)
 TABLES = ((OPERATORS, (*LANES, *POLICIES)), (SINKS, DELIVERIES))
-HEAD = """# What runs where
+HEAD = """<a id="what-runs-where"></a>
+# Support matrix: what runs where
 
 Written by `python -m tests.matrix` from the marks of the tests, and checked by one of them. ✓: a test sees it hold,
 against brute force or the pure operator. **refused**: a test sees it refused, with its line and the remedy. Empty: not
@@ -44,7 +45,7 @@ tried. `headrace plan` says which lane each of your declarations takes, and why.
 
 """
 FOOT = """
-Any stream, derived stream, view or model may have a sink; what a delivery means is in [Sinks](sinks.md#deliveries).
+Any stream, derived stream, view or model may have a sink; what a delivery means is in [Sinks](sinks.md#delivery-semantics).
 
 ## The tests
 

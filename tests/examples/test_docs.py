@@ -22,6 +22,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
+CHANGELOG = ROOT / "CHANGELOG.md"
 names = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -33,9 +34,16 @@ def table_after(page: Path, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows[0].splitlines()[2:]]
 
 
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+def headings(page: Path) -> list[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles]
+
+
+def anchors(page: Path) -> list[str]:
+    """What a link to a page may lead to: its headings, and the names that headings had before."""
+    return headings(page) + re.findall(r'<a id="([\w-]+)"></a>', page.read_text())
 
 
 def make_lake(lake: Path, kind: FormatName) -> None:
@@ -76,13 +84,30 @@ def test_the_examples_of_a_page_run(request, page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names)
+@pytest.mark.parametrize("page", [*PAGES, CHANGELOG], ids=[*names, CHANGELOG.name])
 def test_the_links_of_a_page_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_each_anchor_of_a_page_leads_to_one_place(page):
+    assert len(anchors(page)) == len(set(anchors(page)))
+
+
+def test_each_page_that_the_code_speaks_of_exists():
+    pages = {
+        (file, page, anchor)
+        for file in (ROOT / "src").rglob("*.py")
+        for page, anchor in re.findall(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?", file.read_text())
+    }
+    assert pages
+    for file, page, anchor in pages:
+        assert (ROOT / page).exists(), f"{file} speaks of {page}"
+        assert not anchor or anchor in anchors(ROOT / page), f"{file} speaks of {page}#{anchor}"
 
 
 def test_the_table_of_hops_is_the_one_that_is_used():
