@@ -45,7 +45,7 @@ tried. `headrace plan` says which lane each of your declarations takes, and why.
 
 """
 FOOT = """
-Any stream, derived stream, view or model may have a sink; what a delivery means is in [Sinks](sinks.md#delivery-semantics).
+Any stream, derived stream, view or model may have a sink; see [delivery semantics](sinks.md#delivery-semantics).
 
 ## The tests
 

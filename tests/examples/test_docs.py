@@ -25,6 +25,37 @@ PAGES = [
 CHANGELOG = ROOT / "CHANGELOG.md"
 names = [str(page.relative_to(ROOT)) for page in PAGES]
 
+OPENING_TERMS = {
+    "alerts": ["consumer lag", "service level objectives"],
+    "backfill": ["Backfill", "feature view", "offline store", "online store", "materializes", "cutover"],
+    "bridges": ["source connector"],
+    "brokers": ["Kafka authentication", "SASL", "SCRAM", "mTLS"],
+    "change-capture": ["Change data capture (CDC)", "Debezium"],
+    "clients": ["online store"],
+    "dead-letters": ["Dead-letter queue"],
+    "derived-streams": ["watermark", "allowed lateness"],
+    "drift": ["drift"],
+    "hot-keys": ["data skew", "salting"],
+    "how-it-works": ["feature store", "online store", "deduplicates", "training-serving skew"],
+    "http": ["inference", "readiness", "liveness"],
+    "joins": ["interval join", "as-of", "point-in-time", "lookup join"],
+    "lake": ["offline store"],
+    "metrics": ["consumer lag", "watermark"],
+    "models": ["model registry", "champion", "challengers", "shadow", "canary", "rollback"],
+    "outbox": ["Transactional outbox", "at least once", "deduplication"],
+    "outcomes": ["labels", "predictions", "retraining"],
+    "patterns": ["complex event processing", "CEP"],
+    "quality": ["performance monitoring", "AUC", "calibration"],
+    "schemas": ["schema registry", "schema evolution"],
+    "security": ["Authentication", "authorization", "rate limits"],
+    "sinks": ["delivery semantics", "exactly", "backpressure", "dead-letter queue"],
+    "state": ["watermark", "savepoints"],
+    "stores": ["online store", "materialized"],
+    "supervision": ["back-off"],
+    "training": ["point-in-time join", "training-serving skew"],
+    "windows": ["tumbling", "session", "watermarks", "allowed lateness", "triggers", "retractions"],
+}
+
 
 def table_after(page: Path, heading: str) -> list[list[str]]:
     """The cells of the first table after a text, without its head."""
@@ -96,6 +127,12 @@ def test_the_links_of_a_page_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_each_anchor_of_a_page_leads_to_one_place(page):
     assert len(anchors(page)) == len(set(anchors(page)))
+
+
+@pytest.mark.parametrize(("page", "terms"), OPENING_TERMS.items())
+def test_the_opening_of_a_page_has_the_words_that_one_searches_for(page, terms):
+    opening = re.split(r"^#{2,} |^```", (ROOT / "docs" / f"{page}.md").read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+    assert [term for term in terms if term not in opening] == []
 
 
 def test_each_page_that_the_code_speaks_of_exists():
