@@ -20,7 +20,7 @@ class StoreEntry(PluginEntry[Any]):
 
     url_form: str  # as help, errors and docs write it
     location: str
-    filled_by: str = "the part `apply`, as many copies as you like"
+    filled_by: str = "the part `apply`, in any number of copies"
     aliases: tuple[str, ...] = ()  # schemes that name it as well
     is_shared: bool = True  # a server that processes share, filled by the part `apply`
 
@@ -39,8 +39,8 @@ MEMORY = StoreEntry(
     "the server's own memory",
     "headrace.online_store.memory.memory_store:MemoryStore",
     url_form="memory",
-    location="in each serving process; the quickest",
-    filled_by="itself",
+    location="in each serving process; the fastest",
+    filled_by="the server itself",
     is_shared=False,
 )
 ONLINE_STORES = PluginRegistry(
@@ -53,7 +53,7 @@ ONLINE_STORES = PluginRegistry(
             "Redis",
             "headrace.online_store.redis.redis_store:RedisStore",
             url_form="redis://HOST:PORT",
-            location="in one Redis or Valkey, which processes share",
+            location="in one Redis or Valkey, shared by all processes",
             aliases=("rediss", "unix"),
         ),
         StoreEntry(
@@ -69,7 +69,7 @@ ONLINE_STORES = PluginRegistry(
             "headrace.online_store.cassandra.cassandra_store:CassandraStore",
             Driver("cassandra", extra="cassandra"),
             url_form="cassandra://HOST:PORT/KEYSPACE",
-            location="in a table of a keyspace of yours, found by any of its servers: `HOST,HOST:PORT`",
+            location="in a table of your keyspace, found by any of its servers: `HOST,HOST:PORT`",
         ),
     ],
 )

@@ -13,8 +13,8 @@ from headrace.plugins import PluginEntry
 
 Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
 DELIVERIES: tuple[Delivery, ...] = ("at_most_once", "at_least_once", "exactly_once")
-OFFSETS_FIRST = "offsets first, then rows: what a crash finds between is lost, nothing is written twice"
-ROWS_FIRST = "rows first, then offsets: what a crash finds between is written again"
+OFFSETS_FIRST = "offsets first, then rows: a crash in between loses rows, none is duplicated"
+ROWS_FIRST = "rows first, then offsets: after a crash in between, rows are written again"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ __all__ = ["ClickHouse", "Delta", "Iceberg", "Kafka", "Postgres", "Redis", "Webh
 
 @dataclass(frozen=True)
 class Postgres(Target):
-    """A table of PostgreSQL, made where it is missing: a row of each key, with `hr_partition` and `hr_offset`."""
+    """A PostgreSQL table, created if missing: one row for each key, with `hr_partition` and `hr_offset`."""
 
     writer = PluginEntry[Any](
         "postgres",
@@ -38,7 +38,7 @@ class Postgres(Target):
     example = 'hr.Postgres("env:PG_URL", table="payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
-        "at_least_once": ROWS_FIRST + ", onto itself",
+        "at_least_once": ROWS_FIRST + " (idempotent upserts)",
         "exactly_once": "rows and offsets in one transaction",
     }
 
@@ -51,18 +51,18 @@ class Postgres(Target):
 
 @dataclass(frozen=True)
 class Redis(Target):
-    """A hash of Redis for each key, named `prefix:key`, with `hr_partition` and `hr_offset`."""
+    """A Redis hash for each key, named `prefix:key`, with `hr_partition` and `hr_offset`."""
 
     writer = PluginEntry[Any]("redis", "Redis", "headrace.connectors.sinks.targets.redis:RedisWriter")
     example = 'hr.Redis("env:REDIS_URL", prefix="payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
-        "at_least_once": ROWS_FIRST + ", onto itself",
-        "exactly_once": "rows and offsets in one script",
+        "at_least_once": ROWS_FIRST + " (idempotent upserts)",
+        "exactly_once": "rows and offsets in one Lua script",
     }
 
     url: str = field(repr=False, metadata=option("`redis://HOST:PORT`, `rediss://…`, `unix://…`, or `env:NAME`"))
-    prefix: str = field(metadata=option("what its keys begin with"))
+    prefix: str = field(metadata=option("the prefix of its Redis keys"))
 
     def _problem(self) -> str | None:
         if not is_non_empty_text(self.prefix):
@@ -72,7 +72,7 @@ class Redis(Target):
 
 @dataclass(frozen=True)
 class Delta(Target):
-    """A Delta table in a folder, made where it is missing: rows are appended or, with `key=`, merged."""
+    """A Delta table in a folder, created if missing: rows are appended or, with `key=`, merged."""
 
     writer = PluginEntry[Any]("delta", "Delta", "headrace.connectors.sinks.targets.delta:DeltaWriter")
     example = 'hr.Delta("warehouse/payments")'
@@ -91,7 +91,7 @@ class Delta(Target):
 
 @dataclass(frozen=True)
 class Iceberg(Target):
-    """A table of Apache Iceberg, in a folder with its catalogue, a SQLite file: made where they are missing."""
+    """An Apache Iceberg table, in a folder with its catalogue, a SQLite file; both are created if missing."""
 
     writer = PluginEntry[Any](
         "iceberg",
@@ -121,7 +121,7 @@ class Iceberg(Target):
 
 @dataclass(frozen=True)
 class ClickHouse(Target):
-    """A table of ClickHouse, reached over HTTP, made where it is missing; rows that are one are one with `FINAL`."""
+    """A ClickHouse table, written over HTTP, created if missing; deduplicated when read with `FINAL`."""
 
     writer = PluginEntry[Any](
         "clickhouse", "ClickHouse", "headrace.connectors.sinks.targets.clickhouse:ClickHouseWriter"
@@ -130,8 +130,8 @@ class ClickHouse(Target):
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
-        "exactly_once": "by the table: a row that is written again has the place it had, and is one to whoever reads "
-        "with `FINAL`",
+        "exactly_once": "deduplicated by the table: a row that is written again has the same place, and reads with "
+        "`FINAL` return it once",
     }
     needs_key = False
 
@@ -144,26 +144,26 @@ class ClickHouse(Target):
 
 @dataclass(frozen=True)
 class Kafka(Target):
-    """A topic, of the app's own broker unless another is named; it has to be there."""
+    """An existing Kafka topic, on the app's broker or on another."""
 
     writer = PluginEntry[Any]("kafka", "Kafka", "headrace.connectors.sinks.targets.kafka:KafkaWriter")
     example = 'hr.Kafka("warehouse.payments")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
         "at_least_once": ROWS_FIRST,
-        "exactly_once": "by the reader: it passes over a `headrace.offset` that is not above the last one of its "
-        "`headrace.partition`",
+        "exactly_once": "deduplicated by the reader: it skips a `headrace.offset` that is not above the last one of "
+        "its `headrace.partition`",
     }
 
     topic: str = field(metadata=option("the topic"))
     broker: str | None = field(
-        default=None, repr=False, metadata=option("`HOST:PORT` or `env:NAME`; the app's own without it")
+        default=None, repr=False, metadata=option("`HOST:PORT` or `env:NAME`; default: the app's broker")
     )
     format: Literal["json", "avro"] = field(
-        default="json", metadata=option('`"json"`, or [`"avro"`](schemas.md#writing); JSON without it')
+        default="json", metadata=option('`"json"` (default) or [`"avro"`](schemas.md#producing-with-a-schema)')
     )
-    registry: str | None = field(default=None, metadata=option("the schema registry, for Avro"))
-    subject: str | None = field(default=None, metadata=option("the subject there; `TOPIC-value` without it"))
+    registry: str | None = field(default=None, metadata=option("the address of the schema registry, for Avro"))
+    subject: str | None = field(default=None, metadata=option("the subject in the registry; default `TOPIC-value`"))
 
     @property
     def encoding(self) -> RecordEncoding | None:
@@ -193,17 +193,17 @@ class Kafka(Target):
 
 @dataclass(frozen=True)
 class Webhook(Target):
-    """An https address that takes lists of rows as JSON; its path is a secret, and shown nowhere."""
+    """An HTTPS endpoint that receives lists of rows as JSON; its path is a secret and is never shown."""
 
     writer = PluginEntry[Any]("webhook", "webhook", "headrace.connectors.sinks.targets.webhook:WebhookWriter")
     example = 'hr.Webhook("env:HOOK_URL")'
     delivery_guarantees: ClassVar[Mapping[Delivery, str]] = {
         "at_most_once": OFFSETS_FIRST,
-        "at_least_once": ROWS_FIRST + "; every row says its place, and a request that is repeated its Idempotency-Key",
+        "at_least_once": ROWS_FIRST + "; every row has its place, and a retried request the same Idempotency-Key",
     }
     unsupported_deliveries: ClassVar[Mapping[Delivery, str]] = {
-        "exactly_once": "nobody can know whether a request without an answer was taken. "
-        'Write delivery="at_least_once", and let the receiver pass over places it has seen: every row has one'
+        "exactly_once": "a request without a response may or may not have been processed. "
+        'Write delivery="at_least_once", and let the receiver deduplicate by place: every row has one'
     }
     takes_key = False
     needs_key = False

@@ -24,7 +24,7 @@ _PULSAR_TOPIC_PATTERN = re.compile(r"persistent://[^\s/]+/[^\s/]+/[^\s/]+")
 
 @dataclass(frozen=True)
 class Nats(ExternalSource):
-    """A stream of NATS JetStream, and of it what was published to a subject: all of them without one."""
+    """A stream of NATS JetStream, optionally filtered by subject."""
 
     reader = PluginEntry[Any](
         "nats", "NATS JetStream", "headrace.connectors.sources.nats:NatsReader", Driver("nats", extra="nats")
@@ -34,13 +34,13 @@ class Nats(ExternalSource):
     url: str = field(
         repr=False,
         metadata=option(
-            "`nats://HOST:PORT`, or `env:NAME` for an address with a user, a password or a token: in code they are "
-            "refused"
+            "`nats://HOST:PORT`, or `env:NAME` for an address with a user, a password or a token, which are "
+            "rejected in code"
         ),
     )
-    stream: str = field(metadata=option("the stream of JetStream; it has to be there, and is waited for"))
+    stream: str = field(metadata=option("the JetStream stream; the bridge waits until it exists"))
     subject: str | None = field(
-        default=None, metadata=option("which of its subjects, `*` and `>` included; all without it")
+        default=None, metadata=option("a subject filter, with `*` and `>`; default: all subjects")
     )
 
     @property
@@ -63,7 +63,7 @@ class Nats(ExternalSource):
 
 @dataclass(frozen=True)
 class Pulsar(ExternalSource):
-    """A topic of Apache Pulsar; of a partitioned one every partition, or the one that is named."""
+    """A topic of Apache Pulsar; for a partitioned topic all partitions, or one of them."""
 
     reader = PluginEntry[Any](
         "pulsar", "Apache Pulsar", "headrace.connectors.sources.pulsar:PulsarReader", Driver("pulsar", extra="pulsar")
@@ -71,20 +71,16 @@ class Pulsar(ExternalSource):
     example = 'hr.Pulsar("env:PULSAR_URL", topic="persistent://public/default/payments")'
 
     url: str = field(repr=False, metadata=option("`pulsar://HOST:PORT`, `pulsar+ssl://HOST:PORT`, or `env:NAME`"))
-    topic: str = field(
-        metadata=option("the topic by its full name; where Pulsar does not make topics unasked, it is waited for")
-    )
+    topic: str = field(metadata=option("the topic by its full name; the bridge waits until it exists"))
     partitions: int | None = field(
         default=None,
         metadata=option(
-            "how many a partitioned topic has; left out where it is not partitioned. Another number than Pulsar's is "
-            "refused"
+            "the number of partitions of a partitioned topic; omit it for other topics. A number that differs from "
+            "Pulsar's is an error"
         ),
     )
-    partition: int | None = field(default=None, metadata=option("one of them alone; all without it"))
-    token: str | None = field(
-        default=None, repr=False, metadata=option("`env:NAME` or `file:PATH`: in code it is refused")
-    )
+    partition: int | None = field(default=None, metadata=option("one partition only; default: all"))
+    token: str | None = field(default=None, repr=False, metadata=option("`env:NAME` or `file:PATH`; rejected in code"))
 
     @property
     def display_name(self) -> str:

@@ -18,10 +18,8 @@ class FormatTraits:
     """What differs between formats, as the docs compare them."""
 
     offsets: str = field(metadata=option("offsets, in the same commit as the files"))
-    maintenance: str = field(
-        metadata=option("small files made one, old days let go, files deleted a day after they were replaced")
-    )
-    history: str = field(metadata=option("how far back the log of a table goes"))
+    maintenance: str = field(metadata=option("compaction, retention, vacuum of files a day after they were replaced"))
+    history: str = field(metadata=option("history of a table (time travel)"))
     moving: str = field(metadata=option("the folder is moved or renamed"))
     small_integers: str = field(metadata=option("`tinyint`, `smallint`"))
     foreign_changes: str = field(metadata=option("rows that another tool has deleted or changed"))
@@ -51,11 +49,11 @@ ICEBERG = FormatEntry(
     marker=CATALOG_FILE,
     traits=FormatTraits(
         offsets="properties `headrace:…` of the table",
-        maintenance="yes; written by one thread of the process that lands",
+        maintenance="yes; by one thread of the ingesting process",
         history="a day, 100 snapshots at most",
-        moving="does not: Iceberg writes down whole paths",
+        moving="does not work: Iceberg stores absolute paths",
         small_integers="`int`",
-        foreign_changes="refused, unless it wrote the files anew",
+        foreign_changes="refused, unless it rewrote the files",
     ),
 )
 DELTA = FormatEntry(
@@ -67,9 +65,9 @@ DELTA = FormatEntry(
         offsets="application transactions",
         maintenance="yes",
         history="a day",
-        moving="goes on",
-        small_integers="as they are",
-        foreign_changes="refused, unless it wrote the files anew",
+        moving="works",
+        small_integers="unchanged",
+        foreign_changes="refused, unless it rewrote the files",
     ),
 )
 LAKE_FORMATS = PluginRegistry("lake format", "lake.md", [DELTA, ICEBERG])

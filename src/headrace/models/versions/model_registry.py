@@ -63,10 +63,10 @@ MODEL_REGISTRIES = PluginRegistry(
             Driver("mlflow", extra="mlflow"),
             address_example="mlflow:http://host:5000",
             settings={
-                "mlflow": "in `.headrace/mlflow`, MLflow's store of files, which it no longer develops: to try it",
+                "mlflow": "in `.headrace/mlflow`, a file store that MLflow no longer develops: for trying it out",
                 "mlflow:http://…": "on your MLflow server",
-                "mlflow:sqlite:///…": "there, or in another database, where the whole of `mlflow` is installed: "
-                "`mlflow-skinny`, which the extra brings, cannot",
+                "mlflow:sqlite:///…": "there, or in another database; requires the full `mlflow` package instead of "
+                "`mlflow-skinny`, which the extra installs",
             },
         ),
     ],
