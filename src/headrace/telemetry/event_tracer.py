@@ -1,11 +1,11 @@
-"""One event's whole way, found in the log by its id: arrived, judged, folded into tiles, scored, labelled.
+"""The steps of one event, found in the log by its id: arrived, classified, folded into tiles, scored, labelled.
 
 payments-0@42 ──▶ payments.clean-0@41 ──▶ CardSpend.tiles   n 3 → 4, before and after
                                       ──▶ fraud.predictions  score, version, vector
                                       ──▶ chargebacks.clean  label
 
-Everything is read from the topics themselves, from a time on; nobody keeps an index. What compaction has taken of the
-earlier values of a tile cannot be told any more.
+Steps are read from the topics themselves, from a time on; there is no index. Earlier values of a tile that compaction
+has removed cannot be shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,11 +32,11 @@ from headrace.tiles.salt import salt_bucket
 from headrace.tiles.tile import FeatureTileKey, decode_key
 
 MAX_SHOWN_TEXT = 400
-CLOCK_SKEW_US = 10_000_000  # of the brokers that lead two topics: what follows may have the earlier time
+CLOCK_SKEW_US = 10_000_000  # between the leaders of two topics: a later record may have the earlier time
 
 
 class TraceStep(NamedTuple):
-    """One step of an event: what happened, in which place of the log, when the log took it, and what is known of it."""
+    """One step of an event: what happened, at which topic-partition@offset, when it was appended, and its details."""
 
     what: str
     place: str
@@ -45,21 +45,21 @@ class TraceStep(NamedTuple):
 
 
 class GateResult(NamedTuple):
-    """What the gate made of a raw record."""
+    """The record that the gate wrote for a raw record."""
 
     record: ConsumerRecord
     arrival_us: int
 
 
 class EventTracer:
-    """Finds the ways of events in an app's topics, in what came since a time."""
+    """Finds the steps of events in an app's topics, in records since a time."""
 
     def __init__(self, app: App, broker: str, since_us: int) -> None:
         self._app, self._broker, self._since_us = app, broker, since_us
         self._offsets = OffsetClient(broker)
 
     def trace_event(self, event_id: str) -> Iterator[list[TraceStep]]:
-        """The way of each raw record with an id, or of the one at a place such as payments-0@42."""
+        """The steps of each raw record with an id, or of the one at an offset such as payments-0@42."""
         for stream in self._app.streams:
             clean_place: str | None = None
             for raw in self._find_raw_records(stream, event_id):
@@ -115,7 +115,7 @@ class EventTracer:
             yield from sorted(self._downstream_steps(stream, raw, gate_result), key=lambda step: step.at_us)
 
     def _find_gate_result(self, stream: Stream, raw: ConsumerRecord) -> GateResult | None:
-        """What became of a raw record, if the gate has come to it: each fate keeps its partition and its offset."""
+        """The gate's record for a raw record, if there is one: each fate keeps its partition and its offset."""
         for topic in fate_topics(stream):
             for record in self._records_since(topic, raw.appended_us - CLOCK_SKEW_US, raw.partition):
                 if OFFSET_HEADER.read(record) == raw.offset:
@@ -123,7 +123,7 @@ class EventTracer:
         return None
 
     def _downstream_steps(self, stream: Stream, raw: ConsumerRecord, gate_result: GateResult) -> Iterator[TraceStep]:
-        event = parse_event(stream.schema, gate_result.record.value)  # of captured changes the raw one is an envelope
+        event = parse_event(stream.schema, gate_result.record.value)  # a captured change's raw record is an envelope
         for view in self._app.views_of(stream):
             yield from self._tile_steps(view, stream, event, gate_result.arrival_us)
         for model in self._app.models:
@@ -131,7 +131,7 @@ class EventTracer:
                 yield from self._model_steps(model, event[stream.id], raw.appended_us - CLOCK_SKEW_US)
 
     def _tile_steps(self, view: View, stream: Stream, event: Event, arrival_us: int) -> Iterator[TraceStep]:
-        """The first value of each of its tiles that has it, beside the one before."""
+        """The first value of each tile that contains the event, next to the one before."""
         salt = salt_bucket(key_text(event[stream.id]), view.salt)
         hop_layouts = [salted_layouts(layout, view)[salt] for layout in stream_layouts(stream, view)]
         layouts = {layout.version: layout for layout in hop_layouts}
@@ -153,7 +153,7 @@ class EventTracer:
             yield TraceStep("folded", record.location, record.appended_us, details | {"changed": changed})
 
     def _model_steps(self, model: Model, event_id: Any, from_us: int) -> Iterator[TraceStep]:
-        """Its predictions and labels; of several by one version in one role the first counts, here as everywhere."""
+        """Its predictions and labels; of several by one version in one role the first counts, as everywhere."""
         seen_scorers = set[tuple[Any, ...]]()
         for record in self._records_since(model.predictions, from_us):
             prediction = orjson.loads(record.value or b"{}")
@@ -179,7 +179,7 @@ class EventTracer:
                     )
 
     def _records_since(self, topic: str, at_us: int, partition: int | None = None) -> Iterator[ConsumerRecord]:
-        """What a topic took since a time, or one partition of it."""
+        """The records of a topic, or of one partition, since a time."""
         ends = self._offsets.topic_end_offsets([topic])
         starts = dict(zip(sorted(ends), self._offsets.offsets_for_time(topic, at_us), strict=True))
         selected_ends = {
@@ -197,7 +197,7 @@ def _trace_context(record: ConsumerRecord) -> dict[str, str]:
 
 
 def _has_event_id(stream: Stream, record: ConsumerRecord, event_id: str) -> bool:
-    """Whether a record is of the event with an id; what cannot be read has none."""
+    """Whether a record is of the event with an id; an unreadable record has none."""
     value = record.value or b""
     if isinstance(stream, Changes) and record.topic == stream.name:
         return _change_event_id(value, stream) == event_id
@@ -210,7 +210,7 @@ def _has_event_id(stream: Stream, record: ConsumerRecord, event_id: str) -> bool
 
 
 def _json_event_id(value: bytes, stream: Stream) -> str | None:
-    """The id of what is JSON, and yet no event."""
+    """The id of a record that is JSON but not a valid event."""
     try:
         content = orjson.loads(value)
     except ValueError:
@@ -219,17 +219,17 @@ def _json_event_id(value: bytes, stream: Stream) -> str | None:
 
 
 def _change_event_id(value: bytes, stream: Changes) -> str | None:
-    """The id of a captured change, as the gate makes it of its envelope; of PostgreSQL's alone."""
+    """The id of a captured change, as the gate derives it from the envelope; for PostgreSQL only."""
     try:
         envelope = orjson.loads(value)
         row = envelope["before" if envelope["op"] == "d" else "after"]
         return f"{envelope['source'][LSN]}/{envelope['op']}/{row[stream.key]}"
-    except (ValueError, KeyError, TypeError):  # no change
+    except (ValueError, KeyError, TypeError):  # not a change
         return None
 
 
 def _changed_partials(layout: HopLayout, before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[Any]]:
-    """The partials of a tile that are others now, as they were and as they are."""
+    """The partials of a tile that changed, with their values before and after."""
     return {
         title: [_shorten(before.get(name)), _shorten(after[name])]
         for name, title in ({"n": "events"} | _partial_names(layout)).items()
@@ -238,7 +238,7 @@ def _changed_partials(layout: HopLayout, before: dict[str, Any], after: dict[str
 
 
 def _partial_names(layout: HopLayout) -> dict[str, str]:
-    """What the fields of a tile in the changelog are called here."""
+    """The names shown for the fields of a tile in the changelog."""
     columns = ((f"{suffix}{number}", layout.slots[number], suffix) for number, suffix, _ in layout.columns())
     return {
         name: f"{slot.partial.name} {slot.column or ''} {suffix}".replace("  ", " ") for name, slot, suffix in columns

@@ -96,8 +96,8 @@ def test_nobody_there_is_no_error_and_what_comes_back_is_told(caplog: pytest.Log
     assert outcomes["failed"] == 1
     told = [one.getMessage() for one in caplog.records if one.name == "headrace.otlp"]
     assert told == [
-        f"OTLP metrics are not delivered to {HOST}: it answered 503",
-        f"OTLP metrics are delivered to {HOST}",
+        f"Could not deliver OTLP metrics to {HOST}: it answered 503",
+        f"Delivers OTLP metrics to {HOST}",
     ]
 
 

@@ -1,1 +1,1 @@
-"""Alerts: evaluated, kept, notified."""
+"""Evaluates alerts, stores their state and sends notifications."""

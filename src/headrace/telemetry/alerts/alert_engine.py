@@ -1,4 +1,4 @@
-"""Every alert of an app at each look: values in, states and notifications out."""
+"""Evaluates every alert of an app: values in, states and notifications out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +13,9 @@ NO_DATA = "no data"
 
 
 class AlertEngine:
-    """Steps each alert, keeps what has changed and says what is to be told; each change is handed out once.
+    """Steps each alert, saves the states that changed and returns each change to notify once.
 
-    `keep` is told of every state that another start must know.
+    `save_state` is called with every state that the next start needs.
     """
 
     def __init__(self, alerts: Sequence[Alert], saved_states: Mapping[str, AlertState], save_state: SaveState) -> None:
@@ -30,7 +30,7 @@ class AlertEngine:
         return sum(state.phase is Phase.FIRING for state in self.states.values())
 
     def evaluate(self, source: ValueSource, silences: Mapping[str, int], now_us: int) -> list[Notification]:
-        """Step every alert to now; gives what is to be told."""
+        """Step every alert to now and return the notifications that are due."""
         source.refresh(now_us)
         for alert in self._alerts.values():
             self._evaluate_alert(alert, source.read(alert.on, now_us), now_us)
@@ -44,14 +44,14 @@ class AlertEngine:
         return group_changes(changes)
 
     def mark_delivered(self, notifications: Iterable[Notification]) -> None:
-        """These have reached somebody, or never will."""
+        """Record that these were delivered, or given up."""
         for change in (change for notification in notifications for change in notification.changes):
             name = change.alert.name
             self._phases_in_delivery.pop(name, None)
             self._set_state(change.alert, replace(self.states[name], notified_phase=change.phase))
 
     def requeue(self, notification: Notification) -> None:
-        """There was no room for this one: it is handed out again."""
+        """Return a notification for which the queue had no room: the next evaluation returns it again."""
         for change in notification.changes:
             self._phases_in_delivery.pop(change.alert.name, None)
 

@@ -1,4 +1,4 @@
-"""The watching part of an app: every few seconds a look at all that is counted, until it is stopped."""
+"""The alerting part of an app: evaluates every alert every few seconds until it is stopped."""
 
 import logging
 import threading
@@ -35,7 +35,7 @@ LOGGER = logging.getLogger("headrace.alerts")
 
 @dataclass(frozen=True)
 class AlertMonitorConfig:
-    """What is watched, where its log is, as what the app was started, who is told, and where numbers are pushed."""
+    """What is watched, the broker, the path the app was started from, the webhook, and where OTLP is pushed."""
 
     client: InternalClient
     broker: str
@@ -51,7 +51,7 @@ class AlertMonitorConfig:
 def run_alert_monitor(
     app: App, config: AlertMonitorConfig, stop: threading.Event, extra_sources: Sequence[ValueSource] = ()
 ) -> None:
-    """Watch an app until `stop` is set, by what others know and by its server's numbers."""
+    """Evaluate the alerts of an app until `stop` is set, by reported progress and by its server's metrics."""
     alerts = app_alerts(app, config.app_path)
     webhook = WebhookNotifier(config.webhook, config.webhook_allow, config.webhook_ca) if config.webhook else None
     alert_states = retry_until_stopped(partial(_read_alert_states, config.broker), stop, "Alerts")
@@ -87,7 +87,7 @@ def _create_exporter(app: App, endpoint: OtlpEndpoint, config: AlertMonitorConfi
 
 
 class AlertMonitor:
-    """One look after the other: what changed goes to the log and the webhook."""
+    """One evaluation after the other: changes go to the log and the webhook."""
 
     def __init__(
         self, engine: AlertEngine, source: ValueSource, alert_states: AlertStateTable, webhook: WebhookNotifier | None
@@ -103,7 +103,7 @@ class AlertMonitor:
             self._notify(notification)
 
     def progress(self, app: str, pushes: dict[str, dict[str, int]] | None = None) -> AlertingProgress:
-        """What was done so far."""
+        """The counts so far."""
         outcomes_by_channel: Mapping[str, Counter[str]] = {"log": self._log_outcomes}
         if self._webhook is not None:
             outcomes_by_channel = {**outcomes_by_channel, "webhook": self._webhook.outcomes.copy()}

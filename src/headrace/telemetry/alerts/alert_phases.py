@@ -1,4 +1,4 @@
-"""The phases of an alert: one value and the time in, the next state out. Nothing here knows of a clock or a socket.
+"""The phases of an alert as pure functions: one value and the time in, the next state out.
 
         breached             for_ has passed
 ok ─────────────▶ pending ─────────────────▶ firing ──▶ ok
@@ -17,7 +17,7 @@ FLAP_COUNT, FLAP_WINDOW_US, HOLD_US = 3, UNITS_US["h"], 15 * UNITS_US["m"]
 
 
 class Phase(StrEnum):
-    """What an alert is doing."""
+    """The phase of an alert."""
 
     OK = "ok"
     PENDING = "pending"
@@ -26,8 +26,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class AlertState:
-    """What is known of an alert: its phase and since when, its last value and when that came, whether it flaps, and
-    which phase others have been told of.
+    """The phase of an alert and since when, its last value and when that came, whether it flaps, and the phase
+    that was last notified.
     """
 
     since_us: int
@@ -40,21 +40,21 @@ class AlertState:
 
     @property
     def notifiable_phase(self) -> Phase:
-        """What there is to tell: pending is nobody's business yet."""
+        """The phase to notify: pending is not notified."""
         return Phase.FIRING if self.phase is Phase.FIRING else Phase.OK
 
     def is_flapping(self, now_us: int) -> bool:
-        """Whether it has fired so often of late that it must stay clear for a while to be resolved."""
+        """Whether it has fired so often lately that it must stay clear for HOLD before it is resolved."""
         return sum(now_us - fired_us < FLAP_WINDOW_US for fired_us in self.fired_us) >= FLAP_COUNT
 
 
 def initial_state(now_us: int) -> AlertState:
-    """Of an alert nothing is known of yet."""
+    """The state of an alert without a saved one."""
     return AlertState(since_us=now_us, last_value_us=now_us)
 
 
 def next_state(alert: Alert, state: AlertState, value: float | None, now_us: int) -> AlertState:
-    """The state once a value has come, or none has."""
+    """The state after a value, or after none."""
     if value is None or math.isnan(value):
         return _on_missing_value(alert, state, now_us)
     updated = replace(state, value=value, last_value_us=now_us)

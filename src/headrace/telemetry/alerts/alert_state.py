@@ -1,4 +1,4 @@
-"""The alerts topic: the state of each alert and each silence under its key, so that a restart goes on from them."""
+"""The alerts topic: the state of each alert and each silence under its key, which a restart continues from."""
 
 import logging
 import time
@@ -28,14 +28,14 @@ class AlertsTopicUnavailable(HeadraceError):
 
 @dataclass(frozen=True)
 class AlertRecord:
-    """What the topic says of an alert: its state, and what it was about when that was written."""
+    """The latest record of an alert: its state, and its definition when that was written."""
 
     state: AlertState
     fields: dict[str, Any]
 
 
 class AlertStateTable:
-    """The latest word on each alert and each silence; one thread applies, any thread reads."""
+    """The latest record of each alert and each silence; one thread applies, any thread reads."""
 
     def __init__(self) -> None:
         self.alert_records: dict[str, AlertRecord] = {}
@@ -46,7 +46,7 @@ class AlertStateTable:
             try:
                 self._apply_record(record)
             except (ValueError, KeyError, TypeError):
-                LOGGER.warning("%s is no word on an alert; it is passed over", record.location)
+                LOGGER.warning("Skipped %s: it is not an alert record", record.location)
 
     def firing_since(self) -> dict[str, int]:
         """The alerts that fire now, and since when."""
@@ -73,7 +73,7 @@ class AlertStateTable:
 
 
 def write_alert_state(producer: Producer, alert: Alert, state: AlertState, description: str) -> None:
-    """The state of an alert, in words for whoever reads the topic, and whole for the next start."""
+    """Write the state of an alert: readable for consumers of the topic, and complete for the next start."""
     message = {
         "name": alert.name,
         "group": alert.group,
@@ -97,13 +97,13 @@ def write_alert_state(producer: Producer, alert: Alert, state: AlertState, descr
 
 
 def write_silence(producer: Producer, name: str, until_us: int | None) -> None:
-    """Silence an alert until a time; None ends a silence."""
+    """Silence an alert until a time; None ends the silence."""
     message = None if until_us is None else orjson.dumps({"until_us": until_us, "until": format_time(until_us)})
     producer.send(TOPIC, message, key=f"silence {name}")
 
 
 def read_alert_states(broker: str) -> AlertStateTable:
-    """All that the topic says now."""
+    """Read the topic to its current end."""
     ensure_compacted_topic(broker, TOPIC)
     alert_states = AlertStateTable()
     with TailingConsumer(broker, [TOPIC], alert_states.apply) as follower:
@@ -115,7 +115,7 @@ def read_alert_states(broker: str) -> AlertStateTable:
 
 
 def _to_alert_state(fields: dict[str, Any]) -> AlertState:
-    """A state as it was left; whatever came of values meanwhile, the wait for one begins now."""
+    """A saved state; the wait for a value starts now, whatever came before."""
     return AlertState(
         since_us=int(fields["since_us"]),
         last_value_us=time.time_ns() // 1000,

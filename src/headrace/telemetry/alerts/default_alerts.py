@@ -1,6 +1,6 @@
-"""The alerts every app has without declaring them; one declared under the same name takes its place.
+"""The alerts every app has without declaring them; a declared alert of the same name replaces the default.
 
-Each says why it matters and what to run, with the app as it was started.
+Each says why it matters and which command to run.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from headrace.declare.streams.stream import Stream
 
 
 class AlertLimits(TypedDict):
-    """What a number is held to, as an alert is written."""
+    """The limit arguments of an alert."""
 
     above: float | None
     below: float | None
@@ -28,13 +28,13 @@ class AlertLimits(TypedDict):
 
 
 def catalog_limits(name: str) -> AlertLimits:
-    """The limit that the catalogue has for a number."""
+    """The limit of a metric in the catalog."""
     limit = METRIC_CATALOG[name].limit
     return {"above": limit.above, "below": limit.below, "clear": limit.clear, "for_": limit.for_}
 
 
 def catalog_allowed_share(name: str) -> float:
-    """The share that the catalogue allows to be bad."""
+    """The share of bad events that the catalog allows."""
     return METRIC_CATALOG[name].allowed_share
 
 
@@ -45,13 +45,13 @@ def app_alerts(app: App, app_path: str = "APP") -> tuple[Alert, ...]:
 
 
 def default_alerts(app: App, app_path: str = "APP") -> Iterator[Alert]:
-    """Of each stream, view, model, sink and bridge."""
+    """The default alerts of each stream, view, model, sink and bridge."""
     yield Alert(
         "server down",
         on=metric("headrace_server_up"),
         **catalog_limits("headrace_server_up"),
         severity="page",
-        why="Nobody gets features or predictions, and nothing else is watched.",
+        why="No client gets features or predictions, and nothing else is watched.",
         run="headrace doctor",
     )
     yield from _outage_alerts(app_path)
@@ -105,7 +105,7 @@ def _stream_alerts(stream: Stream, app_path: str) -> Iterator[Alert]:
             allowed=catalog_allowed_share("headrace_events_total"),
         ),
         severity="page",
-        why=f"Events that are no events count nowhere. Topic {stream.dead} has each with its reason.",
+        why=f"Invalid events are not counted. Topic {stream.dead} has each with its reason.",
         run=f"headrace dead ls {app_path} {name}",
     )
 
@@ -158,12 +158,12 @@ def _model_alerts(model: Model, app_path: str) -> Iterator[Alert]:
         why="Answers came without the store, by an older version, or after the budget.",
         run=f"headrace models ls {app_path}",
     )
-    if model.train is not None:  # nothing else has a card that says what it was trained on
+    if model.train is not None:  # only a trained version's card has the distribution it was trained on
         yield Alert(
             f"{name}: drift",
             on=metric("headrace_drift", model=name),
             **catalog_limits("headrace_drift"),
-            why="What the model is asked about is no longer what it was trained on.",
+            why="The distribution of served features has drifted from the training data.",
             run=f"headrace drift {app_path} {name}",
         )
     if model.labels is not None:
@@ -176,7 +176,7 @@ def _bridge_alerts(stream: Stream, app_path: str) -> Iterator[Alert]:
         on=metric("headrace_bridge_waits", stream=stream.name),
         **catalog_limits("headrace_bridge_waits"),
         severity="page",
-        why="Events of another log do not come any more: it is away, or does not let us in. The part's log says which.",
+        why="Events of an external source have stopped: it is down, or refuses our login. The part's log says which.",
         run=f"headrace run {app_path} bridge",
     )
 
@@ -187,7 +187,7 @@ def _capture_alerts(changes: Changes, app_path: str) -> Iterator[Alert]:
         on=metric("headrace_capture_waits", stream=changes.name),
         **catalog_limits("headrace_capture_waits"),
         severity="page",
-        why="Changes of a table come no more, and its database keeps its log for them. The part's log says why.",
+        why="Changes of a table have stopped, and its database retains its log for them. The part's log says why.",
         run=f"headrace run {app_path} connect",
     )
 
@@ -198,7 +198,7 @@ def _sink_alerts(sink: Sink, app_path: str) -> Iterator[Alert]:
         on=metric("headrace_sink_lag_seconds", sink=sink.name),
         **catalog_limits("headrace_sink_lag_seconds"),
         severity="page",
-        why=f"Rows wait for more than a minute: the {sink.to.kind} is away, or too slow. Nothing is lost meanwhile.",
+        why=f"Rows wait for more than a minute: the {sink.to.kind} is down, or too slow. Nothing is lost meanwhile.",
         run=f"headrace run {app_path} sink",
     )
     yield Alert(
@@ -220,12 +220,12 @@ def _label_alerts(model: Model, app_path: str) -> Iterator[Alert]:
         why="The model is worse than its card says.",
         run=f"headrace models rollback {app_path} {name}" if model.train else f"headrace models ls {app_path}",
     )
-    # Where a label that never comes has a default, few come, and that is as it should be.
+    # Where a missing label has a default, few labels come, and low coverage is expected.
     if model.labels is not None and model.labels.default is None:
         yield Alert(
             f"{name}: label coverage",
             on=metric("headrace_label_coverage", model=name),
             **catalog_limits("headrace_label_coverage"),
-            why="Labels stay out, so quality is that of the few that came.",
+            why="Labels are missing, so quality is measured on the few that came.",
             run=f"headrace lateness {app_path} {model.labels.stream.name}",
         )

@@ -1,4 +1,4 @@
-"""What is told of alerts: one notification for each group, of all that has changed and is not silenced."""
+"""One notification for each alert group, with every change that is due and not silenced."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @dataclass(frozen=True)
 class AlertChange:
-    """An alert that fires or is resolved, with the words for it."""
+    """An alert that fires or is resolved, and its description."""
 
     alert: Alert
     state: AlertState
@@ -25,7 +25,7 @@ class AlertChange:
 
     @property
     def text(self) -> str:
-        """One line: what, how much, why, and what to run."""
+        """One line: name, value, limit, reason and command."""
         verb = "firing" if self.phase is Phase.FIRING else "resolved"
         limit_text = f"above {self.alert.limit:g}" if self.alert.below is None else f"below {self.alert.limit:g}"
         rest = f" {self.alert.why}" if self.alert.why and self.phase is Phase.FIRING else ""
@@ -51,7 +51,7 @@ class AlertChange:
 
 @dataclass(frozen=True)
 class Notification:
-    """What has changed in one group."""
+    """The changes of one group."""
 
     group: str
     changes: tuple[AlertChange, ...]
@@ -62,7 +62,7 @@ class Notification:
 
     @property
     def body(self) -> dict[str, Any]:
-        """As Slack and whoever speaks its words takes it, and each change in fields beside it."""
+        """The JSON body as Slack-compatible receivers expect it, with each change as fields."""
         return {
             "text": self.text.translate(_SLACK),
             "group": self.group,
@@ -82,12 +82,12 @@ def group_changes(changes: Iterable[AlertChange]) -> list[Notification]:
 
 
 def is_notification_due(name: str, state: AlertState, silences: Mapping[str, int], now_us: int) -> bool:
-    """Whether others know less than there is to know, and want to."""
+    """Whether the phase differs from the notified one and the alert is not silenced."""
     return state.notified_phase is not state.notifiable_phase and silences.get(name, 0) <= now_us
 
 
 def format_time(at_us: int) -> str:
-    """A time as it is written everywhere.
+    """A time in ISO 8601, as every notification shows it.
 
     >>> format_time(1_767_225_600_000_000)
     '2026-01-01T00:00:00Z'
@@ -96,5 +96,5 @@ def format_time(at_us: int) -> str:
 
 
 def to_json_number(value: float | None) -> float | str | None:
-    """A value as JSON can say it."""
+    """A value that JSON can hold."""
     return value if value is None or abs(value) != float("inf") else str(value)

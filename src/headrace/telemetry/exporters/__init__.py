@@ -1,1 +1,1 @@
-"""Dashboards and rules for other tools."""
+"""Grafana dashboards and Prometheus rules."""

@@ -1,4 +1,4 @@
-"""What other tools show and alarm on: a Grafana dashboard, and Prometheus' rules for an app's alerts."""
+"""A Grafana dashboard, and Prometheus rules for an app's alerts."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ TABLE_HEADER = "| name | type | unit | labels | help | held to |"
 PROMETHEUS_TYPES = {MetricType.GAUGE: "gauge", MetricType.COUNTER: "counter", MetricType.HISTOGRAM: "histogram"}
 
 
-# Units in Grafana's words; what is not here is a plain number.
+# Units by Grafana's names; a unit that is missing here is a plain number.
 GRAFANA_UNITS = {"seconds": "s", "bytes": "bytes", "share": "percentunit"}
 GRAFANA_RATE_UNITS = {"requests": "reqps"}
 
 
 class GrafanaPanel(NamedTuple):
-    """One picture of a number of the catalogue: its title, its unit, and what is asked, by what each line is called."""
+    """One panel of a metric of the catalog: its title, its unit, and a query for each legend."""
 
     title: str
     metric_name: str
@@ -38,7 +38,7 @@ def _legend(labels: Iterable[str]) -> str:
 
 
 def _gauge_panel(title: str, name: str, query: str = "{name}") -> GrafanaPanel:
-    """A level as it is, a line for each combination of its labels."""
+    """A gauge, with a line for each combination of its labels."""
     family = METRIC_CATALOG[name]
     labels = re.findall(r"by \((\w+)\)", query) or family.labels
     return GrafanaPanel(
@@ -47,7 +47,7 @@ def _gauge_panel(title: str, name: str, query: str = "{name}") -> GrafanaPanel:
 
 
 def _counter_panel(title: str, name: str, *labels: str) -> GrafanaPanel:
-    """How fast a count grows."""
+    """The rate of a counter."""
     return GrafanaPanel(
         title,
         name,
@@ -57,7 +57,7 @@ def _counter_panel(title: str, name: str, *labels: str) -> GrafanaPanel:
 
 
 def _histogram_panel(title: str, name: str) -> GrafanaPanel:
-    """The median of delays and their P99."""
+    """The median and the P99 of a histogram."""
     (label,) = METRIC_CATALOG[name].labels
     queries = {
         f"{_legend([label])} P{quantile * 100:g}": f"histogram_quantile({quantile:g}, "
@@ -94,7 +94,7 @@ PANELS = (
 
 
 def grafana_dashboard(panels: Iterable[GrafanaPanel] = PANELS) -> dict[str, Any]:
-    """A dashboard that Grafana imports; it asks for the data source."""
+    """A dashboard that Grafana imports; Grafana prompts for the data source."""
     return {
         "title": "Headrace",
         "uid": "headrace",
@@ -126,14 +126,14 @@ def _to_grafana_json(number: int, panel: GrafanaPanel) -> dict[str, Any]:
 
 
 class PrometheusRules(NamedTuple):
-    """Prometheus' rules, and the names of alerts that only Headrace itself can watch."""
+    """Prometheus rules, and the names of alerts that only Headrace can evaluate."""
 
     groups: dict[str, Any]
     skipped_alerts: list[str]
 
 
 def prometheus_rules(alerts: Iterable[Alert]) -> PrometheusRules:
-    """Rules of the alerts that /metrics can tell; their groups are what they are about."""
+    """Rules of the alerts that /metrics can express, grouped as the alerts are."""
     groups: dict[str, list[dict[str, Any]]] = {}
     skipped_alerts = []
     for alert in alerts:
@@ -162,7 +162,7 @@ def _to_prometheus_rule(alert: Alert, expression: str) -> dict[str, Any]:
 
 
 def metric_catalog_markdown() -> Iterator[str]:
-    """The catalogue as Markdown, a table for each part of an app."""
+    """The catalog as Markdown, a table for each part of an app."""
     for area, families in METRIC_GROUPS.items():
         yield from ("", f"### {area}", "", TABLE_HEADER, re.sub(r"[\w ]+", " --- ", TABLE_HEADER))
         yield from map(_metric_row, families)

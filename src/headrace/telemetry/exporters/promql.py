@@ -1,4 +1,4 @@
-"""What alerts watch, as questions in Prometheus' language."""
+"""Alert conditions and watched values as PromQL."""
 
 from headrace.declare.alerts.alert import Alert, WatchedValue
 from headrace.declare.alerts.alert_values import Objective, Series, Share
@@ -7,7 +7,7 @@ from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
 
 
 def alert_expression(alert: Alert) -> str | None:
-    """The question whose answer is there while an alert's condition holds; None where /metrics cannot tell.
+    """The PromQL expression that has a result while an alert's condition holds; None where /metrics has no such value.
 
     >>> from headrace.declare.alerts.alert_values import metric
     >>> alert_expression(Alert("lag", on=metric("headrace_lag", stream="payments"), above=9))
@@ -21,7 +21,7 @@ def alert_expression(alert: Alert) -> str | None:
 
 
 def value_expression(watched: WatchedValue) -> str | None:
-    """The question for a value; None where /metrics cannot tell.
+    """The PromQL expression for a value; None where /metrics has no such value.
 
     >>> from headrace.declare.alerts.alert_values import metric, share
     >>> dead, arrived = (metric("headrace_events_total", stream="p", fate=fate) for fate in ("dead", "in"))
@@ -41,7 +41,7 @@ def value_expression(watched: WatchedValue) -> str | None:
 
 
 def _burn_rate_expression(objective: Objective) -> str:
-    """Of any pair of windows both lose too fast."""
+    """Any pair of windows in which both burn rates are too high."""
     pairs = [
         " and ".join(
             f"{_share_expression(objective, window_us)} > {burn.factor * objective.allowed:g}"
@@ -60,7 +60,7 @@ def _share_expression(watched: Share | Objective, over_us: int) -> str:
 
 
 def _growth_expression(series: Series, over_us: int) -> str:
-    """By how much a count grew; of delays, how many there were, or how many longer ones."""
+    """The increase of a counter; of a histogram, all observations or those above a bound."""
     if series.metric_type is not MetricType.HISTOGRAM:
         return _increase_expression(series, "", over_us)
     count_expression = _increase_expression(series, "_count", over_us)

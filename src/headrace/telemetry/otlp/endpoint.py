@@ -1,4 +1,4 @@
-"""Where OTLP is pushed to: https, or this machine; headers that let it in come from the environment alone."""
+"""The OTLP endpoint: https or loopback only; headers with credentials come from the environment alone."""
 
 import ipaddress
 import socket
@@ -18,12 +18,12 @@ DEFAULT_HEADERS = {"content-type": "application/json", "user-agent": "headrace",
 
 
 class BadEndpoint(HeadraceError):
-    """A receiver that cannot be one, as it is written."""
+    """An OTLP endpoint that is invalid as written."""
 
 
 @dataclass(frozen=True)
 class OtlpEndpoint:
-    """A receiver; its path and its headers may be secrets and are never said."""
+    """An OTLP endpoint; its path and its headers may be secrets and are never logged."""
 
     host: str
     port: int
@@ -34,7 +34,7 @@ class OtlpEndpoint:
     attempt_seconds: float = ATTEMPT_SECONDS
 
     def post(self, signal: str, body: bytes) -> PostResponse:
-        """Push one body of metrics or traces, through no proxy and by no redirect."""
+        """Push one body of metrics or traces, without a proxy and without following redirects."""
         connection = PinnedConnection((self.host, self.port), self._resolve_addresses, self.tls, self.attempt_seconds)
         return post(connection, f"{self.path}/v1/{signal}", body, {**self.headers, **DEFAULT_HEADERS})
 
@@ -57,7 +57,7 @@ class OtlpEndpoint:
 
 
 def parse_endpoint(url: str, environment: Mapping[str, str]) -> OtlpEndpoint:
-    """The receiver at an address, with what the environment says of it; refused where others could listen."""
+    """The endpoint at an address, with settings from the environment; refused where others could read the traffic."""
     parts = _parse_url(url)
     host = parts.hostname or ""
     is_secure = parts.scheme == "https"
@@ -74,12 +74,12 @@ def parse_endpoint(url: str, environment: Mapping[str, str]) -> OtlpEndpoint:
         parse_headers(environment.get(HEADERS_VARIABLE, "")),
         environment.get(CERTIFICATE_VARIABLE) or None,
     )
-    _ = endpoint.tls  # a certificate that cannot be read is told of before anything starts
+    _ = endpoint.tls  # reports an unreadable certificate before anything starts
     return endpoint
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Headers as the standard variable has them.
+    """Parse headers in the format of the standard variable.
 
     >>> parse_headers("authorization=Basic%20dXNlcg==, x-tenant=shop")
     {'authorization': 'Basic dXNlcg==', 'x-tenant': 'shop'}

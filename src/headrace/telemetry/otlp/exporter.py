@@ -1,4 +1,4 @@
-"""Pushes what is told every few seconds, by a thread of its own: whatever the receiver does, nobody waits for it."""
+"""Pushes metrics and traces every few seconds on a thread of its own, so that a slow receiver blocks no other part."""
 
 import http.client
 import logging
@@ -21,26 +21,26 @@ from headrace.telemetry.otlp.spans import Span, build_spans, span_builders
 from headrace.telemetry.values.metrics_scraper import scrape_metrics
 from headrace.telemetry.webhooks.pinned_post import PostResponse
 
-RETRYABLE_STATUSES = {408, 429, 502, 503, 504}  # what may be taken later
+RETRYABLE_STATUSES = {408, 429, 502, 503, 504}  # retrying may succeed
 MAX_WAITING_SPANS = 2000  # that wait for a receiver
-MAX_RECORDS_PER_PUSH = 20_000  # that are looked at each time: of busier topics the last ones
+MAX_RECORDS_PER_PUSH = 20_000  # of busier topics the last ones
 LOGGER = logging.getLogger("headrace.otlp")
 
 
 class OtlpSignal(Protocol):
-    """One kind of thing that is pushed."""
+    """One kind of data that is pushed."""
 
     name: str
 
     def next_body(self) -> bytes | None:
-        """What is to be pushed now; None where there is nothing."""
+        """The body to push now; None where there is nothing."""
 
     def acknowledge(self) -> None:
-        """It was taken, or never will be."""
+        """Drop the body: it was delivered, or never will be."""
 
 
 class MetricsSignal:
-    """All that the server counts, as of now."""
+    """The metrics of the server, as of now."""
 
     name = "metrics"
 
@@ -53,11 +53,11 @@ class MetricsSignal:
         return _encode_request(self._app, "resourceMetrics", "scopeMetrics", {"metrics": metrics})
 
     def acknowledge(self) -> None:
-        """The next ones say more."""
+        """Nothing to drop: the next push has newer values."""
 
 
 class TracesSignal:
-    """What was done with traced events since this began; so many wait for a receiver that is away."""
+    """Spans of traced events since the exporter started; a bounded number waits for a receiver that is down."""
 
     name = "traces"
 
@@ -80,7 +80,7 @@ class TracesSignal:
 
 
 class OtlpExporter:
-    """Pushes signals to a receiver; what became of each push is counted, and told when it changes."""
+    """Pushes signals to a receiver, counts the outcome of each push and logs it when it changes."""
 
     def __init__(self, endpoint: OtlpEndpoint, signals: Sequence[OtlpSignal], every_seconds: float) -> None:
         self._endpoint, self._signals, self._every_seconds = endpoint, tuple(signals), every_seconds
@@ -94,7 +94,7 @@ class OtlpExporter:
         return self
 
     def __exit__(self, *_failure: object) -> None:
-        """Stop after the push in hand, which ends in time."""
+        """Stop after the current push, which has a time limit."""
         self._stopping.set()
         self._thread.join(2 * self._endpoint.attempt_seconds)
 
@@ -121,18 +121,18 @@ class OtlpExporter:
         self._log_outcome(signal.name, outcome, reason)
 
     def _log_outcome(self, signal: str, outcome: str, reason: str) -> None:
-        """Once, and once more when it is different."""
+        """Log an outcome once, and again when it changes."""
         if outcome == self._last_outcomes[signal]:
             return
         self._last_outcomes[signal] = outcome
         if outcome == "delivered":
-            LOGGER.info("OTLP %s are delivered to %s", signal, self._endpoint.host)
+            LOGGER.info("Delivers OTLP %s to %s", signal, self._endpoint.host)
         else:
-            LOGGER.warning("OTLP %s are not delivered to %s: %s", signal, self._endpoint.host, reason)
+            LOGGER.warning("Could not deliver OTLP %s to %s: %s", signal, self._endpoint.host, reason)
 
 
 def classify_response(response: PostResponse) -> tuple[str, str]:
-    """What became of a push, and why."""
+    """The outcome of a push, and its reason."""
     if response.status in RETRYABLE_STATUSES:
         return "failed", f"it answered {response.status}"
     if not 200 <= response.status < 300:
@@ -143,7 +143,7 @@ def classify_response(response: PostResponse) -> tuple[str, str]:
 
 
 def _count_rejected(body: bytes) -> int:
-    """How many points or spans were not taken, of an answer that says so.
+    """How many points or spans a partial success rejected.
 
     >>> _count_rejected(b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}'), _count_rejected(b"")
     (3, 0)

@@ -1,4 +1,4 @@
-"""The catalogue's numbers as OTLP has them: gauges, sums that only grow, histograms; times in nanoseconds, as text.
+"""The metrics of the catalog in OTLP: gauges, cumulative sums, histograms; times in nanoseconds, as text.
 
 /metrics     le="0.1" 4   le="0.5" 9   le="+Inf" 10      how many were at most so long
 OTLP         bounds [0.1, 0.5]   counts [4, 5, 1]        how many were in between
@@ -17,7 +17,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class CounterPoint(NamedTuple):
-    """A count as it was last told: since when it has grown, when that was, and how far it had come."""
+    """A counter as last collected: its start time, the time of collection, and its value."""
 
     start_ns: int
     at_ns: int
@@ -25,18 +25,18 @@ class CounterPoint(NamedTuple):
 
 
 class CounterStartTimes:
-    """Knows since when each count has grown: since it was first seen, or since it was last more than it is now."""
+    """The start time of each counter: when it was first seen, or when it was last reset."""
 
     def __init__(self) -> None:
         self._previous: dict[tuple[str, Labels], CounterPoint] = {}
         self._current: dict[tuple[str, Labels], CounterPoint] = {}
 
     def begin_collection(self) -> None:
-        """A new look: what was not told at the last one is forgotten."""
+        """Start a collection: counters that were missing from the last one are dropped."""
         self._previous, self._current = self._current, {}
 
     def start_ns(self, name: str, labels: Labels, value: float, at_ns: int) -> int:
-        """Since when a count has grown that is so much now."""
+        """The start time of a counter that has this value now."""
         previous = self._previous.get((name, labels), CounterPoint(at_ns, at_ns, value))
         start_ns = previous.at_ns if value < previous.value else previous.start_ns
         self._current[name, labels] = CounterPoint(start_ns, at_ns, value)
@@ -44,7 +44,7 @@ class CounterStartTimes:
 
 
 def to_otlp_metrics(samples: MetricSamples | None, start_times: CounterStartTimes, at_ns: int) -> list[dict[str, Any]]:
-    """Every number that was told; of a server that does not answer, just that."""
+    """Every collected metric; of a server that does not answer, only that it is down."""
     start_times.begin_collection()
     all_samples = {**(samples or {}), SERVER_UP.name: [MetricSample({}, float(samples is not None))]}
     return [
@@ -114,7 +114,7 @@ def _histogram_points(
 
 
 def _cumulative_buckets(samples: Iterable[MetricSample]) -> dict[Labels, dict[float, float]]:
-    """How many were at most so long, by labels and bound, the last of which has no end."""
+    """Cumulative counts by labels and bound; the last bound is infinite."""
     buckets: dict[Labels, dict[float, float]] = {}
     for sample in samples:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
@@ -127,12 +127,12 @@ def _label_key(labels: Mapping[str, str]) -> Labels:
 
 
 def to_attributes(labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Labels as OTLP has them."""
+    """Labels as OTLP attributes."""
     return [{"key": name, "value": {"stringValue": value}} for name, value in labels.items()]
 
 
 def to_json_number(value: float) -> float | str:
-    """JSON has no infinity; protobuf's mapping has words for what JSON lacks.
+    """A value for JSON, which has no infinity: protobuf's JSON mapping writes such values as text.
 
     >>> to_json_number(1.5), to_json_number(float("-inf")), to_json_number(float("nan"))
     (1.5, '-Infinity', 'NaN')

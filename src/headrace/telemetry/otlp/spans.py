@@ -1,9 +1,9 @@
-"""Spans of events whose trace is recorded: what the gate and the scorers did with them, as the log has it.
+"""Spans of events whose trace is sampled: the work of the gate and the scorers, as read from the log.
 
 producer's span ──┬── payments gate   arrival ──▶ payments.clean     an error where it is a dead letter
 (traceparent)     └── fraud score     arrival ──▶ fraud.predictions
 
-Tiles have no span: a record of them is of many events. `headrace trace` names those of one event, by its place.
+Tiles have no span: a record of them is of many events. `headrace trace` shows those of one event, by its offset.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,14 +29,14 @@ Span = dict[str, Any]
 
 
 class SpanContext(NamedTuple):
-    """The span that a record is told to be part of."""
+    """The parent span that a record names."""
 
     trace_id: str
     span_id: str
 
 
 class SpanData(NamedTuple):
-    """What was done with an event, from when to when, and what is known of it: never its key or its values."""
+    """One step of an event, its start and end, and its attributes: never its key or its values."""
 
     name: str
     kind: int
@@ -50,7 +50,7 @@ SpanBuilders = dict[str, Callable[[ConsumerRecord], SpanData | None]]
 
 
 def parse_span_context(record: ConsumerRecord) -> SpanContext | None:
-    """Whose span a record belongs to; None without one, or where nobody records the trace.
+    """The parent span of a record; None without one, or where the trace is not sampled.
 
     >>> traceparent = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
     >>> record = ConsumerRecord("t", 0, 0, 0, None, None, [("traceparent", traceparent)])
@@ -66,7 +66,7 @@ def parse_span_context(record: ConsumerRecord) -> SpanContext | None:
 
 
 def to_otlp_span(record: ConsumerRecord, parent: SpanContext, span_data: SpanData) -> Span:
-    """A span; its id is that of the record's place, so that one that is pushed twice is one."""
+    """A span whose id is derived from the record's offset, so that a span pushed twice is one."""
     return {
         "traceId": parent.trace_id,
         "spanId": sha256(record.location.encode()).hexdigest()[:16],
@@ -97,7 +97,7 @@ def gate_span(stream: Stream, record: ConsumerRecord) -> SpanData | None:
 
 
 def score_span(model: Model, record: ConsumerRecord) -> SpanData:
-    """What a scorer or the server did."""
+    """The span of a scorer or of the server."""
     prediction = orjson.loads(record.value or b"{}")
     end_us = int(prediction["decided_at_us"])
     is_http = prediction["source"] == "http"
@@ -112,7 +112,7 @@ def score_span(model: Model, record: ConsumerRecord) -> SpanData:
 
 
 def span_builders(app: App) -> SpanBuilders:
-    """Who tells what was done, by the topic that has it."""
+    """The span builders by topic."""
     gate_builders: SpanBuilders = {
         topic: partial(gate_span, stream) for stream in app.streams for topic in fate_topics(stream)
     }
@@ -120,7 +120,7 @@ def span_builders(app: App) -> SpanBuilders:
 
 
 def build_spans(records: Iterable[ConsumerRecord], builders: SpanBuilders, since_us: int) -> Iterator[Span]:
-    """The spans of records that the log took since a time."""
+    """The spans of records appended since a time."""
     for record in records:
         parent = parse_span_context(record) if record.appended_us >= since_us else None
         if parent is not None and (span_data := _build_span_data(builders, record)) is not None:
@@ -128,7 +128,7 @@ def build_spans(records: Iterable[ConsumerRecord], builders: SpanBuilders, since
 
 
 def _build_span_data(builders: SpanBuilders, record: ConsumerRecord) -> SpanData | None:
-    """What was done; whoever else writes to our topics makes no span."""
+    """The data of a span; a record of another producer makes none."""
     try:
         return builders[record.topic](record)
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Two counts over time: how much each has grown within any of the last windows."""
+"""Samples of two counters over time: the increase of each within any of the last windows."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -9,7 +9,7 @@ SAMPLES_PER_WINDOW = 12
 
 
 class CounterIncrease(NamedTuple):
-    """By how much each of two counts has grown."""
+    """The increase of each of two counters."""
 
     bad: float
     total: float
@@ -20,7 +20,7 @@ class CounterIncrease(NamedTuple):
 
 
 class ResettableCounter:
-    """A count that only grows: where it falls it has begun anew, and what it was before is unknown.
+    """A counter whose resets are tolerated: where it falls it has restarted from 0, and what was missed is unknown.
 
     >>> climb = ResettableCounter()
     >>> [climb.observe(value) for value in (100, 103, None, 105, 2, 4)]
@@ -32,7 +32,7 @@ class ResettableCounter:
         self._increase = 0.0
 
     def observe(self, value: float | None) -> float:
-        """How much it has grown since the first value."""
+        """The increase since the first value."""
         if value is not None:
             self._increase += max(0.0, value - self._last) if self._last is not None else 0.0
             self._last = value
@@ -40,7 +40,7 @@ class ResettableCounter:
 
 
 class CounterHistory:
-    """Samples of two counts, as close as a twelfth of the shortest window and as far back as the longest."""
+    """Samples of two counters, as close as a twelfth of the shortest window and as far back as the longest."""
 
     def __init__(self, shortest_us: int, longest_us: int) -> None:
         self._resolution_us, self._longest_us = shortest_us // SAMPLES_PER_WINDOW, longest_us
@@ -53,7 +53,7 @@ class CounterHistory:
         return len(self._times)
 
     def add(self, bad: float | None, total: float | None, now_us: int) -> None:
-        """What both are now."""
+        """Add the current value of both."""
         self._latest = CounterIncrease(self._bad.observe(bad), self._total.observe(total))
         if self._times and now_us - self._times[-1] < self._resolution_us:
             return
@@ -64,19 +64,19 @@ class CounterHistory:
             del self._times[:expired], self._increases[:expired]
 
     def has_full_window(self, window_us: int, now_us: int) -> bool:
-        """Whether there were samples so long ago."""
+        """Whether there is a sample at least as old as the window."""
         return self._times[0] <= now_us - window_us
 
     def increase_within(self, window_us: int, now_us: int) -> CounterIncrease:
-        """Growth in a window, or since the first sample where that is later."""
+        """The increase in a window, or since the first sample where that is later."""
         start = self._increases[max(0, bisect_right(self._times, now_us - window_us) - 1)]
         return CounterIncrease(self._latest.bad - start.bad, self._latest.total - start.total)
 
 
 def worst_burn_rate(objective: Objective, history: CounterHistory, now_us: int) -> tuple[float, BurnRate] | None:
-    """How near an objective is to its nearest alarm, 1 being there, and of which windows; None of too few.
+    """The highest burn rate relative to its alarm (1 fires), and its windows; None with too few events.
 
-    A young history is no three days: longer windows are asked once it reaches further than the windows before them.
+    A pair of windows is used only once the history covers the long window of the pair before it.
     """
     previous_windows_us = (0, *(burn.long_window_us for burn in objective.burn_rates))
     burn_rates = [
@@ -89,6 +89,6 @@ def worst_burn_rate(objective: Objective, history: CounterHistory, now_us: int) 
 
 
 def _burn_rate(objective: Objective, history: CounterHistory, burn: BurnRate, now_us: int) -> float:
-    """How many times as fast as allowed the lesser of two windows loses."""
+    """The lower burn rate of two windows, as a multiple of the allowed one."""
     shares = (history.increase_within(window_us, now_us) for window_us in (burn.long_window_us, burn.short_window_us))
     return min(increase.share if increase.total else 0.0 for increase in shares) / objective.allowed

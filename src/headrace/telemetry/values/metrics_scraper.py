@@ -1,4 +1,4 @@
-"""Values of a server's /metrics, and what can be told from them over time."""
+"""Reads values from a server's /metrics, and derives rates and shares over time."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -33,19 +33,19 @@ MetricSamples = dict[str, list[MetricSample]]
 
 
 def scrape_metrics(client: InternalClient) -> MetricSamples | None:
-    """What a server says of itself; None where it does not answer, or not in Prometheus' words."""
+    """The samples of a server; None where it does not answer, or not in Prometheus' format."""
     try:
         with client.get("/metrics", SCRAPE_TIMEOUT_SECONDS) as response:
             return parse_samples(response.read(MAX_RESPONSE_BYTES).decode())
     except HTTPError as error:
-        LOGGER.warning("%s/metrics says %d; a token it knows goes into %s", client.url, error.code, TOKEN_VARIABLE)
+        LOGGER.warning("%s/metrics answered %d; set a valid token in %s", client.url, error.code, TOKEN_VARIABLE)
         return None
     except (OSError, HTTPException, ValueError):
         return None
 
 
 def parse_samples(text: str) -> MetricSamples:
-    """Every line of /metrics by the name it has there."""
+    """The samples of /metrics by metric name."""
     samples: MetricSamples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -54,7 +54,7 @@ def parse_samples(text: str) -> MetricSamples:
 
 
 class ServerValues:
-    """Knows what a server's /metrics says, and how it has grown since this began to look."""
+    """The latest samples of a server's /metrics, and their increase since this started."""
 
     def __init__(self, client: InternalClient, alerts: Iterable[Alert]) -> None:
         self._client = client
@@ -65,11 +65,11 @@ class ServerValues:
         self.apply_samples(scrape_metrics(self._client), now_us)
 
     def apply_samples(self, samples: MetricSamples | None, now_us: int) -> None:
-        """What was said now; None where nobody answered."""
+        """Apply the current samples; None where the server did not answer."""
         self._samples = samples
         for watched, history in self._histories.items():
             bad, total = (self._series_value(series) for series in _bad_and_total(watched))
-            if total is not None:  # of a whole that is known, a part that is not told is none
+            if total is not None:  # a missing part of a known total is 0
                 history.add(bad or 0.0, total, now_us)
 
     def read(self, watched: WatchedValue, now_us: int) -> ValueReading | None:
@@ -118,7 +118,7 @@ class ServerValues:
         return _to_reading(history.increase_within(series.over_us, now_us).total) if len(history) else None
 
     def _series_value(self, series: Series) -> float | None:
-        """What the samples with these labels say together: counts as a sum, levels as the highest."""
+        """The value of the samples with these labels: counters are summed, of gauges the highest counts."""
         samples = self._samples or {}
         if series.metric_type is MetricType.HISTOGRAM:
             return _histogram_count(samples, series)
@@ -126,13 +126,13 @@ class ServerValues:
         values = [sample.value for sample in series_samples if _has_labels(sample, series.labels)]
         if series.metric_type is MetricType.GAUGE:
             return max(values, default=None)
-        # A count of a view that has others told of it is 0 until it is told itself.
+        # A counter of a view whose other counters are reported is 0 until it is reported itself.
         subject_labels = [label for label in series.labels if label[0] == METRIC_CATALOG[series.name].labels[0]]
         return sum(values) if values or any(_has_labels(sample, subject_labels) for sample in series_samples) else None
 
 
 def _watched_over_time(alert: Alert) -> Series | Share | Objective | None:
-    """What of an alert has to be followed over time."""
+    """The value of an alert that needs a history."""
     match alert.on:
         case Share() | Objective() as watched:
             return watched
@@ -160,7 +160,7 @@ def _has_labels(sample: MetricSample, labels: Iterable[tuple[str, str]]) -> bool
 
 
 def _histogram_count(samples: MetricSamples, series: Series) -> float | None:
-    """How many delays there were, or how many beyond the first bound that is no shorter than `slower_us`."""
+    """The number of observations, or of those beyond the first bound that is at least `slower_us`."""
     counts = [sample.value for sample in samples.get(f"{series.name}_count", ()) if _has_labels(sample, series.labels)]
     if not counts or series.slower_us is None:
         return sum(counts) if counts else None

@@ -1,4 +1,4 @@
-"""What is down, as those who watch know it: by the progress topic, and by the supervisor's file without a broker."""
+"""Outages: read from the progress topic, and from the supervisor's file without a broker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ METRIC_NAME = "headrace_down"
 
 
 class OutageValues:
-    """Knows how many parts, queries and tables are down, and says of each since when, why and what is affected."""
+    """The number of parts, queries and tables that are down, with the start, reason and effect of each outage."""
 
     def __init__(self, app: App, state: Path | None = None) -> None:
         self.progress = ProgressTable()
@@ -27,18 +27,18 @@ class OutageValues:
 
     @contextmanager
     def follow(self, broker: str) -> Iterator[None]:
-        """Kept up to date."""
+        """Keep the outages up to date."""
         with TailingConsumer(broker, [PROGRESS_TOPIC], self.progress.apply, is_latency_tolerant=True):
             yield
 
     def refresh(self, now_us: int) -> None:
-        """Take in what was last reported."""
+        """Apply the latest reports."""
         status_file = None if self._state is None else read_status(self._state)
         supervisor_parts = () if status_file is None else status_file.parts
         self._status = build_app_status(self._app, self.progress, now_us, more_parts=supervisor_parts)
 
     def read(self, watched: WatchedValue, now_us: int) -> ValueReading | None:  # noqa: ARG002  # a protocol's
-        """How many of a kind are down, in the words of their outages."""
+        """How many of a kind are down, with a sentence for each outage."""
         if not isinstance(watched, Series) or watched.name != METRIC_NAME:
             return None
         kind = dict(watched.labels)["kind"]

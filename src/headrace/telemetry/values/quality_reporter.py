@@ -1,4 +1,4 @@
-"""How good models still are, told once a minute: what is lost of their cards' quality, and how many labels come."""
+"""Reports the quality of each model once a minute: the loss relative to its card, and the label coverage."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ WINDOW_US = UNITS_US["d"]
 
 
 class QualityReporter:
-    """Tells of each model with labels; alerts read it where everybody does, in /metrics."""
+    """Reports each model with labels; alerts read it from /metrics."""
 
     def __init__(
         self, models: Sequence[Model], quality: QualityValues, state: Path, report: Callable[[QualityProgress], None]
@@ -30,18 +30,18 @@ class QualityReporter:
         self._reported_us = 0
 
     def refresh(self, now_us: int) -> None:
-        """Tell, where a minute has passed."""
+        """Report, where a minute has passed."""
         if now_us - self._reported_us >= REPORT_INTERVAL_US:
             self._reported_us = now_us
             for name in self._versions:
                 self._report(self.progress(name, now_us))
 
     def read(self, watched: WatchedValue, now_us: int) -> ValueReading | None:  # noqa: ARG002  # a protocol's
-        """Nothing: the server says it."""
+        """Nothing: alerts read it from the server."""
         return None
 
     def progress(self, model: str, now_us: int) -> QualityProgress:
-        """What is known of a model's champion; of a declared file no card says how good it was."""
+        """The progress of a model's champion; a declared model file has no card to compare with."""
         table = self._quality.tables[model]
         if table.model.file is not None:
             due_tile = self._quality.read_due_tile(model, now_us, WINDOW_US)
@@ -51,6 +51,6 @@ class QualityReporter:
             due_tile = self._quality.read_due_tile(model, now_us, WINDOW_US, version)
             lost_share = None if version is None else quality_loss(due_tile, self._versions[model].load_card(version))
         except HeadraceError as error:
-            LOGGER.warning("The quality of %s cannot be told: %s", model, error)
+            LOGGER.warning("Could not compute the quality of %s: %s", model, error)
             return QualityProgress(model, now_us, None, None)
         return QualityProgress(model, now_us, lost_share, label_coverage(due_tile))

@@ -1,4 +1,4 @@
-"""The quality of models as those who watch know it: their tiles followed, any window read when it is asked for."""
+"""The quality of models: their tiles are followed, and any window is computed on request."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,11 @@ PRUNE_INTERVAL_US = UNITS_US["h"]
 
 
 class QualityUnavailable(HeadraceError):
-    """Quality that could not be read to its end."""
+    """The quality topics could not be read to their end."""
 
 
 class QualityValues:
-    """The tables of models by their topics; one thread applies, others read."""
+    """The quality tables of models; one thread applies, others read."""
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.tables = {model.name: QualityTable(model) for model in models if model.labels is not None}
@@ -38,7 +38,7 @@ class QualityValues:
 
     @contextmanager
     def follow(self, broker: str) -> Iterator[None]:
-        """Kept up to date, where there is anything to follow."""
+        """Keep the tables up to date, where a model has one."""
         with (
             TailingConsumer(broker, self.topics, self.apply, is_latency_tolerant=True) if self.topics else nullcontext()
         ):
@@ -51,7 +51,7 @@ class QualityValues:
                     self._by_topic[record.topic].apply_record(record.key, record.value)
 
     def refresh(self, now_us: int) -> None:
-        """Let go of what no window can reach any more, now and then."""
+        """Drop tiles that no window reaches any more, now and then."""
         if now_us - self._pruned_us > PRUNE_INTERVAL_US:
             self._pruned_us = now_us
             with self._lock:
@@ -59,7 +59,7 @@ class QualityValues:
                     table.forget_before(table.now_us(now_us) - LONGEST_WINDOW_US - CALIBRATION_WINDOW_US)
 
     def read(self, watched: WatchedValue, now_us: int) -> ValueReading | None:
-        """The value of a metric of a model, where it can be told."""
+        """The value of a metric of a model, where it is known."""
         if not isinstance(watched, Metric) or watched.model not in self.tables:
             return None
         with self._lock:
@@ -68,14 +68,14 @@ class QualityValues:
         return None if value is None else ValueReading(value, f"{value:.4g} ± {error:.1g}" if error else f"{value:.4g}")
 
     def read_due_tile(self, model: str, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
-        """The latest predictions of a model that are due."""
+        """The quality over the latest predictions of a model that are due."""
         with self._lock:
             return self.tables[model].due_window(now_us, window_us, version)
 
     def read_all_metrics(
         self, model: Model, window: str, now_us: int, version: str | None = None
     ) -> dict[str, float | None]:
-        """Every metric of a model, or of one of its versions, over a window, as it is written."""
+        """Every metric of a model, or of one of its versions, over a window such as "1h"."""
         table = self.tables[model.name]
         with self._lock:
             return {
@@ -85,7 +85,7 @@ class QualityValues:
 
 
 def read_quality(broker: str, model: Model) -> QualityValues:
-    """All that is known of a model's quality now."""
+    """Read the quality of a model to the current end of its topic."""
     quality = QualityValues([model])
     with TailingConsumer(broker, quality.topics, quality.apply) as follower:
         if not follower.wait_until_caught_up(READ_SECONDS):

@@ -1,4 +1,4 @@
-"""Where values come from: whoever knows the value of what an alert watches."""
+"""Sources of the values that alerts watch."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -7,24 +7,24 @@ from headrace.declare.alerts.alert import WatchedValue
 
 
 class ValueReading(NamedTuple):
-    """A value of this moment, and what it means in words."""
+    """A value of this moment, and its description."""
 
     value: float
     text: str
 
 
 class ValueSource(Protocol):
-    """Knows values; asked at every look, first to look itself, then for each alert."""
+    """A source of values: refreshed once for each evaluation, then read for each alert."""
 
     def refresh(self, now_us: int) -> None:
-        """Take in what is new."""
+        """Apply what is new."""
 
     def read(self, watched: WatchedValue, now_us: int) -> ValueReading | None:
-        """The value as of the last look; None where there is none, or where another knows."""
+        """The value as of the last refresh; None where this source has none."""
 
 
 class CombinedValues:
-    """Several that know values: the first that has one tells it."""
+    """Several sources: the first that has a value answers."""
 
     def __init__(self, sources: Sequence[ValueSource]) -> None:
         self._sources = tuple(sources)

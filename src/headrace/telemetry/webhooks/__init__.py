@@ -1,1 +1,1 @@
-"""Notifications sent to webhooks."""
+"""Sends notifications to webhooks."""

@@ -1,4 +1,4 @@
-"""Which addresses a webhook may reach: the public ones, and those that were listed."""
+"""Which addresses a webhook may reach: public ones, and those that are listed."""
 
 import ipaddress
 import socket
@@ -10,13 +10,13 @@ from headrace.errors import HeadraceError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# An address of these is another way to write one of IPv4: mapped (RFC 4291), and by NAT64 (RFC 6052).
+# An address in these networks is another notation of an IPv4 address: mapped (RFC 4291), and by NAT64 (RFC 6052).
 IPV4_EMBEDDING_NETWORKS = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
-# All else that is public in IPv6 is global unicast: compatible and translated IPv4 (::/96, ::ffff:0:0:0/96), the NAT64
-# of one's own network (64:ff9b:1::/48), site-local (fec0::/10) and whatever is not given to anybody are not.
+# Every other public IPv6 address is global unicast: compatible and translated IPv4 (::/96, ::ffff:0:0:0/96), the NAT64
+# of a network of its own (64:ff9b:1::/48), site-local (fec0::/10) and unassigned addresses are not.
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# What is not globally reachable by the registries of IANA, whichever version of Python knows of it; and tunnels over
-# IPv4 (6to4, Teredo and their relays), which lead wherever the address inside does.
+# What is not globally reachable by the registries of IANA, whichever version of Python lists it; and tunnels over
+# IPv4 (6to4, Teredo and their relays), which lead wherever the inner address does.
 NON_PUBLIC_NETWORKS = tuple(
     map(
         ipaddress.ip_network,
@@ -46,15 +46,15 @@ NON_PUBLIC_NETWORKS = tuple(
 
 
 class BadWebhook(HeadraceError):
-    """A webhook that cannot be one, as it is written."""
+    """A webhook that is invalid as written."""
 
 
 class AddressRefused(HeadraceError):
-    """A webhook's host is at an address that is not public, and not listed."""
+    """A webhook's host resolves to an address that is neither public nor listed."""
 
 
 def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Addresses and networks that are listed."""
+    """Parse listed addresses and networks."""
     try:
         return tuple(ipaddress.ip_network(text.strip()) for text in texts if text.strip())
     except ValueError as error:
@@ -62,7 +62,7 @@ def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 
 def require_https(url: str) -> tuple[str, int, str]:
-    """Host, port and path of a webhook; its path may be a secret and is never said."""
+    """Host, port and path of a webhook; its path may be a secret and is never logged."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -77,7 +77,7 @@ def require_https(url: str) -> tuple[str, int, str]:
 
 
 def resolve_allowed_addresses(host: str, port: int, allowed: Sequence[Network]) -> list[str]:
-    """The addresses a host has at this moment, if every one of them may be reached; they are the ones to connect to."""
+    """The addresses a host resolves to, if every one of them is allowed; the client connects to these."""
     addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for address in addresses:
         if not is_allowed(address, allowed):
@@ -89,7 +89,7 @@ def resolve_allowed_addresses(host: str, port: int, allowed: Sequence[Network]) 
 
 
 def is_allowed(address_text: str, allowed: Sequence[Network]) -> bool:
-    """Whether an address is listed, or public however it is written.
+    """Whether an address is listed, or public in whatever notation.
 
     >>> private = parse_networks(["10.0.0.0/8"])
     >>> is_allowed("8.8.8.8", []), is_allowed("::ffff:127.0.0.1", []), is_allowed("10.1.2.3", private)
@@ -108,7 +108,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _unwrap_ipv4(address: Address) -> Address:
-    """The address of IPv4 that one of IPv6 is another way to write; others as they are."""
+    """The IPv4 address that an IPv6 address embeds; others unchanged."""
     if any(address in network for network in IPV4_EMBEDDING_NETWORKS if network.version == address.version):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address

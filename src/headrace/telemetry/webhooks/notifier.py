@@ -1,4 +1,4 @@
-"""Notifications sent to a webhook, by a thread of its own: whatever its host does, nobody waits for it."""
+"""Sends notifications to a webhook on a thread of its own, so that a slow host blocks no other part."""
 
 import http.client
 import logging
@@ -21,7 +21,7 @@ MAX_WAITING = 1000
 
 
 class WebhookNotifier:
-    """Posts notifications one after the other; what is done with is handed back by `done`."""
+    """Posts notifications one after the other; `take_finished` returns those that are done."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class WebhookNotifier:
         return self
 
     def __exit__(self, *_failure: object) -> None:
-        """Stop between two attempts; what was not sent is sent by the next start."""
+        """Stop between two attempts; the next start sends what was not sent."""
         self._stopping.set()
         self._thread.join(2 * self._retry_policy.attempt_seconds)
 
@@ -58,7 +58,7 @@ class WebhookNotifier:
         return True
 
     def take_finished(self) -> list[Notification]:
-        """Those that were delivered or given up since this was last asked."""
+        """Those that were delivered or given up since the last call."""
         notifications = []
         with suppress(queue.Empty):
             while True:
@@ -75,7 +75,7 @@ class WebhookNotifier:
                 self._finished.put(notification)
 
     def _deliver(self, notification: Notification) -> bool:
-        """Whether it was delivered or given up; not while stopping."""
+        """Whether it was delivered or given up; False while stopping."""
         for attempt in range(self._retry_policy.max_attempts):
             try:
                 self._client.post(orjson.dumps(notification.body))
@@ -84,7 +84,7 @@ class WebhookNotifier:
             except (OSError, http.client.HTTPException) as failed:
                 self.outcomes["retried"] += 1
                 reason = self._client.describe_failure(failed)
-                LOGGER.warning("The webhook at %s: %s (attempt %d)", self.host, reason, attempt + 1)
+                LOGGER.warning("Could not post to the webhook at %s: %s (attempt %d)", self.host, reason, attempt + 1)
             else:
                 self.outcomes["delivered"] += 1
                 return True
@@ -94,5 +94,5 @@ class WebhookNotifier:
 
     def _give_up(self, outcome: str, reason: str) -> bool:
         self.outcomes[outcome] += 1
-        LOGGER.error("The webhook at %s was not told: %s", self.host, reason)
+        LOGGER.error("Gave up a notification to the webhook at %s: %s", self.host, reason)
         return True

@@ -1,4 +1,4 @@
-"""One POST to another host, ended as a whole after so long, however slowly it answers."""
+"""One POST with a limit on its whole duration, however slowly the host answers."""
 
 import http.client
 import socket
@@ -12,14 +12,14 @@ MAX_RESPONSE_BYTES = 64 << 10
 
 
 class PostResponse(NamedTuple):
-    """What was answered, as far as it came in time."""
+    """The response, as far as it came in time."""
 
     status: int
     body: bytes
 
 
 class PinnedConnection(http.client.HTTPConnection):
-    """A connection to an address that was looked at: the name is resolved once, and connected to as it was."""
+    """A connection to an address that was checked: the name is resolved once, and the connection uses that result."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class PinnedConnection(http.client.HTTPConnection):
         attempt_seconds: float,
     ) -> None:
         super().__init__(*host_and_port, timeout=attempt_seconds)
-        self.default_port = 80 if tls is None else 443  # not told in Host
+        self.default_port = 80 if tls is None else 443  # left out of the Host header
         self._addresses, self._tls, self.attempt_seconds = addresses, tls, attempt_seconds
         self.is_aborted = False
 
@@ -46,13 +46,13 @@ class PinnedConnection(http.client.HTTPConnection):
         raise failure
 
     def abort(self) -> None:
-        """Break off whatever is going on."""
+        """Abort whatever is in progress."""
         self.is_aborted = True
         with suppress(OSError, AttributeError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def _attach_socket(self, plain_socket: socket.socket) -> None:
-        """Agree on TLS in a step of its own, so that `end` finds the socket meanwhile."""
+        """Do the TLS handshake as a separate step, so that `abort` finds the socket meanwhile."""
         tls_socket = None
         if self._tls is not None:
             tls_socket = self._tls.wrap_socket(plain_socket, server_hostname=self.host, do_handshake_on_connect=False)
@@ -64,7 +64,7 @@ class PinnedConnection(http.client.HTTPConnection):
 
 
 def post(connection: PinnedConnection, path: str, body: bytes, headers: Mapping[str, str]) -> PostResponse:
-    """One attempt; nobody is followed to another address."""
+    """One attempt; redirects are not followed."""
     with time_limit(connection):
         connection.request("POST", path, body, dict(headers))
         response = connection.getresponse()
@@ -75,7 +75,7 @@ def post(connection: PinnedConnection, path: str, body: bytes, headers: Mapping[
 
 @contextmanager
 def time_limit(connection: PinnedConnection) -> Iterator[None]:
-    """Ends whatever is done with a connection after so long, however slowly the host answers."""
+    """Abort whatever a connection does after the time limit, however slowly the host answers."""
     timer = threading.Timer(connection.attempt_seconds, connection.abort)
     timer.daemon = True
     timer.start()
@@ -87,7 +87,7 @@ def time_limit(connection: PinnedConnection) -> Iterator[None]:
 
 
 def _read_body(response: http.client.HTTPResponse) -> bytes:
-    """What came of its body in time; the status is known without it."""
+    """As much of the body as came in time; the status is known without it."""
     try:
         return response.read(MAX_RESPONSE_BYTES)
     except (OSError, http.client.HTTPException):

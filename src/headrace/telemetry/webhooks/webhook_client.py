@@ -1,4 +1,4 @@
-"""Posts to a webhook: over https, to an address that was looked at, again and again if need be."""
+"""Posts to a webhook over https, to an address that was checked, with retries."""
 
 import http.client
 import math
@@ -17,7 +17,7 @@ HEADERS = {"content-type": "application/json", "user-agent": "headrace", "connec
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long one attempt may take as a whole, how many there are, and the first pause between two."""
+    """The time limit of one attempt, the number of attempts, and the first pause."""
 
     attempt_seconds: float = 10.0
     max_attempts: int = 5
@@ -25,13 +25,13 @@ class RetryPolicy:
     max_pause_seconds: float = 60.0
 
     def next_pause_seconds(self, attempt: int) -> float:
-        """Twice as long each time, and any part of it: many that failed together do not come back together."""
+        """Exponential back-off with full jitter: clients that failed together do not retry together."""
         max_pause = min(self.max_pause_seconds, math.ldexp(self.first_pause_seconds, attempt))
         return random.uniform(0.5, 1.0) * max_pause  # noqa: S311  # no secret
 
 
 class WebhookRefused(Exception):
-    """The host answered, and asking again would change nothing."""
+    """The host refused the request, and a retry would change nothing."""
 
     def __init__(self, status: int, hint: str) -> None:
         super().__init__(f"it answered {status}{hint}")
@@ -39,7 +39,7 @@ class WebhookRefused(Exception):
 
 
 class WebhookClient:
-    """Posts to one address; its path may be a secret, and is in no text."""
+    """Posts to one address; its path may be a secret and is in no log line or error."""
 
     def __init__(self, url: str, allowed_networks: Sequence[Network], ca: Path | None, attempt_seconds: float) -> None:
         self.host, self._port, self._path = require_https(url)
@@ -50,17 +50,17 @@ class WebhookClient:
         )
 
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """One attempt; raises where it was not taken."""
+        """One attempt; raises where it was not accepted."""
         _raise_for_status(post(self._connection(), self._path, body, HEADERS | dict(headers or {})).status)
 
     def check_reachable(self) -> None:
-        """See whether anybody is there, without a word."""
+        """Check that the host accepts a connection, without sending a request."""
         connection = self._connection()
         with time_limit(connection):
             connection.connect()
 
     def describe_failure(self, error: Exception) -> str:
-        """What failed, without what a library may have quoted of the address."""
+        """The failure, without the address a library may have quoted."""
         return f"{type(error).__name__} {error}".replace(self._path, "/…").strip()
 
     def _connection(self) -> PinnedConnection:
