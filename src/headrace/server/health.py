@@ -1,7 +1,7 @@
-"""GET /v2/health/live and /v2/health/ready: is the server up, can it answer, is it fresh, and does everything run.
+"""GET /v2/health/live and /v2/health/ready: liveness, readiness, freshness, and whether every part runs.
 
-answers     the store has read all there was at the start: features and predictions are served
-fresh       it answers, and every gate, derivation and view is computed now
+answers     the store has caught up since the start: features and predictions are served
+fresh       it answers, and every gate, derivation and view has a running query
 complete    it is fresh, and every part, query, lake table, sink, bridge, outbox and capture works
 """
 
@@ -18,7 +18,7 @@ ANSWERS, FRESH, COMPLETE = LEVELS = ("answers", "fresh", "complete")
 
 
 class ServerReadiness(NamedTuple):
-    """Which levels are reached, a sentence for each thing that is missing, and what is down."""
+    """The levels reached, a sentence for each missing condition, and what is down."""
 
     answers: bool
     fresh: bool
@@ -34,7 +34,7 @@ class ServerReadiness(NamedTuple):
 
 
 class HealthHandler:
-    """Ready once no process of the server misses anything; anybody is told whether, who may read is told why not."""
+    """Ready once every worker is; any client gets the status, a client with the scope read also gets the reasons."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class HealthHandler:
         self._worker_stats, self._get_outages, self._can_read = worker_stats, get_outages, can_read
 
     async def handle_live(self, _request: Request) -> Response:
-        """The server answers, so it is alive."""
+        """Liveness: the server answers."""
         return json_response({"live": True})
 
     async def handle_ready(self, request: Request) -> Response:
-        """Whether the level that is asked for is reached; who may read is told what is missing and what is down."""
+        """Whether the requested level is reached; a client with the scope read gets reasons and outages."""
         level = parse_level(request)
         problems = await self._worker_stats.readiness_problems()
         readiness = ServerReadiness(

@@ -1,4 +1,4 @@
-"""The serving part of an app: its tables followed, its queries watched, its features answered over HTTP."""
+"""The serving part of an app: follows its tables, monitors its queries, and serves its features over HTTP."""
 
 import asyncio
 import socket
@@ -65,13 +65,13 @@ from headrace.server.metrics.watermark_diagnosis import diagnose_watermarks
 from headrace.server.metrics.worker_stats import ReadinessProblems, ServerWorker, WorkerStats
 from headrace.server.sql_route import LiveTableReader, SqlExecutor, SqlHandler
 
-# Predictions are sent in batches, and given up soon: a server that stops waits no longer for a broker that is gone.
+# Predictions are sent in batches with a short time limit: a stopping server does not wait for a broker that is down.
 LINGER_MS, DELIVERY_SECONDS = 5.0, 10.0
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What a server reads from, where it answers and whom, where backfills are written down, and where the lake is."""
+    """What a server reads from, its address and access rules, and the folders of state and lake."""
 
     broker: str
     store_url: str
@@ -83,7 +83,7 @@ class ServerConfig:
 
 
 def serve(app: App, config: ServerConfig, stop: threading.Event, extra_routes: Sequence[Route] = ()) -> None:
-    """Serve an app until `stop` is set, and answer whatever `more` does."""
+    """Serve an app until `stop` is set, with `extra_routes`."""
     tune_for_latency()
     guard, broker = _create_guard(config), config.broker
     online, progress_table = create_store_reader(app, broker, config.store_url), ProgressTable()
@@ -130,7 +130,7 @@ def _create_guard(config: ServerConfig) -> RequestGuard:
 async def _serve_with_tls(
     stop: threading.Event, listen_socket: socket.socket, components: "ServerComponents", access: AccessConfig
 ) -> None:
-    """Answer over TLS if there is a certificate, and take the one that follows it."""
+    """Serve over TLS if there is a certificate, and reload it when it is renewed."""
     tls = server_tls_context(access)
     if tls is None:
         await serve_until(stop, listen_socket, components)
@@ -143,9 +143,8 @@ async def _serve_with_tls(
 
 
 class ServerComponents(NamedTuple):
-    """What answers are made from, who keeps a sample, who knows of backfills, which worker this is, what was told, what
-    else is answered, who says who may ask (without a guard, whoever reaches the server) and who knows how far behind
-    everything is.
+    """The components that routes are built from; without a guard there is no authentication, and without a worker this
+    process is the only one.
     """
 
     app: App
@@ -164,11 +163,11 @@ class ServerComponents(NamedTuple):
     state: Path | None = None
 
     def consumer_lag(self) -> LagSnapshot:
-        """How far whoever reads the log is behind, as last looked up."""
+        """The consumer lag as of the last poll."""
         return LagSnapshot() if self.lag_monitor is None else self.lag_monitor.consumer_lag
 
     def watermark_causes(self) -> dict[str, str]:
-        """What holds back watermarks, in words."""
+        """What holds back watermarks, as text."""
         return (
             {}
             if self.lag_monitor is None
@@ -176,7 +175,7 @@ class ServerComponents(NamedTuple):
         )
 
     async def readiness_problems(self) -> ReadinessProblems:
-        """What this process misses: to answer, the store must have caught up; to be fresh, every query must run."""
+        """The problems of this process: to answer, the store must have caught up; to be fresh, every query must run."""
         backfill_reasons = (
             [] if self.backfill_readiness is None else await self.backfill_readiness.missing_reasons(self.app.views)
         )
@@ -184,7 +183,7 @@ class ServerComponents(NamedTuple):
         return ReadinessProblems([*await self.online.readiness_problems(), *backfill_reasons], uncomputed)
 
     def app_status(self) -> AppStatus:
-        """What of the app is up, and what is down; the supervisor's file counts while the broker brings no news."""
+        """The status of the app's parts; the supervisor's file counts while the broker brings no reports."""
         status_file = None if self.state is None else read_status(self.state)
         return build_app_status(
             self.app, self.progress_table, more_parts=() if status_file is None else status_file.parts
@@ -194,7 +193,7 @@ class ServerComponents(NamedTuple):
 async def serve_until(
     stop: threading.Event, listen_socket: socket.socket, components: ServerComponents, tls: ssl.SSLContext | None = None
 ) -> None:
-    """Answer requests until `stop` is set."""
+    """Serve requests until `stop` is set."""
     predictors = [_create_predictor(model, components) for model in components.app.models]
     stats_by_path: dict[str, RequestStats] = {}
     worker_stats = WorkerStats(
@@ -237,7 +236,7 @@ async def serve_until(
 
 
 def _encode_live_snapshot(components: ServerComponents, metrics: MetricsHandler) -> bytes:
-    """Every number of this moment, what holds back watermarks, and what is down."""
+    """Every metric of this moment, what holds back watermarks, and what is down."""
     return encode_snapshot(
         metrics.collect(),
         components.watermark_causes(),
@@ -246,7 +245,7 @@ def _encode_live_snapshot(components: ServerComponents, metrics: MetricsHandler)
 
 
 def _history_tasks(components: ServerComponents, metrics: MetricsHandler) -> list[Coroutine[Any, Any, None]]:
-    """What keeps the history: of several workers, the first does."""
+    """The task that stores the history, in the first worker only."""
     return (
         [record_history(components.metric_history, metrics.collect)]
         if components.metric_history and _is_first_worker(components.worker)
@@ -259,7 +258,7 @@ def _is_first_worker(worker: ServerWorker | None) -> bool:
 
 
 class MonitoringComponents(NamedTuple):
-    """Who tells of the app and of this server: what was asked, by all workers, every number, heavy keys, queries."""
+    """The sources of monitoring routes: request statistics, worker statistics, metrics, heavy keys, and SQL."""
 
     stats_by_path: dict[str, RequestStats]
     worker_stats: WorkerStats
@@ -271,7 +270,7 @@ class MonitoringComponents(NamedTuple):
 def create_router(
     components: ServerComponents, predictors: Sequence[Predictor], monitoring: MonitoringComponents
 ) -> Router:
-    """Everything the server answers."""
+    """Every route of the server."""
     app, online = components.app, components.online
     stats_by_path, worker_stats, metrics, hot_keys, sql_executor = monitoring
     runs_inline = bool(online.tables)
@@ -314,14 +313,14 @@ def _can_read(guard: RequestGuard | None, request: Request) -> bool:
 
 
 def openapi_route(app: App, routes: Sequence[Route]) -> Route:
-    """What tells of all routes, itself among them."""
+    """The route that describes all routes, itself included."""
     own_route = get_route(openapi.OPENAPI_PATH, StaticHandler(b"", JSON_CONTENT_TYPE), Scope.READ)
     encoded_document = encode_json(openapi.build_document(app, [*routes, own_route]))
     return replace(own_route, handler=StaticHandler(encoded_document, JSON_CONTENT_TYPE))
 
 
 def login_routes(guard: RequestGuard | None) -> list[Route]:
-    """How a browser comes in, and goes; whoever may do nothing else may do that."""
+    """The routes for login and logout; they need no scope."""
     if guard is None:
         return [get_route(SESSION_PATH, SessionStatusHandler(lambda _: False), Scope.OPEN)]
     return [
@@ -345,7 +344,7 @@ def _create_predictor(model: Model, components: ServerComponents) -> Predictor:
 def _process_counts(
     components: ServerComponents, stats_by_path: dict[str, RequestStats], predictors: Sequence[Predictor]
 ) -> ServerCounts:
-    """What this process has counted."""
+    """The counts of this process."""
     return ServerCounts(
         stats_by_path,
         {predictor.model.name: predictor.stats for predictor in predictors},
@@ -355,7 +354,7 @@ def _process_counts(
 
 
 def _predictor_routes(predictor: Predictor, components: ServerComponents) -> list[Route]:
-    """Every way to ask a model."""
+    """Every route of a model."""
     name, inference = predictor.model.name, InferenceHandler(predictor)
     invocations = _require_backfills(predictor.model, components, InvocationsHandler(predictor))
     runs_inline = bool(components.online.tables)

@@ -1,9 +1,9 @@
-"""POST /sql: a query over the lake and the live tables, answered by a process of its own.
+"""POST /sql: a query over the lake and the live tables, run by a separate process.
 
-asked ──▶ which live tables it names ──▶ their rows, as /features would give them now ─┐
-  └────────────────────────────────────────────────────────────────────────────────────┴─▶ the process ──▶ JSON
+request ──▶ the live tables it names ──▶ their rows, as /features would return them now ─┐
+   └─────────────────────────────────────────────────────────────────────────────────────┴─▶ the process ──▶ JSON
 
-This process only reads features, a few at a time; whatever a query costs is paid by the other, which gives way.
+This process only reads features, a few at a time; the cost of a query falls on the other, which has a lower priority.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ SPACED_DOT = re.compile(r"\s*\.\s*")
 
 
 class LiveTableReader:
-    """The rows of live tables: of every entity that has an event in a window now, what /features would answer."""
+    """The rows of live tables: for every entity with an event in a window now, what /features would return."""
 
     def __init__(self, app: App, online: OnlineStoreReader, backfill_readiness: BackfillReadiness | None) -> None:
         self._online, self._backfill_readiness = online, backfill_readiness
@@ -51,7 +51,7 @@ class LiveTableReader:
         ]
 
     async def read_named_tables(self, sql: str) -> list[bytes]:
-        """The rows of the tables that a query may read, as messages: a name in a comment costs time, and no more."""
+        """The rows of the tables that a query may read, as messages: a name in a comment costs only time."""
         at_us, normalized_sql = time.time_ns() // 1000, SPACED_DOT.sub(".", sql.replace('"', ""))
         named_readers = [
             (view, deriver, keys)
@@ -83,7 +83,7 @@ class LiveTableReader:
             await asyncio.sleep(0)
 
     async def _list_entities(self, view: View) -> Sequence[Entity] | str:
-        """Whom a table has, or why they cannot be told: only a query that reads them needs to know."""
+        """The entities of a table, or why they cannot be listed: only a query that reads them needs that."""
         try:
             return await self._online.entities(view.name, MAX_LIVE_ENTITIES)
         except (TooManyEntitiesError, StoreUnavailable) as problem:
@@ -91,12 +91,12 @@ class LiveTableReader:
 
 
 def _name_pattern(view: View) -> re.Pattern[str]:
-    """A view's name as a query would write it: after `live.`, or alone."""
+    """A view's name as a query writes it: after `live.`, or alone."""
     return re.compile(rf"(?:(?<!\w)live\.|(?<![\w.])){re.escape(view.name)}(?!\w)", re.IGNORECASE)
 
 
 class SqlExecutor:
-    """Asks the process of queries, one after the other; so many may wait."""
+    """Runs queries in the query process, one after the other, with a bounded queue."""
 
     def __init__(self, lake: Path | None, live_tables: LiveTableReader) -> None:
         self._live_tables, self._process = live_tables, SqlProcess(lake, live_tables.columns)
@@ -105,7 +105,7 @@ class SqlExecutor:
         self._waiting_count = 0
 
     async def run_query(self, sql: str, max_rows: int, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
-        """The answer in JSON."""
+        """The result in JSON."""
         if self._waiting_count >= MAX_WAITING_QUERIES:
             raise ServiceUnavailable(
                 f"{MAX_WAITING_QUERIES} queries wait already. Ask again in a while, or for less each time."
@@ -124,7 +124,7 @@ class SqlExecutor:
             self._waiting_count -= 1
 
     async def _run_in_process(self, sql_request: SqlRequest, live_messages: list[bytes]) -> bytes:
-        """What the process says; whoever goes meanwhile ends the query, and the next is asked once it has ended."""
+        """The result of the process; a client that disconnects ends the query, and the next runs once it has ended."""
         answer_future = asyncio.get_running_loop().run_in_executor(
             self._thread_pool, self._process.run_query, sql_request, live_messages
         )
@@ -137,7 +137,7 @@ class SqlExecutor:
             raise
 
     def stop(self) -> None:
-        """End the process, and with it what it is asked."""
+        """Stop the process and its current query."""
         self._thread_pool.shutdown(wait=False, cancel_futures=True)
         self._process.stop()
 

@@ -1,4 +1,4 @@
-"""Moments as answers write them."""
+"""Timestamps of responses."""
 
 from headrace.tiles.finish import to_datetime
 
@@ -6,7 +6,7 @@ SECOND_US = 1_000_000
 
 
 class TimestampFormatter:
-    """Writes moments in ISO 8601; the second they are in is written once, for most requests ask for now.
+    """Formats times in ISO 8601; the current second is formatted once, since most requests ask for now.
 
     >>> TimestampFormatter().format_iso(1_500_000)
     b'1970-01-01T00:00:01.500000Z'

@@ -1,4 +1,4 @@
-"""What the settings say of who may ask a server."""
+"""The settings that decide who may send requests to a server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ DEFAULT_REQUESTS_PER_SECOND = 5000
 
 @dataclass(frozen=True)
 class AccessConfig:
-    """How what is said is kept from others on the way, by which names a server is asked, and how often by one token."""
+    """TLS, the host names a server accepts, and the rate limit of one token."""
 
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -18,7 +18,7 @@ class AccessConfig:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody can read on the way what is said."""
+        """Whether clients reach the server over TLS."""
         return self.tls_cert is not None or self.is_behind_proxy
 
 

@@ -1,4 +1,4 @@
-"""Tokens: made once and shown once; what is kept of each is a hash, in a file of the state folder.
+"""API tokens: created and shown once; the state folder has only a hash of each.
 
 `hr_` and 32 random bytes ──sha256──▶ STATE/tokens.json {"tokens": [{"name", "scopes", "sha256", "made"}]}, mode 0600
 
@@ -29,16 +29,16 @@ _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class TokenFileError(HeadraceError):
-    """The file of tokens cannot be read."""
+    """The token file cannot be read."""
 
 
 class TokenNameError(HeadraceError):
-    """A token that cannot be named so, or that there is not."""
+    """A token name that is invalid, taken or unknown."""
 
 
 @dataclass(frozen=True)
 class ApiToken:
-    """What is kept of a token."""
+    """What is stored of a token."""
 
     name: str
     scopes: frozenset[Scope]
@@ -50,17 +50,17 @@ class ApiToken:
 
 
 def tokens_file(state: Path) -> Path:
-    """Where tokens are kept; once it is there, nobody is let in without one."""
+    """The token file; once it exists, every request needs a token."""
     return state / "tokens.json"
 
 
 def hash_token(token: bytes) -> bytes:
-    """What is kept and looked up instead of a token."""
+    """The digest that is stored and looked up instead of a token."""
     return sha256(token).digest()
 
 
 def read_tokens(state: Path) -> tuple[ApiToken, ...]:
-    """The tokens of a state folder; none where there is no file."""
+    """The tokens of a state folder; empty where there is no file."""
     file = tokens_file(state)
     if not file.exists():
         return ()
@@ -68,13 +68,11 @@ def read_tokens(state: Path) -> tuple[ApiToken, ...]:
     try:
         return tuple(map(_token_from_json, json.loads(file.read_bytes())["tokens"]))
     except (ValueError, KeyError, TypeError) as problem:
-        raise TokenFileError(
-            f"{file} cannot be read: {problem}. Put back what it was, or make tokens anew."
-        ) from problem
+        raise TokenFileError(f"{file} cannot be read: {problem}. Restore it, or create new tokens.") from problem
 
 
 def create_token(state: Path, name: str, scopes: frozenset[Scope]) -> str:
-    """A new token, which is told this once."""
+    """Create a token and return it; it is shown only this once."""
     if not _NAME_PATTERN.fullmatch(name):
         raise TokenNameError(f"A token cannot be named {name!r}. Write letters, digits, dots and dashes, 64 at most.")
     secret = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
@@ -87,7 +85,7 @@ def create_token(state: Path, name: str, scopes: frozenset[Scope]) -> str:
 
 
 def revoke_token(state: Path, name: str) -> tuple[ApiToken, ...]:
-    """Forget a token; those that are left."""
+    """Revoke a token and return those that are left."""
     with _lock_tokens(state) as tokens:
         remaining = tuple(token for token in tokens if token.name != name)
         if len(remaining) == len(tokens):
@@ -99,7 +97,7 @@ def revoke_token(state: Path, name: str) -> tuple[ApiToken, ...]:
 
 @contextmanager
 def _lock_tokens(state: Path) -> Iterator[tuple[ApiToken, ...]]:
-    """The tokens, while nobody else changes them."""
+    """The tokens, under an exclusive lock."""
     make_private_folder(state)
     folder_fd = os.open(state, os.O_RDONLY)
     try:

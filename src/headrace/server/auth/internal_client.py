@@ -1,4 +1,4 @@
-"""How Headrace's own parts ask its server: with a pass of the state folder they share, or a token they were given."""
+"""How Headrace's own parts authenticate to its server: with a token signed by their state folder, or one given."""
 
 import os
 import time
@@ -18,14 +18,14 @@ TOKEN_TTL_SECONDS = 60
 
 @dataclass(frozen=True)
 class InternalClient:
-    """Where a server is, and the folder and the certificate it has in common with whoever asks."""
+    """The address of a server, and the state folder and certificate it shares with its clients."""
 
     url: str
     state: Path | None = None
     certificate: Path | None = None
 
     def get(self, path: str, timeout_s: float) -> HTTPResponse:
-        """The answer to a GET, from nowhere but the server itself: through no proxy, and by no redirect."""
+        """The response to a GET from the server itself: without a proxy, and without following redirects."""
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), NoRedirectHandler()]
         if self.certificate is not None:
             handlers.append(urllib.request.HTTPSHandler(context=pinned_tls_context(self.certificate)))
@@ -43,7 +43,7 @@ class InternalClient:
 
 
 class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: what is told in a header is for one server alone."""
+    """Follows no redirect: the token in the header is for one server alone."""
 
     def redirect_request(self, *_arguments: Any) -> None:
         return None

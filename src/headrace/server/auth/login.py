@@ -1,6 +1,6 @@
-"""POST /login: a browser gives a token once and gets a cookie, for it cannot send a token with every look.
+"""POST /login: a browser exchanges a token for a session cookie, since it cannot send a token with every request.
 
-GET /session says whether it has one that is good, POST /logout ends it.
+GET /session says whether the session is valid, POST /logout ends it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; img-src data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-# Not no-referrer, as elsewhere: under it a browser says Origin: null, and a form of ours could not be told from others.
+# Not no-referrer, as elsewhere: with it a browser sends Origin: null, and our form is like any other.
 PAGE_HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -57,20 +57,20 @@ CreateSession = Callable[[str], Header | None]
 
 
 class FormRequest(Protocol):
-    """What was sent."""
+    """The request with the form."""
 
     @property
     def body(self) -> bytes: ...
 
 
 def login_page(status: int, problem: str = "", extra_headers: tuple[Header, ...] = ()) -> Response:
-    """The form, and what was wrong with what was sent."""
+    """The login form, with the error of the last attempt."""
     page = PAGE.format(style=STYLE, path=LOGIN_PATH, problem=escape(problem))
     return Response(status, page.encode(), b"text/html; charset=utf-8", (*PAGE_HEADERS, *extra_headers))
 
 
 class LoginHandler:
-    """Gives a session for a token."""
+    """Creates a session for a token."""
 
     def __init__(self, create_session: CreateSession) -> None:
         self._create_session = create_session
@@ -79,24 +79,24 @@ class LoginHandler:
         fields = parse_qs(request.body[:MAX_FORM_BYTES].decode("latin-1"))
         cookie = self._create_session(fields.get("token", [""])[-1])
         if cookie is None:
-            return login_page(401, "This token is not known here, or was revoked.")
+            return login_page(401, "The token is unknown, or was revoked.")
         return Response(303, b"", b"text/plain", ((b"location", b"/"), NO_STORE, cookie))
 
 
 class LogoutHandler:
-    """Ends a session: on the server, whatever the browser keeps."""
+    """Ends a session on the server, whatever the browser keeps."""
 
     def __init__(self, end_session: Callable[[Any], Header]) -> None:
         self._end_session = end_session
 
     async def __call__(self, request: FormRequest) -> Response:
-        # It is written down, which may take a disk a while.
+        # This writes to a file, which may take a while.
         expired_cookie = await asyncio.to_thread(self._end_session, request)
         return _session_response(False, expired_cookie)
 
 
 class SessionStatusHandler:
-    """Says whether a browser has a session that is good."""
+    """Says whether a browser has a valid session."""
 
     def __init__(self, has_session: Callable[[Any], bool]) -> None:
         self._has_session = has_session

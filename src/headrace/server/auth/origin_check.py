@@ -1,7 +1,7 @@
-"""Which names this server answers to, and whose pages may ask it.
+"""The Host and Origin check: which names this server answers to, and which pages may send requests.
 
-A page of another site can make a browser send anything to an address it knows, and can make a name of its own lead to
-that address (DNS rebinding). The browser says of both: `Host` is the name it believes in, `Origin` the page that asks.
+A page of another site can make a browser send anything to a known address, and can point a name of its own at
+that address (DNS rebinding). The browser reveals both: `Host` is the name it resolved, `Origin` the page that asks.
 """
 
 import ipaddress
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 from headrace.server.http.responses import Forbidden
 
-WILDCARD_ADDRESSES = {"0.0.0.0", "::"}  # noqa: S104  # known, not bound
+WILDCARD_ADDRESSES = {"0.0.0.0", "::"}  # noqa: S104  # compared, not bound
 MAX_CACHED_HOSTS = 1000
 
 
 class OriginRefused(Forbidden):
-    """A request under a name that is not ours, or of a page that is not."""
+    """A request with a Host or Origin that is not allowed."""
 
 
 class OriginPolicy:
-    """The names of a server: loopback, where it is bound, and those it was given.
+    """The allowed names of a server: loopback, its bind address, and the configured ones.
 
-    One that is bound everywhere answers to any address too: a name can be made to lead elsewhere, an address cannot.
+    A server bound to a wildcard address also accepts any IP address: DNS rebinding changes names, not addresses.
     """
 
     def __init__(self, bind_host: str, allowed_hosts: Sequence[str] = ()) -> None:
@@ -30,7 +30,7 @@ class OriginPolicy:
         self.accepted_hosts: set[bytes | None] = set()
 
     def require_host(self, host: bytes) -> None:
-        """Refuse a request that was sent to another name."""
+        """Reject a request whose Host is another name."""
         if host in self.accepted_hosts:
             return
         text = host.decode("latin-1").lower()
@@ -42,7 +42,7 @@ class OriginPolicy:
             self.accepted_hosts.add(host)
 
     def require_origin(self, origin: bytes, host: bytes | None) -> None:
-        """Refuse a request of a page that did not come from here: another port is another site."""
+        """Reject a request from a page of another origin: another port is another origin."""
         if not self.is_same_origin(origin, host):
             origin_text = origin[:200].decode("latin-1")
             raise OriginRefused(
@@ -50,12 +50,12 @@ class OriginPolicy:
             )
 
     def is_same_origin(self, origin: bytes, host: bytes | None) -> bool:
-        """Whether a page is ours: from the name that is asked, or one that was given."""
+        """Whether a page has our origin: the name of the request, or a configured one."""
         _, _, authority = origin.lower().partition(b"://")
         return bool(authority) and (authority == (host or b"").lower() or self.is_allowed_origin(origin))
 
     def is_allowed_origin(self, origin: bytes) -> bool:
-        """Whether a page is of a name that was given."""
+        """Whether the origin's name is configured."""
         return origin.lower().partition(b"://")[2].decode("latin-1") in self._allowed_hosts
 
     def _is_own_host(self, host: str) -> bool:

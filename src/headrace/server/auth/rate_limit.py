@@ -1,6 +1,6 @@
-"""How often somebody may ask: so many requests a second, and as many at once as two seconds have.
+"""Rate limit by token bucket: so many requests a second, with a burst of two seconds' worth.
 
-requests saved up   ▇▇▇▇▇▇▇▇  each request takes one; when none is left, time has brought them back, `rate` at most
+tokens in the bucket  ▇▇▇▇▇▇▇▇  each request takes one; an empty bucket refills with time, at `rate`
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ MAX_ADDRESSES = 10_000
 
 
 class TokenBucket:
-    """What is left to one who asks."""
+    """The tokens left to one client."""
 
     __slots__ = ("_rate", "_refilled_at", "_tokens")
 
@@ -17,8 +17,8 @@ class TokenBucket:
         self._rate, self._tokens, self._refilled_at = rate, rate, now
 
     def try_acquire(self, now: float) -> bool:
-        """Whether one more may be asked now."""
-        if self._tokens < 1.0:  # it is filled when it is empty: most requests cost a subtraction
+        """Take one token, if there is one."""
+        if self._tokens < 1.0:  # refilled only when empty, so most requests cost a subtraction
             self._tokens, self._refilled_at = (
                 min(self._tokens + (now - self._refilled_at) * self._rate, self._rate),
                 now,
@@ -29,19 +29,19 @@ class TokenBucket:
         return True
 
     def is_full(self, now: float) -> bool:
-        """Whether nothing was asked lately."""
+        """Whether the client sent nothing lately."""
         return self._tokens + (now - self._refilled_at) * self._rate >= self._rate
 
 
 class AddressRateLimiter:
-    """A bucket for each address, of as many as are remembered."""
+    """A bucket for each address, up to a maximum number of addresses."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._buckets: dict[str, TokenBucket] = {}
 
     def try_acquire(self, address: str, now: float) -> bool:
-        """Whether an address may ask once more."""
+        """Take one token of an address, if there is one."""
         bucket = self._buckets.get(address)
         if bucket is None:
             if len(self._buckets) >= MAX_ADDRESSES:
@@ -50,14 +50,14 @@ class AddressRateLimiter:
         return bucket.try_acquire(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Those who asked nothing lately; if all did, all: there is no room to be strict with so many."""
+        """Drop full buckets; if none is full, drop all: with so many addresses the limit cannot be strict."""
         self._buckets = {address: bucket for address, bucket in self._buckets.items() if not bucket.is_full(now)}
         if len(self._buckets) >= MAX_ADDRESSES:
             self._buckets.clear()
 
 
 def client_network(address: str) -> str:
-    """An address, or of IPv6 the network of one customer, who has all of its addresses.
+    """The address that is rate limited; of IPv6 the /64 network, which one customer owns.
 
     >>> client_network("192.0.2.7"), client_network("2001:db8:1:2:3::9"), client_network("elsewhere")
     ('192.0.2.7', '2001:db8:1:2::/64', 'elsewhere')

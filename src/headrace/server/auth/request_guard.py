@@ -1,9 +1,9 @@
-"""Who may ask: each request is looked at before its route is.
+"""Authentication and authorization: checks each request before its route runs.
 
-name ──▶ page ──▶ token, session or pass ──▶ scope of the route ──▶ rate
+host ──▶ origin ──▶ token, session or signed token ──▶ scope of the route ──▶ rate
  403      403      401                        403                    429
 
-Without tokens, on a loopback address, everybody on this machine may ask; a name or a page of others is refused even so.
+Without tokens, on a loopback address, any local process may send requests; another Host or Origin is still rejected.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ BEARER_PREFIX = b"bearer "
 CHALLENGE = b'Bearer realm="headrace"'
 INTERNAL_CLIENT = "own"
 FETCH_SITE, FETCH_MODE = b"sec-fetch-site", b"sec-fetch-mode"
-# Which page made the browser ask: one of this very server or none at all. Whoever does not say it is no browser.
+# The site that made the browser send this: our own, or none. A client without the header is no browser.
 TRUSTED_FETCH_SITES: set[bytes | None] = {None, b"same-origin", b"none"}
-# By their length: most headers need no second look.
+# By length: most headers need no further check.
 INSPECTED_HEADER_LENGTHS = {
     len(name)
     for name in (b"host", b"origin", b"cookie", b"authorization", b"x-forwarded-for", b"accept", FETCH_SITE, FETCH_MODE)
@@ -45,7 +45,7 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class RequestHead(Protocol):
-    """What is known of a request before its body has come."""
+    """A request before its body has arrived."""
 
     @property
     def method(self) -> str: ...
@@ -67,7 +67,7 @@ class GuardConfig(NamedTuple):
 
 
 class RateLimitExceeded(HttpError):
-    """One who asks has asked more often than may be."""
+    """A client has exceeded its rate limit."""
 
     status = 429
     headers = ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)
@@ -79,7 +79,7 @@ class RateLimitExceeded(HttpError):
 
 
 class AuthenticationRequired(Unauthorized):
-    """No token, or one that is not known; a browser is shown where to enter one."""
+    """No token, or an unknown one; a browser gets the login form."""
 
     def __init__(self, reason: str, is_browser: bool) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class AuthenticationRequired(Unauthorized):
 
 
 class ScopeMissing(Forbidden):
-    """A token that may not do this."""
+    """A token without the scope of the route."""
 
     def __init__(self, scope: Scope, principal: "Principal") -> None:
         held_scopes = ", ".join(sorted(principal.scopes))
@@ -105,7 +105,7 @@ class ScopeMissing(Forbidden):
 
 
 class Principal(NamedTuple):
-    """Who is let in: the name of the token, what it may do, and how often it may still."""
+    """An authenticated client: the name of the token, its scopes and its rate limit."""
 
     name: str
     scopes: frozenset[Scope]
@@ -117,7 +117,7 @@ ANONYMOUS = Principal("anybody", frozenset({Scope.OPEN}), UNLIMITED_BUCKET)
 
 
 class RequestGuard:
-    """Lets in who may ask; follows the file of tokens, so that one that is revoked is soon worth nothing."""
+    """Authenticates and authorizes requests; reloads the token file, so that a revoked token soon fails."""
 
     def __init__(self, config: GuardConfig, access: AccessConfig) -> None:
         self._state, self._access = config.state, access
@@ -138,7 +138,7 @@ class RequestGuard:
         return self._access.is_behind_proxy
 
     def authorize(self, request: RequestHead, scope: Scope) -> None:
-        """Refuse a request that may not be answered."""
+        """Reject a request that is not allowed."""
         headers = _inspected_headers(request.headers)
         if (
             b"origin" in headers
@@ -155,7 +155,7 @@ class RequestGuard:
             raise RateLimitExceeded(self._access.requests_per_second, "let the server be started with a higher --rate")
 
     def is_authorized(self, request: RequestHead, scope: Scope) -> bool:
-        """Whether a request may be answered; asking this counts for nothing."""
+        """Whether a request is allowed; does not count against the rate limit."""
         headers = _inspected_headers(request.headers)
         try:
             self._require_origin(request, scope, headers)
@@ -166,20 +166,20 @@ class RequestGuard:
         return True
 
     def create_session(self, token: str) -> Header | None:
-        """A cookie for whoever has a token."""
+        """A session cookie for a valid token."""
         digest = hash_token(token.strip().encode())
         if digest not in self._principals_by_digest:
             return None
         return self._session_cookie(self._sessions.create(digest), SESSION_SECONDS)
 
     def find_session(self, request: RequestHead) -> BrowserSession | None:
-        """The session of a browser that asks."""
+        """The session of a browser's request."""
         return self._sessions.verify(
             _read_cookie(_inspected_headers(request.headers).get(b"cookie", b""), self._cookie_name)
         )
 
     def end_session(self, request: RequestHead) -> Header:
-        """End the session of a browser that asks, if it has one; gives what makes it forget its cookie."""
+        """End the session of a browser's request, if it has one; returns the header that clears its cookie."""
         session = self.find_session(request)
         if session is not None:
             self._sessions.end(session)
@@ -194,17 +194,17 @@ class RequestGuard:
         return b"set-cookie", cookie.encode()
 
     async def watch_tokens(self) -> None:
-        """Follow the file of tokens, until cancelled."""
+        """Poll the token file, until cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Take the tokens anew if their file has changed; a file that cannot be trusted lets nobody in."""
+        """Reload the tokens if their file has changed; without a readable file no token is valid."""
         try:
             self._sessions.reload_if_changed()
         except (HeadraceError, OSError) as problem:
-            LOGGER.error("which sessions have ended is not known: %s", problem)
+            LOGGER.error("Could not read the ended sessions: %s", problem)
         stamp = self._token_file_stamp()
         if stamp == self._loaded_stamp:
             return
@@ -212,11 +212,11 @@ class RequestGuard:
         try:
             self._replace_principals(read_tokens(self._state))
         except (HeadraceError, OSError) as problem:
-            LOGGER.error("nobody is let in by a token: %s", problem)
+            LOGGER.error("Could not read the tokens, rejects every token: %s", problem)
             self._requires_token, self._principals_by_digest, self._principals_by_header = True, {}, {}
 
     def _token_file_stamp(self) -> tuple[int, ...] | None:
-        """What changes whenever the file of tokens does; nothing where there is none, empty where it cannot be seen."""
+        """Changes whenever the token file does; None where there is none, empty where it cannot be accessed."""
         try:
             file_stat = tokens_file(self._state).stat()
         except FileNotFoundError:
@@ -226,7 +226,7 @@ class RequestGuard:
         return file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_size
 
     def _replace_principals(self, tokens: Iterable[ApiToken]) -> None:
-        """Once there was a file of tokens, this process asks for one until it ends."""
+        """Replace the tokens; once there was a token file, this process requires a token until it ends."""
         now, previous = time.perf_counter(), self._principals_by_digest
         self._requires_token, self._principals_by_header = self._requires_token or self._loaded_stamp is not None, {}
         self._principals_by_digest = {
@@ -242,7 +242,7 @@ class RequestGuard:
 
     def _require_origin(self, request: RequestHead, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host, origin = headers.get(b"host"), headers.get(b"origin")
-        if host is not None:  # a browser always says it
+        if host is not None:  # a browser always sends it
             self._origin_policy.require_host(host)
         is_public = scope is Scope.OPEN and request.method in SAFE_METHODS
         if is_public:
@@ -255,12 +255,12 @@ class RequestGuard:
             )
 
     def _is_cross_site_allowed(self, request: RequestHead, headers: dict[bytes, bytes]) -> bool:
-        """Whether a page of another site may ask all the same: one that was named may, any may lead to ours."""
+        """Whether a cross-site request is allowed: from a configured origin, or as a link to our page."""
         is_link = request.method in SAFE_METHODS and headers.get(FETCH_MODE) == b"navigate"
         return is_link or self._origin_policy.is_allowed_origin(headers.get(b"origin", b""))
 
     def _authenticate(self, request: RequestHead, scope: Scope, headers: dict[bytes, bytes]) -> Principal:
-        """Who asks; whoever is not known may be anybody, and asks as often as anybody may."""
+        """The client of a request; unauthenticated clients share the anonymous rate limit of their address."""
         if scope is Scope.OPEN:
             self._limit_anonymous_rate(request, headers)
             return ANONYMOUS
@@ -284,7 +284,7 @@ class RequestGuard:
             else self._find_by_bearer_token(authorization)
         )
         if principal is None:
-            raise AuthenticationRequired("This token is not known here, or is over.", is_browser)
+            raise AuthenticationRequired("The token is unknown, or has expired.", is_browser)
         if scope not in principal.scopes:
             raise ScopeMissing(scope, principal)
         return principal
@@ -293,7 +293,7 @@ class RequestGuard:
         if authorization[: len(BEARER_PREFIX)].lower() != BEARER_PREFIX:
             return None
         token = authorization[len(BEARER_PREFIX) :].strip()
-        # Looked up by its hash: how long that takes tells nothing of any token. One that was found needs none again.
+        # Looked up by its hash, so that the duration reveals nothing about any token. Found ones are cached by header.
         principal = self._principals_by_digest.get(hash_token(token))
         if principal is None:
             return self._find_by_signed_token(token)
@@ -308,16 +308,16 @@ class RequestGuard:
     def _find_by_session(
         self, session_token: str, request: RequestHead, headers: dict[bytes, bytes]
     ) -> Principal | None:
-        """A browser sends its cookie with whatever a page makes it send: what changes things must be from our page."""
+        """A browser sends its cookie with requests of any page: a request that changes state must be from our page."""
         if request.method not in SAFE_METHODS and b"origin" not in headers:
             raise OriginRefused(
-                "A session is good for a page of this server alone, which says its Origin. Ask with a token."
+                "A session is valid only for pages of this server, which send an Origin. Use a token instead."
             )
         browser_session = self._sessions.verify(session_token)
         return None if browser_session is None else self._principals_by_digest.get(browser_session.token_digest)
 
     def _limit_anonymous_rate(self, request: RequestHead, headers: dict[bytes, bytes]) -> None:
-        """Of who is not known so many may ask, by their address; a proxy tells it last."""
+        """Limit unauthenticated requests by address; behind a proxy it is the last one of X-Forwarded-For."""
         forwarded_for = headers.get(b"x-forwarded-for", b"") if self._access.is_behind_proxy else b""
         address = forwarded_for.rpartition(b",")[2].strip()[:MAX_ADDRESS_CHARS].decode("latin-1") or request.address
         if not self._anonymous_limiter.try_acquire(client_network(address), request.arrival.arrived_at):
@@ -325,7 +325,7 @@ class RequestGuard:
 
 
 def stream_while_allowed(body_stream: BodyStream, is_allowed: Callable[[], bool]) -> BodyStream:
-    """What flows, until whoever listens may no more."""
+    """The stream, until its client is no longer authorized."""
 
     def guarded_stream(send_chunk: SendChunk) -> None:
         body_stream(lambda chunk: send_chunk(chunk if is_allowed() else None))
@@ -342,6 +342,6 @@ def _inspected_headers(headers: Iterable[Header]) -> dict[bytes, bytes]:
 
 
 def _read_cookie(cookie_header: bytes, name: str) -> str:
-    """The value of a cookie, or nothing; whatever else a browser keeps for this host is passed over."""
+    """The value of a cookie, or nothing; other cookies of this host are skipped."""
     pairs = (pair.strip().partition("=") for pair in cookie_header.decode("latin-1").split(";"))
     return next((value for cookie_name, _, value in pairs if cookie_name == name), "")

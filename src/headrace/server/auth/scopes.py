@@ -1,4 +1,4 @@
-"""What a token lets its holder do, and what a route asks for: the same five words."""
+"""Scopes: what a token allows its holder, and what a route requires."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from headrace.errors import HeadraceError
 
 
 class Scope(StrEnum):
-    """What is asked of whoever asks; a token has some of them, and one with `admin` has all."""
+    """The scope that a route requires; a token has some of them, and `admin` includes all."""
 
     OPEN = "open"
     READ = "read"
@@ -19,11 +19,11 @@ GRANTABLE_SCOPES = (Scope.READ, Scope.PREDICT, Scope.WRITE, Scope.ADMIN)
 
 
 class UnknownScopeError(HeadraceError):
-    """A scope that there is not."""
+    """A scope that does not exist."""
 
 
 def parse_scopes(text: str) -> frozenset[Scope]:
-    """Scopes as they are written on a command line.
+    """Parse scopes as written on a command line.
 
     >>> sorted(parse_scopes("read, predict"))
     [<Scope.PREDICT: 'predict'>, <Scope.READ: 'read'>]
@@ -38,5 +38,5 @@ def parse_scopes(text: str) -> frozenset[Scope]:
 
 
 def expand_scopes(scopes: frozenset[Scope]) -> frozenset[Scope]:
-    """All that a token with these scopes may do."""
+    """Every scope that these include."""
     return frozenset(GRANTABLE_SCOPES) if Scope.ADMIN in scopes else scopes

@@ -1,8 +1,8 @@
-"""Sessions of browsers: a pass in a cookie, good for a while, and over before that for whoever logs out.
+"""Browser sessions: a signed token in a cookie, valid until it expires or the user logs out.
 
 cookie = digest of the token "-" number "." until "." mark      STATE/ended.json {"before": …, "ended": {number: until}}
 
-Nobody remembers the sessions there are, only those that ended before their time, until that has come; all workers do.
+No process stores the valid sessions; all workers share the list of those that ended before they expired.
 """
 
 import fcntl
@@ -23,11 +23,11 @@ MAX_ENDED_SESSIONS = 10_000
 
 
 class SessionFileError(HeadraceError):
-    """The file of sessions that have ended cannot be read."""
+    """The file of ended sessions cannot be read."""
 
 
 class BrowserSession(NamedTuple):
-    """Whose it is, which one, and until when it is good."""
+    """The token a session belongs to, its number, and its expiry."""
 
     token_digest: bytes
     session_id: str
@@ -35,7 +35,7 @@ class BrowserSession(NamedTuple):
 
 
 class EndedSessions(NamedTuple):
-    """Sessions that are over before their time, by number; those that began before a second are over, all of them."""
+    """Ended sessions by number; every session that began before `before` has ended as well."""
 
     before: int
     ended: dict[str, int]
@@ -44,7 +44,7 @@ class EndedSessions(NamedTuple):
         return session.session_id in self.ended or session.expires_at - SESSION_SECONDS < self.before
 
     def with_session(self, session: BrowserSession, now: int) -> "EndedSessions":
-        """With one more; where there are too many to remember, all that there are now have ended."""
+        """Add one; with too many to store, every current session ends."""
         remaining = {session_id: expires_at for session_id, expires_at in self.ended.items() if expires_at > now}
         if len(remaining) >= MAX_ENDED_SESSIONS:
             return EndedSessions(now + 1, {})
@@ -52,7 +52,7 @@ class EndedSessions(NamedTuple):
 
 
 class SessionManager:
-    """Begins sessions, knows them again, and ends them."""
+    """Creates, verifies and ends sessions."""
 
     def __init__(self, state: Path, token_signer: TokenSigner) -> None:
         self._state, self._file, self._token_signer = state, state / "ended.json", token_signer
@@ -61,14 +61,14 @@ class SessionManager:
         self.reload_if_changed()
 
     def create(self, token_digest: bytes) -> str:
-        """A new session of whoever has a token with this digest."""
+        """A new session for the token with this digest."""
         expires_at = int(time.time()) + SESSION_SECONDS
         return self._token_signer.sign(
             TokenPurpose.SESSION, f"{token_digest.hex()}-{secrets.token_hex(SESSION_ID_BYTES)}", expires_at
         )
 
     def verify(self, session_token: str) -> BrowserSession | None:
-        """The session that is shown, if it was begun here and is not over."""
+        """The session of a cookie, if it was created here and has not ended."""
         subject = self._token_signer.verify(TokenPurpose.SESSION, session_token, time.time())
         if subject is None:
             return None
@@ -77,7 +77,7 @@ class SessionManager:
         return None if self._ended.contains(session) else session
 
     def end(self, session: BrowserSession) -> None:
-        """End one, for all workers."""
+        """End a session, for all workers."""
         folder_fd = os.open(self._state, os.O_RDONLY)
         try:
             fcntl.flock(folder_fd, fcntl.LOCK_EX)
@@ -89,7 +89,7 @@ class SessionManager:
         self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Take what others have ended."""
+        """Load the sessions that other workers ended."""
         try:
             file_stat = self._file.stat()
         except FileNotFoundError:
@@ -104,6 +104,6 @@ class SessionManager:
             return EndedSessions(**json.loads(self._file.read_bytes()))
         except (ValueError, TypeError) as problem:
             raise SessionFileError(
-                f"{self._file} cannot be read: {problem}. Remove it, and revoke the tokens of whoever logged out in "
+                f"{self._file} cannot be read: {problem}. Remove it, and revoke the tokens of users who logged out in "
                 f"the last {SESSION_SECONDS // 3600} hours."
             ) from problem

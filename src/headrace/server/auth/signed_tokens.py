@@ -1,9 +1,9 @@
-"""Passes: what a server signs for a while, so that any of its workers knows it again and none has to remember it.
+"""Signed tokens with an expiry: any worker verifies them without storing them.
 
-pass = bearer "." until "." HMAC-SHA256(key of its purpose, bearer "." until)
+token = subject "." until "." HMAC-SHA256(key of its purpose, subject "." until)
 
 The key comes from a secret in the state folder that all processes of an app share, and that never leaves this machine:
-whoever listens where our server should be hears a pass that is soon over.
+a program that listens in place of our server sees only a token that soon expires.
 """
 
 import hmac
@@ -18,30 +18,30 @@ SECRET_BYTES = 32
 
 
 class TokenPurpose(StrEnum):
-    """What a pass is for; one for another purpose is none."""
+    """The purpose of a signed token; it is invalid for any other."""
 
-    SESSION = "session"  # of a browser: the bearer is the token it came in with
+    SESSION = "session"  # of a browser: the subject is the digest of its API token
     INTERNAL = "own"  # of Headrace's own parts
 
 
 class TokenSigner:
-    """Signs passes and knows them again."""
+    """Signs and verifies tokens."""
 
     def __init__(self, secret: bytes) -> None:
         self._keys_by_purpose = {purpose: hmac.digest(secret, purpose.encode(), "sha256") for purpose in TokenPurpose}
 
     @classmethod
     def from_state_folder(cls, state: Path) -> Self:
-        """Those of a state folder; its secret is made if there is none."""
+        """The signer of a state folder; creates its secret if there is none."""
         return cls(read_or_create(state / "own.secret", secrets.token_bytes(SECRET_BYTES)))
 
     def sign(self, purpose: TokenPurpose, subject: str, expires_at: int) -> str:
-        """A pass that is good until an epoch second."""
+        """A token that is valid until an epoch second."""
         payload = f"{subject}.{expires_at}"
         return f"{payload}.{self._signature(purpose, payload)}"
 
     def verify(self, purpose: TokenPurpose, token: str, now: float) -> str | None:
-        """Who bears a pass, if it was signed here for this purpose and is still good."""
+        """The subject of a token, if it was signed here for this purpose and has not expired."""
         payload, _, signature = token.rpartition(".")
         if not token.isascii() or not hmac.compare_digest(signature, self._signature(purpose, payload)):
             return None

@@ -1,4 +1,4 @@
-"""GET /: the dashboard, a page of a few files of our own that listens to /live; and, without scripts, what there is."""
+"""GET /: the dashboard, a page of a few static files that reads /live; without scripts, a list of the app's parts."""
 
 from html import escape
 from importlib.resources import files
@@ -41,7 +41,7 @@ VIEW_TEMPLATE = """<h3>{name}</h3>
 
 
 class StaticHandler:
-    """Bytes that never change while the app runs."""
+    """Serves bytes that never change while the app runs."""
 
     def __init__(self, body: bytes, content_type: bytes) -> None:
         self._response = Response(200, body, content_type, SECURITY_HEADERS)
@@ -51,7 +51,7 @@ class StaticHandler:
 
 
 def dashboard_routes(app: App) -> list[Route]:
-    """The dashboard of an app, file by file."""
+    """The routes of the dashboard, one for each file."""
     folder = files("headrace.server.dashboard") / "static"
     page = (folder / "index.html").read_text()
     sections = "\n".join([*map(_render_view, app.views), *map(_render_model, app.models)])
@@ -74,7 +74,7 @@ def dashboard_routes(app: App) -> list[Route]:
 
 
 def describe_app(app: App) -> dict[str, object]:
-    """What the page has to know of an app: its parts, what each is made of, and what was promised."""
+    """The description of an app for the page: its parts, their definitions, and their objectives."""
     millisecond_us = UNITS_US["ms"]
     return {
         "name": app.name,

@@ -1,6 +1,6 @@
-"""GET /panels: the latest answer of each saved query, asked anew when it is due, and while somebody looks.
+"""GET /panels: the latest result of each saved query, refreshed when it is due and a client is watching.
 
-/live looks once a second ──▶ what is due is asked ──▶ an answer, told to all who listen as `event: panel`
+/live polls once a second ──▶ due queries run ──▶ a result, sent to every client as `event: panel`
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_ROWS, MAX_ANSWER_BYTES = 100, 64 << 10
 
 
 class QueryPanel:
-    """One saved query, what it last answered, and the task that asks it now."""
+    """One saved query, its latest result, and the task that runs it now."""
 
     def __init__(self, query: Query, sql_executor: SqlExecutor) -> None:
         self._query, self._sql_executor = query, sql_executor
@@ -30,7 +30,7 @@ class QueryPanel:
         self.latest_answer = b""
 
     def refresh(self) -> "asyncio.Task[bytes]":
-        """Ask if it is due; gives the task of the latest answer."""
+        """Run the query if it is due; returns the task of the latest result."""
         is_done = self._query_task is None or self._query_task.done()
         if self._query_task is None or (is_done and time.monotonic() >= self._due_at):
             self._due_at = time.monotonic() + self._query.every_us / UNITS_US["s"]
@@ -56,12 +56,12 @@ class PanelsHandler:
         self._sent_answers = [b""] * len(self._panels)
 
     async def __call__(self, _request: Request) -> Response:
-        """Every panel; who is due is asked first."""
+        """Every panel; due queries run first."""
         answers = await asyncio.gather(*(asyncio.shield(panel.refresh()) for panel in self._panels))
         return Response(200, b'{"panels":[%b]}' % b",".join(answers), headers=NO_STORE_HEADERS)
 
     def take_events(self) -> bytes:
-        """What was answered since the last look, as server-sent events; whoever is due is asked."""
+        """The results since the last poll, as server-sent events; due queries run."""
         for panel in self._panels:
             panel.refresh()
         sent_answers, self._sent_answers = self._sent_answers, [panel.latest_answer for panel in self._panels]

@@ -1,1 +1,1 @@
-"""Serving features."""
+"""Serves features."""

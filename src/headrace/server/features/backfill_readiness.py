@@ -1,4 +1,4 @@
-"""Views whose history is being folded are not served before it is whole: a value would miss what is not there yet."""
+"""Blocks serving of a view during its backfill: a value would lack the history that is not in the store yet."""
 
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
@@ -13,18 +13,18 @@ from headrace.spark.tiles.backfill_cutovers import load_backfill
 
 
 class BackfillReadiness:
-    """Which views wait for their history, and for what: asked until each is whole, and not any more from then on."""
+    """Views whose backfill is incomplete, and the reasons; each is checked until it is complete, and then no more."""
 
     def __init__(self, state: Path, online: OnlineStoreReader, progress_table: ProgressTable) -> None:
         self._state, self._online, self._progress_table = state, online, progress_table
         self.ready_views: set[str] = set()
 
     async def missing_reasons(self, views: Sequence[View]) -> list[str]:
-        """A sentence for each view that is not whole."""
+        """A sentence for each view whose backfill is incomplete."""
         return [reason for view in views if (reason := await self._missing_reason(view))]
 
     async def require_ready(self, view: View) -> None:
-        """Raise Unavailable while a view's history is not in the store."""
+        """Raise ServiceUnavailable while a view's backfill is incomplete."""
         if reason := await self._missing_reason(view):
             raise ServiceUnavailable(f"{reason[0].upper()}{reason[1:]}. Ask again once /v2/health/ready says so.")
 
@@ -45,7 +45,7 @@ class BackfillReadiness:
         return None
 
     def _mark_ready_if_computed(self, view: View) -> None:
-        """A view that is computed without a history can have none any more."""
+        """A view whose query runs without a backfill needs none any more."""
         if not self._is_uncomputed(view):
             self.ready_views.add(view.name)
 
@@ -54,12 +54,12 @@ class BackfillReadiness:
 
 
 def changelog_end_offsets(view: View, ends: Sequence[int]) -> dict[Partition, int]:
-    """The ends of a view's changelog by partition."""
+    """The end offsets of a view's changelog by partition."""
     return {Partition(view.topic, number): end for number, end in enumerate(ends) if end}
 
 
 def require_backfill(view: View, readiness: BackfillReadiness, handler: Handler) -> Handler:
-    """Answers as `handle` does, once a view's history is whole."""
+    """Run `handler` only once a view's backfill is complete."""
 
     async def check_then_handle(request: Request) -> Response:
         await readiness.require_ready(view)

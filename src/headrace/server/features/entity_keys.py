@@ -1,4 +1,4 @@
-"""Entities as clients write them: a value, a list in the order of `by`, or an object by column."""
+"""Entity keys as clients write them: a value, a list in the order of `by`, or an object by column."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ KIND_EXAMPLES = {
 
 
 class KeyReader:
-    """Reads the keys of one view, strictly: what does not fit its column is refused, never guessed."""
+    """Parses the keys of one view strictly: a value that does not fit its column is rejected."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -39,7 +39,7 @@ class KeyReader:
         self._timestamp_columns = [column.name for column in view.entity if column.kind is Kind.TIMESTAMP]
 
     def parse_entities(self, keys: Any) -> list[Entity]:
-        """The entities a request asks for."""
+        """The entities of a request."""
         if not isinstance(keys, list):
             raise BadRequest(f'"keys" is {short_json(keys)}. Write a list: {{"keys": [{self._key_example()}]}}.')
         if len(keys) > MAX_KEYS:
@@ -47,7 +47,7 @@ class KeyReader:
         return [self._parse_entity(index, key) for index, key in enumerate(keys)]
 
     def parse_request_values(self, request_values: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a request that the view's expressions read; others are passed over."""
+        """The fields of a request that the view's expressions read; other fields are ignored."""
         return {
             name: self._parse_request_value(name, read_value, request_values[name])
             for name, read_value in self._request_readers
@@ -63,7 +63,7 @@ class KeyReader:
         return value
 
     def entity_to_dict(self, entity: Entity) -> dict[str, Any]:
-        """An entity's values by column, as answers show them."""
+        """An entity's values by column, as responses show them."""
         values_by_column: dict[str, Any] = dict(zip(self._view.by, entity, strict=True))
         for name in self._timestamp_columns:
             values_by_column[name] = to_datetime(values_by_column[name])
@@ -105,14 +105,14 @@ class KeyReader:
 
 
 def parse_time_us(value: Any) -> int | None:
-    """Microseconds of ISO 8601 or epoch milliseconds; None for anything else."""
+    """Microseconds from ISO 8601 or epoch milliseconds; None for anything else."""
     if type(value) is str:
         return parse_timestamp_us(value)
     return parse_timestamp_us(str(value)) if type(value) is int else None
 
 
 def short_json(value: Any) -> str:
-    """A value as an error shows it: its JSON, not too long."""
+    """A value as an error shows it: its JSON, shortened."""
     try:
         text = orjson.dumps(value).decode()
     except TypeError:  # orjson reads deeper than it writes
@@ -121,7 +121,7 @@ def short_json(value: Any) -> str:
 
 
 def value_reader(column: Column) -> ValueReader:
-    """What reads a value of JSON for a column; it gives None for what does not fit."""
+    """The parser of a column's JSON values; it returns None for a value that does not fit."""
     match column.kind:
         case Kind.STRING:
             return lambda value: value if type(value) is str else None

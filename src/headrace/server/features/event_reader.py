@@ -1,6 +1,6 @@
-"""Events as clients write them: typed and checked as the gate would, whatever their time.
+"""Events as clients write them: parsed and checked as the gate does, whatever their time.
 
-What is written in the usual way is read quickly; the rest, by the gate's own reader, so that both say the same.
+Usual values take a fast path; the gate's own reader parses the rest, so that both give the same result.
 """
 
 import time
@@ -34,7 +34,7 @@ class EventReader:
         self._window_columns = self._required_columns | window_columns(model)
 
     def parse_body(self, body: bytes, include: bool) -> tuple[list[Event], bool]:
-        """The events of a body, and whether they came in a list."""
+        """The events of a body, and whether they came as a list."""
         try:
             content = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -48,7 +48,7 @@ class EventReader:
         return self._require_valid(events), items is content
 
     def parse_rows(self, rows: Sequence[dict[str, Any]], include: bool) -> list[Event]:
-        """Events that came as values of Python; floats may be non-finite."""
+        """Events from Python values; floats may be non-finite."""
         require_event_limit(len(rows))
         if None not in (events := [self._parse_fast(row, include) for row in rows]):
             return self._require_valid([event for event in events if event is not None])
@@ -56,7 +56,7 @@ class EventReader:
         return self._parse_like_gate(body, include)[0]
 
     def arrival_us(self, event: Event, now_us: int, include: bool) -> int:
-        """When an event arrives, which is when its windows end: now, or when it says itself."""
+        """The arrival time of an event, at which its windows end: now, or its own."""
         arrival = self._stream.arrival
         if event[self._stream.time] is not None:
             self._require_not_late(event, now_us, include)
@@ -72,13 +72,13 @@ class EventReader:
             )
 
     def fill_missing_times(self, event: Event, now_us: int) -> Event:
-        """An event with its times: one that says none happens now."""
+        """An event with its times filled in; the default event time is now."""
         stream = self._stream
         missing = [name for name in (stream.time, stream.arrival) if name is not None and event[name] is None]
         return {**event, **dict.fromkeys(missing, now_us)} if missing else event
 
     def _parse_fast(self, item: Any, include: bool) -> Event | None:
-        """An event in which everything is as it usually is; None where the gate's reader has to look."""
+        """An event whose values are all of the usual kind; None where the gate's reader is needed."""
         if type(item) is not dict or not (self._window_columns if include else self._required_columns) <= item.keys():
             return None
         event: Event = {}
@@ -128,7 +128,7 @@ class EventReader:
 
 
 def required_columns(model: Model) -> frozenset[str]:
-    """The columns of an event that a model reads, itself or by its views."""
+    """The columns of an event that a model reads, directly or by its views."""
     request_columns = (
         column.name.removeprefix(REQUEST_PREFIX) for view in model.views for column in view.request_columns
     )
@@ -149,7 +149,7 @@ def _aggregated_columns(view: View) -> Iterable[str]:
 
 
 def require_event_limit(count: int) -> None:
-    """Raise TooLarge for more events than one request may have."""
+    """Raise PayloadTooLarge for more events than one request may have."""
     if count > MAX_EVENTS:
         raise PayloadTooLarge(f"{count} events in one request are too many. Ask for {MAX_EVENTS} at a time.")
 
@@ -159,12 +159,12 @@ def current_time_us() -> int:
 
 
 def _fast_reader(column_type: str, read_value: ValueReader) -> ValueReader:
-    """Floats are rounded by the gate's reader alone."""
+    """A fast path for a type; floats are rounded by the gate's reader alone."""
     return (lambda _: None) if column_type == "float" else read_value
 
 
 def _to_json_value(value: Any) -> Any:
-    """A value as the gate reads it: JSON has no word for NaN and the infinities."""
+    """A value as the gate reads it: JSON has no NaN and no infinities."""
     return non_finite_to_text(value) if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""What a request for features asks for: keys, a time, and the values that come with it."""
+"""A request for features: keys, a time, and request values."""
 
 import time
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ BODY_EXAMPLE = 'an object: {"keys": ["c1"]}'
 
 
 class FeatureRequest(NamedTuple):
-    """What a request asks for; `at_us` is now where it names no time."""
+    """A parsed request; `at_us` is now where the request has no time."""
 
     keys: Any
     at_us: int
@@ -19,7 +19,7 @@ class FeatureRequest(NamedTuple):
 
 
 def parse_feature_request(body: bytes) -> FeatureRequest:
-    """The request a body holds."""
+    """Parse a body."""
     content = parse_json(body, BODY_EXAMPLE)
     if type(content) is dict and len(content) == 1 and "keys" in content:
         return FeatureRequest(content["keys"], time.time_ns() // 1000, {})

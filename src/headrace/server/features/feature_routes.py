@@ -1,4 +1,4 @@
-"""POST /features/VIEW: the values of some entities' features, now or at a time."""
+"""POST /features/VIEW: the feature values of some entities, now or as of a time."""
 
 from math import isfinite
 from time import monotonic
@@ -21,7 +21,7 @@ from headrace.tiles.tile import Entity
 
 
 class FeaturesHandler:
-    """Answers for one view."""
+    """Serves one view."""
 
     def __init__(self, view: View, online: OnlineStoreReader, served_log: ServedLogWriter | None = None) -> None:
         kinds = {column.name: column.kind for column in view.expression_inputs} | {
@@ -36,7 +36,7 @@ class FeaturesHandler:
         self._map_indexes = [index for index, feature in enumerate(view.features) if feature.aggregate.is_map_valued]
 
     async def __call__(self, request: Request) -> Response:
-        """The answer to one request."""
+        """The response to one request."""
         feature_request = parse_feature_request(request.body)
         entities = self._key_reader.parse_entities(feature_request.keys)
         try:
@@ -65,7 +65,7 @@ class FeaturesHandler:
         return b'%b,"age_ms":%d}' % (encoded, (at_us - read.event_time_us) // 1000)
 
     def _encode_values(self, entity: Entity, read: LookupResult, request_values: dict[str, Any]) -> bytes:
-        """A row in JSON, but for its age and what comes after it."""
+        """A row in JSON, without its age and what comes after it."""
         row = self._key_reader.entity_to_dict(entity)
         (derived,) = self._deriver.evaluate_rows([read.values], [request_values], [entity])
         row["values"] = dict(zip(self._feature_names, self._to_json_values([*read.values, *derived]), strict=True))
@@ -76,7 +76,7 @@ class FeaturesHandler:
         return encoded
 
     def _to_json_values(self, values: list[Any]) -> list[Any]:
-        """The values as JSON can hold them: floats that are not finite, and the keys of maps, are text."""
+        """The values as JSON can hold them: non-finite floats and the keys of maps are text."""
         for index in self._float_indexes:
             value = values[index]
             if value is not None and not isfinite(value):

@@ -1,4 +1,4 @@
-"""A sample of what was served, kept in the log with what it was made of: so that it can be checked."""
+"""A sample of served values, logged with their inputs, so that they can be checked."""
 
 from time import monotonic
 from typing import Any
@@ -15,7 +15,7 @@ SAMPLE_SECONDS = 0.1
 
 
 class ServedLogWriter:
-    """Notes at most ten answers a second of one view."""
+    """Logs at most ten responses a second of one view."""
 
     def __init__(self, view: View, producer: Producer) -> None:
         self._view, self._producer = view, producer
@@ -23,7 +23,7 @@ class ServedLogWriter:
         self.next_sample_at = 0.0
 
     def write_sample(self, entity: Entity, read: LookupResult, row: bytes, at_us: int, request: dict[str, Any]) -> None:
-        """Keep an answer."""
+        """Log a response."""
         self.next_sample_at = monotonic() + SAMPLE_SECONDS
         fields = {
             "entity": entity,

@@ -1,1 +1,1 @@
-"""Serving predictions."""
+"""Serves predictions."""

@@ -17,7 +17,7 @@ EXAMPLE = '{"dataframe_split": {"columns": ["card", "amount"], "data": [["c1", 9
 
 
 async def handle_ping(_request: Request) -> Response:
-    """The server answers, so it is alive."""
+    """Liveness: the server answers."""
     return Response(200, b"\n", TEXT_CONTENT_TYPE)
 
 
@@ -27,7 +27,7 @@ async def handle_version(_request: Request) -> Response:
 
 
 class InvocationsHandler:
-    """Answers for one model."""
+    """Serves one model."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._table_scorer = TableScorer(predictor)
@@ -53,7 +53,7 @@ def _require_json(content_type: bytes | None) -> None:
     media_type = (content_type or b"application/json").split(b";")[0].strip().lower()
     if media_type == b"text/csv":
         raise UnsupportedMediaType(f"CSV has no types, and would have to be guessed. Send JSON: {EXAMPLE}.")
-    if media_type not in {b"application/json", b"application/x-www-form-urlencoded"}:  # the latter is what curl says
+    if media_type not in {b"application/json", b"application/x-www-form-urlencoded"}:  # the latter is curl's default
         raise UnsupportedMediaType(
             f"The body is {media_type[:80].decode(errors='replace')}. Send application/json: {EXAMPLE}."
         )
@@ -79,7 +79,7 @@ def _parse_include(params: Any) -> bool:
 
 
 def parse_columns(content: dict[str, Any]) -> Columns:
-    """The columns of a body, whichever way they are written."""
+    """The columns of a body, in any of the input formats."""
     (input_format,) = content.keys() - {"params"}
     data = content[input_format]
     if input_format == "dataframe_split":

@@ -1,4 +1,4 @@
-"""Who scores for a model: its line-up, looked for until there is one, and the version before a champion that fails."""
+"""Resolves the versions that score for a model: loads them once there are some, and falls back if a champion fails."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class ModelServingContext:
-    """Where the versions of models are, who of them scores, who writes down what they said; the log they learn from."""
+    """Where model versions are, which of them are live, the prediction log, and the broker for online updates."""
 
     def __init__(self, state: Path, prediction_log: PredictionLog, broker: str | None = None) -> None:
         self.prediction_log = prediction_log
@@ -27,23 +27,23 @@ class ModelServingContext:
         self._resolvers: list[ModelResolver] = []
 
     def create_resolver(self, model: Model) -> "ModelResolver":
-        """Who scores for a model, from now until `stop`."""
+        """Create the resolver of a model; `stop` ends it."""
         self._resolvers.append(ModelResolver(model, self._state, self._broker))
         return self._resolvers[-1]
 
     async def start(self) -> None:
-        """Load every model that can be: the first to ask does not wait for it."""
+        """Load every model that can be loaded, so that the first request does not wait."""
         for resolver in self._resolvers:
             await resolver.load_if_due()
 
     def stop(self) -> None:
-        """Look for promotions no more."""
+        """Stop watching for promotions."""
         for resolver in self._resolvers:
             resolver.stop()
 
 
 class ModelResolver:
-    """The versions of one model; an app may be served before its model is trained."""
+    """The live versions of one model; an app may be served before its model is trained."""
 
     def __init__(self, model: Model, state: Path, broker: str | None = None) -> None:
         self._model, self._state = model, state
@@ -55,11 +55,11 @@ class ModelResolver:
 
     @property
     def current(self) -> LiveVersions | None:
-        """Who scores now, if anybody does."""
+        """The live versions, if they are loaded."""
         return None if self._version_watcher is None else self._version_watcher.live_versions
 
     async def resolve(self) -> LiveVersions:
-        """Who scores, looked for where nobody does; raises Unavailable while nobody can."""
+        """The live versions, loaded on demand; raises ServiceUnavailable while there are none."""
         if self._version_watcher is None:
             await self.load_if_due()
         if self._version_watcher is None:
@@ -67,22 +67,22 @@ class ModelResolver:
         return self._version_watcher.live_versions
 
     def stop(self) -> None:
-        """Look for promotions no more."""
+        """Stop watching for promotions."""
         if self._version_watcher is not None:
             self._version_watcher.stop()
         if self._learner_replica is not None:
             self._learner_replica.stop()
 
     async def resolve_fallback(self, failed_version: LoadedVersion, reason: str) -> LoadedVersion | None:
-        """The version before one that failed, if there is one; that it failed is said once."""
+        """The version before one that failed, if there is one; logs the failure once."""
         async with self._lock:
             if failed_version.version not in self._fallbacks:
-                LOGGER.error("%s; the version before scores what it fails on, if there is one", reason)
+                LOGGER.error("%s; falls back to the previous version, if there is one", reason)
                 self._fallbacks[failed_version.version] = await asyncio.to_thread(self._load_previous, failed_version)
         return self._fallbacks[failed_version.version]
 
     async def load_if_due(self) -> None:
-        """Load the line-up if it is not loaded, at most once a second."""
+        """Load the live versions if they are not loaded, at most once a second."""
         async with self._lock:
             if self._version_watcher is not None or time.monotonic() < self._retry_at:
                 return

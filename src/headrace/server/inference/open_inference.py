@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2, as Triton and KServe speak it: `GET /v2/models/MODEL`, `POST …/infer`."""
+"""The Open Inference Protocol v2 of Triton and KServe: `GET /v2/models/MODEL`, `POST …/infer`."""
 
 from importlib.metadata import version
 from typing import Any
@@ -27,19 +27,19 @@ DATATYPES_BY_KIND = {
 
 
 async def handle_server_metadata(_request: Request) -> Response:
-    """Who answers."""
+    """The server's name and version."""
     return json_response(SERVER_METADATA)
 
 
 class InferenceHandler:
-    """Answers for one model."""
+    """Serves one model."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor, self._table_scorer = predictor, TableScorer(predictor)
         self._model_name = predictor.model.name
 
     async def handle_metadata(self, _request: Request) -> Response:
-        """What the model takes and gives; the inputs are the columns of its stream."""
+        """The model's inputs and outputs; the inputs are the columns of its stream."""
         live_versions = await self._predictor.model_resolver.resolve()
         return json_response(
             {
@@ -111,7 +111,7 @@ def _describe_tensor(name: str, datatype: str) -> dict[str, Any]:
 
 
 def _requested_outputs(request_content: dict[str, Any], is_binary_default: bool) -> dict[str, bool]:
-    """The outputs that are asked for, and whether each is to come in bytes."""
+    """The requested outputs, and whether each is binary."""
     outputs = request_content.get("outputs") or [{"name": name} for name in OUTPUT_DATATYPES]
     requested_outputs = {}
     for output in outputs if isinstance(outputs, list) else [outputs]:

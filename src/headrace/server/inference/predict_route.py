@@ -13,7 +13,7 @@ INCLUDE_VALUES = {b"": False, b"include=false": False, b"include=true": True}
 
 
 class PredictHandler:
-    """Answers for one model."""
+    """Serves one model."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
@@ -21,7 +21,7 @@ class PredictHandler:
         self._double_columns = [column.name for column in predictor.model.known if column.kind is Kind.DOUBLE]
 
     async def __call__(self, request: Request) -> Response:
-        """The answer to one request: an object for an event, a list for a list."""
+        """The response to one request: an object for an event, a list for a list."""
         include = parse_include(request.query)
         events, is_list = self._predictor.event_reader.parse_body(request.body, include)
         result = await self._predictor.score_events(events, RequestContext.from_request(request), include)
@@ -50,7 +50,7 @@ class PredictHandler:
 
 
 def parse_include(query: bytes) -> bool:
-    """Whether an event is to be folded into its own windows first."""
+    """Whether an event is folded into its own windows first."""
     if query not in INCLUDE_VALUES:
         raise BadRequest(f"The query is {query[:80].decode(errors='replace')!r}. Write ?include=true, or nothing.")
     return INCLUDE_VALUES[query]

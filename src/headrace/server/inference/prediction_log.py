@@ -1,8 +1,8 @@
-"""Predictions on their way to the log: noted by the server, written by a thread of their own, never lost in silence.
+"""Writes served predictions to the log: queued by the server, written by a thread of its own; losses are counted.
 
-request ──▶ answer
-   └──▶ so many at most ──▶ thread ──▶ MODEL.predictions
-         └ one more: counted as lost, and said once
+request ──▶ response
+   └──▶ bounded queue ──▶ thread ──▶ MODEL.predictions
+             └ full: counted as lost, and logged once
 """
 
 import logging
@@ -22,15 +22,15 @@ from headrace.models.versions.version_loader import LoadedVersion
 from headrace.tiles.events.event_parser import Event
 
 MAX_WAITING = 20_000
-WRITE_SECONDS = 0.02  # in batches: each time this thread wakes, whoever answers requests may wait for it
-CHALLENGER_TIMEOUT_SECONDS = 1.0  # a challenger that hangs is given up for these vectors
+WRITE_SECONDS = 0.02  # in batches: each wake-up of this thread may delay the threads that answer requests
+CHALLENGER_TIMEOUT_SECONDS = 1.0  # a challenger that hangs is skipped for these vectors
 LOGGER = logging.getLogger("headrace.serve")
 
 
 class PredictionBatch(NamedTuple):
-    """What a request was answered, and what is needed to write it down; vectors that came whole have no events.
+    """The predictions of a request, and what is needed to log them; vectors that came whole have no events.
 
-    `by` are those whose scores were the answer: the champion, the version before it, or a challenger with a share.
+    `scored_by` has the version of each served score: the champion, the version before it, or a challenger with a share.
     """
 
     model: Model
@@ -48,7 +48,7 @@ class PredictionBatch(NamedTuple):
 
 
 class PredictionLog:
-    """Takes so many predictions as may wait, and has them written by a thread; without a producer it keeps none."""
+    """A bounded queue of predictions that a thread writes; without a producer it keeps none."""
 
     def __init__(self, producer: Producer | None = None, max_waiting: int = MAX_WAITING) -> None:
         self._producer, self._max_waiting = producer, max_waiting
@@ -68,7 +68,7 @@ class PredictionLog:
         self._thread.join()
 
     def enqueue(self, batch: PredictionBatch) -> None:
-        """Have predictions written soon; those for which there is no room are lost, counted and told of."""
+        """Queue predictions for writing; those that do not fit are lost, counted and logged."""
         if self._producer is None:
             return
         if self._enqueued_count - self._written_count + len(batch.vectors) > self._max_waiting:
@@ -78,7 +78,7 @@ class PredictionLog:
         self._queue.append(batch)
 
     def lost_counts(self) -> Counter[str]:
-        """How many predictions of each model are in no log, and will not be."""
+        """How many predictions of each model were lost."""
         undelivered = self._producer.undelivered_counts if self._producer else Counter()
         return self._lost_counts + Counter({name.removesuffix(".predictions"): n for name, n in undelivered.items()})
 
@@ -99,7 +99,7 @@ class PredictionLog:
             if self._producer:
                 self._producer.flush()
         except DeliveryFailed as problem:
-            LOGGER.error("predictions are lost: %s", problem)
+            LOGGER.error("Lost predictions: %s", problem)
 
     def _write_queued(self) -> None:
         while self._queue:
@@ -125,7 +125,7 @@ class PredictionLog:
 
 
 class _VersionScore(NamedTuple):
-    """One score of a vector: whose it is, and whether it was the answer."""
+    """One score of a vector: the version, its role, and whether the score was served."""
 
     loaded_version: LoadedVersion
     role: PredictionRole
@@ -134,7 +134,7 @@ class _VersionScore(NamedTuple):
 
 
 def _all_scores(batch: PredictionBatch) -> Iterator[tuple[int, _VersionScore]]:
-    """What was answered of each vector, and what those say who did not answer, by the place of the vector."""
+    """The served score of each vector and the scores of versions in shadow, by the index of the vector."""
     for index, (loaded_version, score) in enumerate(zip(batch.scored_by, batch.scores, strict=True)):
         yield (
             index,
@@ -145,10 +145,10 @@ def _all_scores(batch: PredictionBatch) -> Iterator[tuple[int, _VersionScore]]:
                 is_served=True,
             ),
         )
-    split_indexes = [place for place, by in enumerate(batch.scored_by) if by in batch.challengers]
+    split_indexes = [position for position, by in enumerate(batch.scored_by) if by in batch.challengers]
     yield from _shadow_scores(batch, batch.champion, "champion", split_indexes)
     for challenger in batch.challengers:
-        shadow_indexes = [place for place, by in enumerate(batch.scored_by) if by is not challenger]
+        shadow_indexes = [position for position, by in enumerate(batch.scored_by) if by is not challenger]
         yield from _shadow_scores(batch, challenger, "challenger", shadow_indexes)
 
 
@@ -159,8 +159,8 @@ def _shadow_scores(
         return
     rows = batch.vector_reader.scorer_rows(loaded_version.scorer, [batch.vectors[index] for index in indexes])
     scores: list[float] = loaded_version.scorer.score_rows(rows, CHALLENGER_TIMEOUT_SECONDS).tolist()
-    for place, score in zip(indexes, scores, strict=True):
-        yield place, _VersionScore(loaded_version, role, score, is_served=False)
+    for position, score in zip(indexes, scores, strict=True):
+        yield position, _VersionScore(loaded_version, role, score, is_served=False)
 
 
 def _to_prediction(batch: PredictionBatch, index: int, event_id: object, version_score: _VersionScore) -> Prediction:

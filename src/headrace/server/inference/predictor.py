@@ -1,8 +1,8 @@
-"""Scores of events that come with a request: features from the store, a model's version of that moment, in its budget.
+"""Scores events of a request within a latency budget: features from the store, and the model's live version.
 
-request ── wait ──▶ read ──▶ merge ──▶ score ──▶ answer        each a part of Server-Timing
-└───────────────────── budget ──────────────────┘
-                    └ a store that is slow or gone: defaults, and the answer says so
+request ── wait ──▶ read ──▶ merge ──▶ score ──▶ response        each a part of Server-Timing
+   └────────────── budget ──────────────────────┘
+         └ a store that is slow or down: defaults, and the response says so
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from headrace.server.inference.prediction_log import PredictionBatch, Prediction
 from headrace.server.metrics.request_stats import PredictionStats
 from headrace.tiles.events.event_parser import Event
 
-# What is left of a budget once the store was waited for: merging, scoring and sending take less.
+# The rest of the budget after waiting for the store: merging, scoring and sending take less.
 STORE_BUDGET_SHARE = 0.8
-MIN_SCORING_S = 0.005  # a model is given, however late it is
+MIN_SCORING_S = 0.005  # a model gets, however late it is
 
 
 class RequestContext(NamedTuple):
-    """When a request came, and which trace it is part of."""
+    """When a request arrived, and its trace context."""
 
     arrived_at: float
     traceparent: bytes | None = None
@@ -52,7 +52,7 @@ class RequestContext(NamedTuple):
 
 
 class StageTiming(NamedTuple):
-    """When a request came, and when each stage ended, in seconds of one clock."""
+    """When a request arrived, and when each stage ended, in seconds of one clock."""
 
     arrived_at: float
     waited_at: float
@@ -72,7 +72,7 @@ class StageTiming(NamedTuple):
 
 
 class ScoringResult(NamedTuple):
-    """What was scored, by which version, on what, what each score lacked, and how long each stage took."""
+    """Scores, the version and vector of each, the reasons why they are degraded, and the duration of each stage."""
 
     versions: Sequence[str]
     scores: Sequence[float]
@@ -84,12 +84,12 @@ class ScoringResult(NamedTuple):
 
     @property
     def degraded_reasons(self) -> tuple[str, ...]:
-        """What any of the scores lacked."""
+        """The distinct reasons of all scores."""
         return tuple(dict.fromkeys(chain.from_iterable(self.degraded)))
 
 
 class _ScoringInput(NamedTuple):
-    """What is to be scored: vectors, whatever was lacking when they were read, and who scored then."""
+    """The vectors to score, why they are degraded, and the live versions at that time."""
 
     live_versions: LiveVersions
     events: Sequence[Event]
@@ -101,7 +101,7 @@ class _ScoringInput(NamedTuple):
 
 
 class _ScoredVectors(NamedTuple):
-    """Scores, by whom each is, and the places of those that are not by whom they should be."""
+    """Scores, the version of each, and the indexes of those that a fallback scored."""
 
     scored_by: list[LoadedVersion]
     scores: list[float]
@@ -155,7 +155,7 @@ class Predictor:
     async def _await_reads(
         self, pending_reads: Awaitable[list[list[LookupResult]]], events: Sequence[Event], arrived_at: float
     ) -> tuple[list[list[LookupResult]], tuple[str, ...]]:
-        """What the store says or, if it does not in time, what is said of whom nobody knows."""
+        """The store's values or, if they are not in time, the defaults of unknown entities."""
         try:
             if self._is_store_local:
                 return await pending_reads, ()
@@ -212,7 +212,7 @@ class Predictor:
     async def _score_by_key(
         self, live_versions: LiveVersions, events: Sequence[Event], vectors: Sequence[FeatureVector], remaining_s: float
     ) -> _ScoredVectors:
-        """Each event by who answers for its key."""
+        """Each event by the version assigned to its key."""
         key, scores, fallback_indexes = self.model.stream.key, [0.0] * len(events), set[int]()
         assigned_versions = [live_versions.version_for_key(str(event[key])) for event in events]
         scored_by = assigned_versions.copy()
@@ -237,7 +237,7 @@ class Predictor:
         vectors: Sequence[FeatureVector],
         remaining_s: float,
     ) -> _ScoredVectors:
-        """By one version or, where it fails, by the one in whose place it stands."""
+        """By one version or, where it fails, by its fallback."""
         scores, failure_reason = self._run_version(loaded_version, vectors, remaining_s)
         scored_by = [loaded_version] * len(scores)
         if failure_reason is None:
@@ -264,7 +264,7 @@ class Predictor:
     def _run_version(
         self, loaded_version: LoadedVersion, vectors: Sequence[FeatureVector], timeout_s: float
     ) -> tuple[list[float], str | None]:
-        """The scores and, where some of them are no numbers, a sentence that says why."""
+        """The scores and, where some are not finite, a sentence that says why."""
         try:
             rows = self.vector_reader.scorer_rows(loaded_version.scorer, vectors)
             scores: list[float] = loaded_version.scorer.score_rows(rows, timeout_s).tolist()

@@ -1,4 +1,4 @@
-"""Columns that come with a request, by other protocols than ours: events, or vectors that are whole."""
+"""Columns of a request in other protocols than ours: columns of events, or of whole vectors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ Columns = Mapping[str, Sequence[Any]]
 ACCEPTED_TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.STRING: (str,),
     Kind.BOOLEAN: (bool,),
-    Kind.INTEGER: (int, float),  # a count may come in a tensor of floats; the model's input is one most often
+    Kind.INTEGER: (int, float),  # clients often send counts in a tensor of floats
     Kind.DOUBLE: (int, float),
 }
 
 
 class TableScorer:
-    """Scores columns of plain values: a model's whole vector by the names of its columns, or columns of events."""
+    """Scores columns of plain values: a model's whole vector by column name, or columns of events."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: in JSON, or in bytes after it.
+"""Tensors of the Open Inference Protocol: in JSON, or as bytes after it.
 
 body      {"inputs": [{"name": "amount", "datatype": "FP64", "shape": [2], "parameters": {"binary_data_size": 16}}]}
           ├──────────────── Inference-Header-Content-Length ─────────────────┤├─ the bytes of each tensor, in order ─┤
@@ -32,14 +32,14 @@ _LENGTH_PREFIX = struct.Struct("<I")
 
 
 class InferenceRequest(NamedTuple):
-    """A request for inference: its JSON, and the columns its inputs hold."""
+    """A request for inference: its JSON, and the columns of its inputs."""
 
     content: dict[str, Any]
     columns: dict[str, list[Any]]
 
 
 def parse_inference_request(body: bytes, length_header: bytes | None) -> InferenceRequest:
-    """What a body asks; `json_bytes` says how long its JSON is where bytes of tensors follow."""
+    """Parse a body; `length_header` has the length of its JSON where bytes of tensors follow."""
     length = _json_length(length_header, len(body))
     content = parse_json(body[:length], "an object with inputs")
     inputs = content.get("inputs") if isinstance(content, dict) else None
@@ -75,7 +75,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _read_column(tensor: dict[str, Any], remaining: memoryview) -> tuple[list[Any], memoryview]:
-    """The values of a tensor of one column, and the bytes after its own."""
+    """The values of a tensor of one column, and the bytes that follow it."""
     name, datatype, size = tensor["name"], tensor["datatype"], tensor.get("parameters", {}).get("binary_data_size")
     if datatype not in DTYPES and datatype != BYTES_DATATYPE:
         raise BadRequest(f"Input {name!r} is {datatype[:80]}. Send one of {', '.join(DTYPES)} or {BYTES_DATATYPE}.")
@@ -121,7 +121,7 @@ def _values_from_bytes(name: str, datatype: str, data: memoryview, count: int) -
 
 
 def _decode_texts(data: memoryview) -> list[str]:
-    """Texts, each after its length."""
+    """Texts, each preceded by its length."""
     values, offset = [], 0
     while offset < len(data):
         (length,) = _LENGTH_PREFIX.unpack_from(data, offset)
@@ -133,7 +133,7 @@ def _decode_texts(data: memoryview) -> list[str]:
 
 
 def encode_tensor(datatype: str, values: Sequence[Any]) -> bytes:
-    """A tensor's bytes."""
+    """Encode a tensor as bytes."""
     if datatype != BYTES_DATATYPE:
         return np.array(values, DTYPES[datatype]).tobytes()
     texts = [(value or "").encode() for value in values]

@@ -1,11 +1,11 @@
-"""GET /hot: the heaviest keys of each stream and view, how evenly partitions are used, and what to do about it.
+"""GET /hot: the heaviest keys of each stream and view, the skew of partitions, and advice.
 
-A key is hot where it alone has more than half of what one partition's task has when all have the same:
+A key is hot where it alone has more than half of a task's fair share of the events:
 
     4 partitions   |····:····|····:····|····:····|····:····|        more than 1/8 of all events
                         └ half of one                               with salt=8, more than all of them: never
 
-Keys may tell who somebody is: they are answered here, and are in no metric.
+Keys may identify a person: this route returns them, and no metric contains them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from headrace.server.http.routing import Request
 from headrace.server.metrics.ledgers import StreamLedgers
 
 MAX_KEYS, MAX_KEY_CHARS = 5, 64
-MIN_EVENTS = 1000  # shares of fewer say nothing
+MIN_EVENTS = 1000  # shares of fewer are not significant
 UNEVEN_SKEW = 2.0
 REFRESH_SECONDS, RETRY_SECONDS = 5.0, 30.0
 LOGGER = logging.getLogger("headrace.serve")
@@ -43,7 +43,7 @@ LOGGER = logging.getLogger("headrace.serve")
 class HotKeyStats:
     """A heavy key of some streams, or of a view of them: bounds of its share of the events, and whether it is hot.
 
-    The partition is told where the key decides it.
+    `partition` is set where the key decides it.
     """
 
     streams: tuple[str, ...]
@@ -60,31 +60,31 @@ class HotKeyStats:
 
     @property
     def source_name(self) -> str:
-        """Whose key it is."""
+        """The stream or view of the key."""
         return self.view or self.streams[0]
 
 
 @dataclass(frozen=True)
 class HotKeyReport:
-    """What is so now: heavy keys by stream and view, and the spread of each topic."""
+    """Heavy keys by stream and view, and the partition skew of each topic."""
 
     keys: tuple[HotKeyStats, ...] = ()
     topics: tuple[PartitionSkew, ...] = ()
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """A report from its JSON."""
+        """Parse a report from its JSON."""
         keys = (HotKeyStats(**{**key, "streams": tuple(key["streams"])}) for key in content["keys"])
         topics = ({name: value for name, value in topic.items() if name != "skew"} for topic in content["topics"])
         return cls(tuple(keys), tuple(PartitionSkew(**one) for one in topics))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can hold it, with the advice in words."""
+        """The report as JSON, with the advice as text."""
         topics = [asdict(entry) | {"skew": entry.skew} for entry in self.topics]
         return {"keys": [asdict(one) for one in self.keys], "topics": topics, "advice": [*self.advice()]}
 
     def advice(self) -> Iterator[str]:
-        """What to do: about the heaviest hot key of each stream and view, and about each uneven stream."""
+        """Advice about the heaviest hot key of each stream and view, and about each skewed stream."""
         hot_by_source = {(key.view, key.source_name): key for key in reversed(self.keys) if key.is_hot}
         yield from map(_key_advice, reversed(hot_by_source.values()))
         streams_without_hot_key = {
@@ -114,7 +114,7 @@ def _key_advice(key: HotKeyStats) -> str:
 
 
 def _sufficient_salt(key: HotKeyStats) -> int:
-    """The least power of two by which a key's part is no longer hot."""
+    """The smallest power of two at which a part of the key is no longer hot."""
     parts = 2
     while parts < MAX_SALT and is_hot(key.at_least, parts, key.partitions):
         parts *= 2
@@ -122,12 +122,12 @@ def _sufficient_salt(key: HotKeyStats) -> int:
 
 
 def is_hot(share: float, salt: int, task_count: int) -> bool:
-    """Whether one part of a key has more than half of what a task has when all have the same."""
+    """Whether one part of a key has more than half of a task's fair share."""
     return share / salt > 1 / (2 * task_count)
 
 
 class HotKeysHandler:
-    """Tells the heaviest keys and the spread of topics; what was looked up is told again for a few seconds."""
+    """Serves the heaviest keys and the partition skew of topics; a report is cached for a few seconds."""
 
     def __init__(self, app: App, ledgers: StreamLedgers) -> None:
         self._app, self._ledgers = app, ledgers
@@ -136,13 +136,13 @@ class HotKeysHandler:
         self._due_at, self._report = 0.0, HotKeyReport()
 
     async def __call__(self, _request: Request) -> Response:
-        # In a thread: the broker is asked where topics end.
+        # In a thread: this asks the broker for end offsets.
         return json_response((await asyncio.to_thread(self.current_report)).to_json())
 
     def current_report(self) -> HotKeyReport:
-        """The report now, which may ask the broker and wait; where it does not answer, as last known.
+        """The current report, which may wait for the broker; where it does not answer, the last known one.
 
-        There is none before the past has been read.
+        None before the past has been read.
         """
         with self._lock:
             known_streams = frozenset(self._ledgers.caught_up_ledgers)
@@ -162,7 +162,7 @@ class HotKeysHandler:
         try:
             topics = self._partition_skews([one.topic for one in sources], now_us)
         except (BrokerUnreachable, BrokerRefused) as problem:
-            LOGGER.warning("How evenly partitions are used is not known now: %s", problem)
+            LOGGER.warning("Could not read end offsets for the partition skew: %s", problem)
             return
         partitions = {one.topic: one.partitions for one in topics}
         hot_keys = (find_hot_keys(one, self._ledgers.key_counts, one.task_count(partitions), now_us) for one in sources)
@@ -175,7 +175,7 @@ class HotKeysHandler:
 
 
 class KeySource(NamedTuple):
-    """Whose keys are counted: those of a stream, or the entities of a view of some streams."""
+    """The source of counted keys: a stream, or the entities of a view of some streams."""
 
     streams: tuple[Stream, ...]
     view: View | None = None
@@ -186,27 +186,27 @@ class KeySource(NamedTuple):
 
     @property
     def is_partition_key(self) -> bool:
-        """Whether the key decides in which partition of the log an event is."""
+        """Whether the key decides the partition of an event."""
         return len(self.streams) == 1 and self.grouping_columns(self.streams[0]) == (self.streams[0].key,)
 
     @property
     def salt(self) -> int:
-        """Into how many parts the events of one key are shared out."""
+        """Into how many parts the events of one key are split."""
         return self.view.salt if self.view else 1
 
     def grouping_columns(self, stream: Stream) -> tuple[str, ...]:
-        """By what the events of a stream are grouped."""
+        """The columns by which the events of a stream are grouped."""
         return self.view.by if self.view else (stream.key,)
 
     def task_count(self, partitions: Mapping[str, int]) -> int:
-        """Among how many tasks the keys are shared out: as many as the topic has partitions."""
+        """Among how many tasks the keys are distributed: at most one for each partition."""
         return max(partitions.get(stream.name, stream.partitions) for stream in self.streams)
 
 
 def find_hot_keys(
     source: KeySource, key_counts: Mapping[str, StreamKeyCounts], task_count: int, now_us: int
 ) -> Iterator[HotKeyStats]:
-    """The heaviest keys, by what was counted of each stream."""
+    """The heaviest keys, from the counts of each stream."""
     recent_counts = [key_counts[stream.name].recent[source.grouping_columns(stream)] for stream in source.streams]
     ranking = find_heavy_hitters(recent_counts, now_us, MAX_KEYS)
     for rank, heavy_key in enumerate(ranking.keys, 1):
@@ -229,5 +229,5 @@ def find_hot_keys(
 
 
 def _shorten_key(key: str) -> str:
-    """A key as text, by its beginning."""
+    """The beginning of a key as text."""
     return escape_unprintable(key[:MAX_KEY_CHARS]) + ("…" if len(key) > MAX_KEY_CHARS else "")

@@ -1,12 +1,12 @@
-"""How far whoever reads the log is behind, looked up four times a second, and told to other tools as consumer groups.
+"""Consumer lag of every reader of the log, polled four times a second, and published as consumer groups.
 
-payments.gate        payments         the last raw offset with a fate, and as many more as there are fates not read yet
-payments.tiles-0     payments.clean   what arrived no later than the newest event in a tile, or its checkpoint
-abroad.derive        payments.clean   what it has committed, where it does so each second
-fraud.score          payments.clean   what its group has committed
-CardSpend.store      CardSpend.tiles  where this server is, or what the group that fills Redis has committed
-silver/payments.lake payments.clean   where the last step ended
-SINK.sink            payments.clean   what its group has kept
+payments.gate        payments         the last raw offset with a fate, plus the number of fates not read yet
+payments.tiles-0     payments.clean   the newest event in a tile by arrival, or the checkpoint
+abroad.derive        payments.clean   its committed offset, where it commits each second
+fraud.score          payments.clean   the committed offset of its group
+CardSpend.store      CardSpend.tiles  this server's position, or the committed offset of the group that fills Redis
+silver/payments.lake payments.clean   the end of the last step
+SINK.sink            payments.clean   the committed offset of its group
 """
 
 import logging
@@ -36,7 +36,7 @@ from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
 from headrace.server.metrics.ledgers import StreamLedgers
 
 POLL_SECONDS = 0.25
-MAX_BUSY_SHARE, MAX_POLL_SECONDS = 0.1, 1.0  # with thousands of partitions looks are further apart
+MAX_BUSY_SHARE, MAX_POLL_SECONDS = 0.1, 1.0  # with thousands of partitions polls are further apart
 PUBLISH_SECONDS = 5.0
 PARTITION_REFRESH_SECONDS = 10.0
 LOGGER = logging.getLogger("headrace.serve")
@@ -46,7 +46,7 @@ PartitionOffsets = dict[Partition, int]
 
 @dataclass(frozen=True)
 class LogConsumers:
-    """Whoever reads the log for an app, and who knows how far they have come."""
+    """Every consumer of an app's log, and the sources of their offsets."""
 
     app: App
     progress_table: ProgressTable
@@ -54,7 +54,7 @@ class LogConsumers:
     online: OnlineStoreReader
 
     def uncommitted_offsets(self) -> dict[str, PartitionOffsets]:
-        """Where the queries are that commit nothing themselves."""
+        """The offsets of queries that do not commit to a consumer group."""
         ledgers = self.ledgers.caught_up_ledgers
         streams = [stream for stream in self.app.streams if stream.name in ledgers]
         gate_offsets = {f"{stream.name}.gate": _gate_offsets(stream, ledgers[stream.name]) for stream in streams}
@@ -82,24 +82,24 @@ class LogConsumers:
         return {one.query: dict(_derivation_offsets(one, progress_by_query[one.query])) for one in running_derivations}
 
     def ledger_offsets(self) -> dict[str, Mapping[Partition, int]]:
-        """Of each gate, where its ledger goes on reading what it has written."""
+        """For each gate, the next offsets its ledger reads in the gate's topics."""
         return {f"{name}.gate": self.ledgers.next_offsets(name) for name in self.ledgers.caught_up_ledgers}
 
     def consumer_groups(self) -> dict[str, str]:
-        """The groups of those that do, by query; the store's is of all views."""
+        """The consumer groups by query; the store's group covers all views."""
         scorer_groups = {f"{model.name}.score": scorer_group(model) for model in self.app.models}
         store_groups = {"store": store_group(self.app.views)} if self.app.views and not self.online.tables else {}
         return scorer_groups | store_groups | {sink.query: sink.group for sink in self.app.sinks}
 
     def topics_by_group(self) -> dict[str, set[str]]:
-        """What each of these groups reads."""
+        """The topics that each of these groups reads."""
         topics_by_query = {f"{model.name}.score": {model.stream.clean} for model in self.app.models}
         topics_by_query["store"] = {view.topic for view in self.app.views}
         topics_by_query |= {sink.query: {sink.source_topic, sink.again} for sink in self.app.sinks}
         return {group: topics_by_query[query] for query, group in self.consumer_groups().items()}
 
     def committed_offsets(self, committed: dict[str, PartitionOffsets]) -> dict[str, PartitionOffsets]:
-        """Where these are, by query."""
+        """The committed offsets of these groups by query."""
         offsets_by_query = {query: committed.get(group, {}) for query, group in self.consumer_groups().items()}
         store_offsets = self._store_offsets(offsets_by_query.pop("store", {}))
         return offsets_by_query | store_offsets
@@ -118,7 +118,7 @@ class LogConsumers:
     def _tile_offsets(self, progress: QueryProgress, stream: Stream, ledger: Ledger) -> PartitionOffsets:
         tables = [self.online.tables[view] for view in progress.views if view in self.online.tables]
         if not tables or not self.online.next_offsets:
-            return {}  # checkpoints alone are minutes old: that is no lag
+            return {}  # checkpoints alone are minutes old, which is not lag
         arrived_offsets = ledger.clean_offsets_by_arrival(max(table.newest_arrival_us(stream) for table in tables))
         checkpoint_offsets = {int(partition): offset for partition, offset in progress.reached.items()}
         partitions = arrived_offsets.keys() | checkpoint_offsets.keys()
@@ -150,21 +150,21 @@ def _gate_offsets(stream: Stream, ledger: Ledger) -> PartitionOffsets:
 def advance_by_unread_fates(
     gate_offsets: PartitionOffsets, ledger_offsets: Mapping[Partition, int], end_offsets: Mapping[Partition, int]
 ) -> PartitionOffsets:
-    """A gate's places, given where its ledger reads on in the gate's topics: each record there is the fate of one more.
+    """Advance a gate's offsets by the records its ledger has not read: each of them is the fate of one more record.
 
-    raw      ├──────── judged, as the ledger has read ────────┤── unread fates ──┤   waits   ┤ end
+    raw      ├───── classified, as read by the ledger ──────┤── unread fates ──┤   waits   ┤ end
     """
     unread_counts = Counter[int]()
     for partition, offset in ledger_offsets.items():
         unread_counts[partition.number] += max(0, end_offsets.get(partition, offset) - offset)
     return {
-        place: min(offset + unread_counts[place.number], end_offsets.get(place, offset))
-        for place, offset in gate_offsets.items()
+        partition2: min(offset + unread_counts[partition2.number], end_offsets.get(partition2, offset))
+        for partition2, offset in gate_offsets.items()
     }
 
 
 def _derivation_offsets(derivation: Derivation, progress: QueryProgress) -> Iterator[tuple[Partition, int]]:
-    """The places a derivation has come to: of one input, it tells only the numbers of its partitions."""
+    """The offsets a derivation has reached; with one input, it reports only partition numbers."""
     for partition_name, offset in progress.reached.items():
         topic, _, number = partition_name.rpartition("-")
         yield Partition(topic or derivation.inputs[0].clean, int(number)), offset
@@ -175,10 +175,10 @@ def _lake_query(table: str) -> str:
 
 
 class LagMonitor:
-    """Looks four times a second; nobody who asks waits for the broker."""
+    """Polls four times a second, so that no request waits for the broker."""
 
     def __init__(self, broker: str, consumers: LogConsumers, *, publishes_groups: bool) -> None:
-        """With `tells`, what others cannot see is told as groups, every few seconds."""
+        """With `publishes_groups`, offsets that no group has are committed to groups every few seconds."""
         self.consumer_lag = LagSnapshot()
         self.consumers, self._publishes_groups = consumers, publishes_groups
         self._offset_client, self._group_offsets, self._lag_tracker = (
@@ -202,7 +202,7 @@ class LagMonitor:
         self._group_offsets.close()
 
     def poll(self) -> None:
-        """Look once."""
+        """Poll once."""
         uncommitted = self.consumers.uncommitted_offsets()
         committed = self.consumers.committed_offsets(
             self._group_offsets.read_committed_offsets(self._group_partitions())
@@ -214,8 +214,8 @@ class LagMonitor:
         )
         self.consumers.ledgers.update_raw_ends(end_offsets)
         uncommitted |= {
-            gate: advance_by_unread_fates(uncommitted[gate], places, end_offsets)
-            for gate, places in ledger_offsets.items()
+            gate: advance_by_unread_fates(uncommitted[gate], next_offsets, end_offsets)
+            for gate, next_offsets in ledger_offsets.items()
             if gate in uncommitted
         }
         offsets_by_query = uncommitted | committed
@@ -227,7 +227,7 @@ class LagMonitor:
             self._group_offsets.publish_offsets(dict(_published_groups(self.consumers.app.name, uncommitted)))
 
     def _group_partitions(self) -> dict[str, list[Partition]]:
-        """The partitions that groups read, asked for now and then."""
+        """The partitions that groups read, refreshed periodically."""
         if time.monotonic() - self._groups_listed_at_s >= PARTITION_REFRESH_SECONDS:
             topics = self.consumers.topics_by_group()
             partitions = self._offset_client.list_partitions(
@@ -241,7 +241,7 @@ class LagMonitor:
         return self._partitions_by_group
 
     def _keep_existing(self, partitions: set[Partition]) -> set[Partition]:
-        """Those that the broker has: a table of the lake may be of a topic that is gone."""
+        """The partitions that exist: a lake table may be of a deleted topic."""
         if (
             partitions != self._requested_partitions
             or time.monotonic() - self._partitions_listed_at_s >= PARTITION_REFRESH_SECONDS
@@ -260,17 +260,17 @@ class LagMonitor:
             started_s = time.monotonic()
             try:
                 self.poll()
-            except HeadraceError as problem:  # a broker that restarts: what was known stays
-                LOGGER.info("the lag of this moment is not known: %s", problem)
+            except HeadraceError as problem:  # while a broker restarts the last known lag stays
+                LOGGER.info("Could not read consumer lag: %s", problem)
             except Exception:
-                LOGGER.exception("the lag of this moment is not known")
+                LOGGER.exception("Could not read consumer lag")
             took_s = time.monotonic() - started_s
 
 
 def _published_groups(
     app: str, offsets_by_query: dict[str, PartitionOffsets]
 ) -> Iterator[tuple[str, PartitionOffsets]]:
-    """What is told of queries that have come anywhere, by a name that other tools take too."""
+    """The offsets to publish, of queries that have any, by a group name that other tools accept."""
     for query, offsets in offsets_by_query.items():
         if offsets:
             yield f"headrace.{app}.{query.replace('/', '.')}", offsets

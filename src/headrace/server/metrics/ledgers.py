@@ -17,7 +17,7 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class StreamLedgers:
-    """Follows what becomes of every stream's records; a broker that is not there yet is waited for."""
+    """Follows the fate of every stream's records; waits for a broker that is not up yet."""
 
     def __init__(self, broker: str, streams: Sequence[Stream], views: Sequence[View] = ()) -> None:
         self.broker, self._streams = broker, streams
@@ -41,16 +41,16 @@ class StreamLedgers:
             ledger_consumer.stop()
 
     def accounts(self) -> dict[str, LedgerCounts]:
-        """The account of each stream as of the last look at where it ends; none before that, and the past, is read.
+        """The account of each stream as of the last poll of end offsets; None before that, and before the past is read.
 
-        Counts that have yet to catch up would look like events that come now.
+        Counts that have yet to catch up would look like events that arrive now.
         """
         return {
             name: ledger.counts() for name, ledger in self.caught_up_ledgers.items() if name in self._streams_with_ends
         }
 
     def update_raw_ends(self, end_offsets: Mapping[Partition, int]) -> None:
-        """Where the partitions of raw topics end now; others are passed over."""
+        """Set the end offsets of raw topics; other partitions are ignored."""
         ledgers = self.caught_up_ledgers
         for partition, end in end_offsets.items():
             if partition.topic in ledgers:
@@ -58,7 +58,7 @@ class StreamLedgers:
                 self._streams_with_ends.add(partition.topic)
 
     def next_offsets(self, stream: str) -> Mapping[Partition, int]:
-        """The next record of each partition of the gate's topics that a stream's ledger has to read."""
+        """The next offset of each partition of the gate's topics that a stream's ledger reads."""
         return self._ledger_consumers[stream].consumer.positions.next_offsets
 
     @property
@@ -81,6 +81,6 @@ class StreamLedgers:
             self._ledger_consumers[stream.name] = LedgerConsumer(
                 self.broker, stream, self.key_counts[stream.name]
             ).start()
-        except HeadraceError as problem:  # whatever it is, the other streams and the next look do not suffer from it
-            LOGGER.info("The ledger of %s is not open yet: %s", stream.name, problem)
+        except HeadraceError as problem:  # one failure must not stop the other streams or the next attempt
+            LOGGER.info("Could not open the ledger of %s yet: %s", stream.name, problem)
             self._stopping.wait(RETRY_SECONDS)

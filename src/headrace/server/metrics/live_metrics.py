@@ -1,4 +1,4 @@
-"""GET /live: every number of /metrics once a second, as server-sent events, looked up once for all who listen."""
+"""GET /live: every metric of /metrics once a second, as server-sent events, collected once for all clients."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from headrace.server.http.routing import Request
 
 UPDATE_SECONDS = 1.0
 MIN_BATCH = 20
-MAX_BATCHES, BROADCAST_SECONDS = 400, 0.8  # of many who listen: libuv knows no pause shorter than a millisecond
+MAX_BATCHES, BROADCAST_SECONDS = 400, 0.8  # of many clients: libuv has no timer shorter than a millisecond
 RETRY_EVENT = b"retry: 1000\n\n"
 EVENT_STREAM_TYPE = b"text/event-stream"
 NO_STORE_HEADERS = ((b"cache-control", b"no-store"),)
@@ -26,8 +26,8 @@ def encode_snapshot(
     watermark_causes: Mapping[str, str] | None = None,
     down_parts: Sequence[Mapping[str, object]] | None = None,
 ) -> bytes:
-    """The moment and all samples in JSON, of each its name, labels and value; in words what holds back queries, and
-    what is down.
+    """The time and all samples in JSON, each with its name, labels and value; the causes of slow watermarks as text,
+    and what is down.
     """
     samples = [
         [sample.name, sample.labels, _to_json_number(sample.value)] for family in families for sample in family.samples
@@ -38,12 +38,12 @@ def encode_snapshot(
 
 
 def _to_json_number(value: float) -> float | str:
-    """JSON has no infinity; JavaScript reads this word as the number."""
+    """A number for JSON, which has no infinity: JavaScript parses this text as the number."""
     return "Infinity" if value == inf else value
 
 
 class LiveMetricsHandler:
-    """Tells whoever listens what is so now, and other news; nobody looks while nobody listens."""
+    """Streams snapshots and other events to every client; collects nothing without a client."""
 
     def __init__(self, take_snapshot: Callable[[], bytes], take_events: Callable[[], bytes] = bytes) -> None:
         self._take_snapshot, self._take_events = take_snapshot, take_events
@@ -54,7 +54,7 @@ class LiveMetricsHandler:
         return Response(200, b"", EVENT_STREAM_TYPE, NO_STORE_HEADERS, self._subscribe)
 
     def _subscribe(self, send_chunk: SendChunk) -> None:
-        """One more listens; somebody's listening keeps alive the task that looks."""
+        """Add a client; the task that collects runs while there is one."""
         send_chunk(RETRY_EVENT)
         self._listeners.append(send_chunk)
         if self._update_task is None or self._update_task.done():
@@ -66,13 +66,13 @@ class LiveMetricsHandler:
             try:
                 event = b"data: %b\n\n%b" % (await asyncio.to_thread(self._take_snapshot), self._take_events())
             except Exception:
-                LOGGER.exception("the numbers of this second could not be told")
+                LOGGER.exception("Could not send the metrics of this second")
                 event = b": none\n\n"
             await self._broadcast(event)
             await asyncio.sleep(max(0.0, started + UPDATE_SECONDS - time.monotonic()))
 
     async def _broadcast(self, event: bytes) -> None:
-        """A few at a time: many at once would hold up whoever asks. Who has gone is told no more."""
+        """Send in batches, since many sends at once would delay other requests; drop clients that have disconnected."""
         listeners, started = self._listeners, time.monotonic()
         self._listeners = []
         batch_size = -(-len(listeners) // MAX_BATCHES) if len(listeners) > MIN_BATCH else MIN_BATCH

@@ -1,4 +1,4 @@
-"""GET /history: what the golden numbers were in the last day, kept on disk so that a restart forgets nothing.
+"""GET /history: the golden metrics of the last day, stored on disk so that they survive a restart.
 
 now − 1 day ── one a minute ── now − 1 hour ── one every 15 seconds ── now      some 1,700 snapshots, packed
 """
@@ -25,19 +25,19 @@ SNAPSHOT_SECONDS = 15.0
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 MAX_SNAPSHOTS = 300
 BUSY_TIMEOUT_SECONDS = 5.0
-# Families by the name the client library has for them.
+# Families by their names in the client library.
 RECORDED_FAMILIES = {family.name.removesuffix(TOTAL_SUFFIX) for family in METRIC_CATALOG.values() if family.has_history}
 LOGGER = logging.getLogger("headrace.serve")
 
 
 class MetricHistory:
-    """Snapshots in a file; one process writes, any reads."""
+    """Snapshots in a file; one process writes, any process reads."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def add(self, at_ms: int, content: bytes) -> None:
-        """Keep a snapshot, thin out what is older than an hour and forget what is older than a day."""
+        """Store a snapshot, thin out those older than an hour and delete those older than a day."""
         with self._connect() as database:
             database.execute("CREATE TABLE IF NOT EXISTS told (at INTEGER PRIMARY KEY, snapshot BLOB NOT NULL)")
             database.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (at_ms, zlib.compress(content)))
@@ -46,7 +46,7 @@ class MetricHistory:
             database.execute("DELETE FROM told WHERE at < ?", (at_ms - DAY_MS,))
 
     def read_since(self, at_ms: int) -> list[bytes]:
-        """What was kept since a moment, evenly thinned to so many at most."""
+        """The snapshots since a time, evenly thinned to a maximum number."""
         if not self._file.exists():
             return []
         with self._connect() as database:
@@ -64,13 +64,13 @@ def _thin_out(rows: Sequence[Any]) -> Sequence[Any]:
 
 
 async def record_history(history: MetricHistory, collect_families: Callable[[], Iterable[Metric]]) -> None:
-    """Keep a snapshot every few seconds, until cancelled."""
+    """Store a snapshot every few seconds, until cancelled."""
     while True:
         await asyncio.sleep(SNAPSHOT_SECONDS)
         try:
             await asyncio.to_thread(_record_snapshot, history, collect_families)
         except (sqlite3.Error, OSError) as problem:  # a full disk: the page shows less
-            LOGGER.warning("the history of this moment is not kept: %s", problem)
+            LOGGER.warning("Could not store the metric history: %s", problem)
 
 
 def _record_snapshot(history: MetricHistory, collect_families: Callable[[], Iterable[Metric]]) -> None:
@@ -81,7 +81,7 @@ def _record_snapshot(history: MetricHistory, collect_families: Callable[[], Iter
 
 
 class HistoryHandler:
-    """Answers with what was kept: GET /history?minutes=60, a day at most."""
+    """Returns stored snapshots: GET /history?minutes=60, a day at most."""
 
     def __init__(self, history: MetricHistory | None) -> None:
         self._history = history

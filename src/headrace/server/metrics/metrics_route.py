@@ -1,4 +1,4 @@
-"""GET /metrics: what is counted elsewhere in plain numbers, in Prometheus' words."""
+"""GET /metrics: every count of the server and the app in Prometheus' format."""
 
 import asyncio
 import time
@@ -37,14 +37,14 @@ from headrace.server.metrics.server_counts import ServerCounts, TableCounts
 
 LabelledValue = tuple[list[str], float]
 MAX_RANK = 3
-STALE_AFTER_US = 300_000_000  # of what is looked at once a minute: older words are of a time that is over
+STALE_AFTER_US = 300_000_000  # for reports written once a minute: older ones are out of date
 
 
 @dataclass(frozen=True)
 class MetricSources:
-    """Everything that is told; `tables` is empty where the store is not in this process.
+    """The sources of all metrics; `tables` is empty where the store is in another process.
 
-    What this process alone counts may be asked of several: `counted` is what they have counted together.
+    `server_counts` may be the sum over several workers.
     """
 
     app: App
@@ -58,7 +58,7 @@ class MetricSources:
 
 
 class MetricsHandler(Collector):
-    """Answers with the numbers of this moment."""
+    """Serves the current metrics."""
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
@@ -66,9 +66,9 @@ class MetricsHandler(Collector):
         self._registry.register(self)
 
     async def __call__(self, request: Request) -> Response:
-        # OpenMetrics, which has a word for units, for who asks for it.
+        # OpenMetrics, which has units, for clients that accept it.
         encode, content_type = choose_encoder((request.header(b"accept") or b"").decode("latin-1"))
-        # In a thread: others are answered meanwhile.
+        # In a thread, so that other requests are answered meanwhile.
         return Response(200, await asyncio.to_thread(encode, self._registry), content_type.encode())
 
     def collect(self) -> Iterator[Metric]:
@@ -100,7 +100,7 @@ class MetricsHandler(Collector):
 
 
 def event_metrics(accounts: Mapping[str, LedgerCounts]) -> Iterator[Metric]:
-    """What became of every record."""
+    """The fate of every record."""
     fates = [
         ([stream, fate], count)
         for stream, account in accounts.items()
@@ -120,7 +120,7 @@ def event_metrics(accounts: Mapping[str, LedgerCounts]) -> Iterator[Metric]:
 
 
 def lag_metrics(consumer_lag: LagSnapshot, streams: Iterable[str]) -> Iterator[Metric]:
-    """How far whoever reads the log is behind, and how long it takes to catch up."""
+    """The consumer lag of every reader of the log, and its time to catch up."""
     gate_delays = [([stream], consumer_lag.longest_wait_s(f"{stream}.gate") or 0.0) for stream in streams]
     yield create_metric("lag_seconds", gate_delays)
     labelled_lags = [
@@ -133,7 +133,7 @@ def lag_metrics(consumer_lag: LagSnapshot, streams: Iterable[str]) -> Iterator[M
 
 
 def duplicate_metric(app: App, accounts: Mapping[str, LedgerCounts], tables: Mapping[str, ViewTable]) -> Metric:
-    """Clean events that are in no tile, because one with their id already was; exact when nothing is in flight."""
+    """Clean events that are in no tile, because their id was there before; exact when nothing is in flight."""
     folded_counts = ((stream, _folded_events(app, stream, tables)) for stream in app.streams if stream.name in accounts)
     samples: list[LabelledValue] = [
         ([stream.name], max(0, accounts[stream.name].clean - folded))
@@ -144,13 +144,13 @@ def duplicate_metric(app: App, accounts: Mapping[str, LedgerCounts], tables: Map
 
 
 def _folded_events(app: App, stream: Stream, tables: Mapping[str, ViewTable]) -> int | None:
-    """The stream's events in the tiles of the first view by its key: every clean event has one."""
+    """The stream's events in the tiles of the first view by its key: every clean event is in one."""
     views = [view for view in app.views_of(stream) if view.by == (stream.key,) and view.name in tables]
     return tables[views[0].name].stream_event_count(stream) if views else None
 
 
 def table_metrics(tables_by_name: Mapping[str, ViewTable]) -> Iterator[Metric]:
-    """How large the store in this process is."""
+    """The size of the store in this process."""
     named_tables = list(tables_by_name.items())
     yield create_metric("entities", [([name], len(table)) for name, table in named_tables])
     yield create_metric("tiles", [([name], table.tile_count) for name, table in named_tables])
@@ -158,7 +158,7 @@ def table_metrics(tables_by_name: Mapping[str, ViewTable]) -> Iterator[Metric]:
 
 
 def apply_metrics(counts_by_view: Mapping[str, TableCounts]) -> Iterator[Metric]:
-    """What became of the records of changelogs, and how soon the store knew."""
+    """The outcome of changelog records, and the delay until the store applied them."""
     rejected = [([name], counts.rejected_records) for name, counts in counts_by_view.items()]
     yield create_metric("refused_tiles_total", rejected)
     delays = [([name], table.apply_delays) for name, table in counts_by_view.items()]
@@ -166,7 +166,7 @@ def apply_metrics(counts_by_view: Mapping[str, TableCounts]) -> Iterator[Metric]
 
 
 def request_metrics(stats_by_path: Mapping[str, RequestStats]) -> Iterator[Metric]:
-    """What was asked, how it ended and how long it took; of what nobody ever asked there is nothing to tell."""
+    """Requests, their status and their duration; a route without a request has no samples."""
     responses = [
         ([path, str(status)], n) for path, stats in stats_by_path.items() for status, n in stats.statuses.copy().items()
     ]
@@ -176,7 +176,7 @@ def request_metrics(stats_by_path: Mapping[str, RequestStats]) -> Iterator[Metri
 
 
 def prediction_metrics(counts: ServerCounts) -> Iterator[Metric]:
-    """What was scored over HTTP, what of it was degraded, and what of it is in no log."""
+    """Events scored over HTTP, those that were degraded, and those that were not logged."""
     stats_by_model = counts.predictions
     scored = [([model], stats.scored) for model, stats in stats_by_model.items()]
     yield create_metric("http_predictions_total", scored)
@@ -191,7 +191,7 @@ def prediction_metrics(counts: ServerCounts) -> Iterator[Metric]:
 
 
 def check_metrics(progress_reports: Iterable[ConsistencyCheckProgress]) -> Iterator[Metric]:
-    """What the check that never stops has found of what was served."""
+    """The results of the continuous check of served values."""
     reports = list(progress_reports)
     outcomes = [([report.checked, name], float(count)) for report in reports for name, count in report.outcomes.items()]
     yield create_metric("checked_values_total", outcomes)
@@ -211,7 +211,7 @@ def ingestion_metrics(progress_reports: Iterable[IngestionProgress]) -> Iterator
 
 
 def scorer_metrics(progress_reports: Iterable[ScorerProgress]) -> Iterator[Metric]:
-    """What the scorers of each model have done, those that have ended included; the lag is that of those that run."""
+    """The counts of each model's scorers, those that have ended included; the lag is that of running ones."""
     predictions: Counter[tuple[str, ...]] = Counter()
     degraded: Counter[tuple[str, ...]] = Counter()
     lags: Counter[str] = Counter()
@@ -232,12 +232,12 @@ def scorer_metrics(progress_reports: Iterable[ScorerProgress]) -> Iterator[Metri
 
 
 def sink_metrics(progress_reports: Iterable[SinkProgress]) -> Iterator[Metric]:
-    """What the copies of each sink have done, those that have ended included."""
+    """The counts of each sink's workers, those that have ended included."""
     yield from _delivery_metrics("sink", [(report.sunk, report) for report in progress_reports])
 
 
 def outbox_metrics(progress_reports: Iterable[OutboxProgress]) -> Iterator[Metric]:
-    """What the relays of each outbox have done, those that have ended included."""
+    """The counts of each outbox's relays, those that have ended included."""
     named_reports = [(report.relayed, report) for report in progress_reports]
     yield from _delivery_metrics("outbox", named_reports)
     latest_waits = {name: one.waited_seconds for name, one in sorted(named_reports, key=lambda pair: pair[1].at_us)}
@@ -247,7 +247,7 @@ def outbox_metrics(progress_reports: Iterable[OutboxProgress]) -> Iterator[Metri
 def _delivery_metrics(
     kind: str, named_reports: Iterable[tuple[str, SinkProgress | OutboxProgress]]
 ) -> Iterator[Metric]:
-    """What became of rows, by the names of those who bring them."""
+    """Delivered rows, by the name of the sink or outbox."""
     fates: Counter[tuple[str, ...]] = Counter()
     parked: Counter[tuple[str, ...]] = Counter()
     retries: Counter[tuple[str, ...]] = Counter()
@@ -261,7 +261,7 @@ def _delivery_metrics(
 
 
 def sink_lag_metrics(consumer_lag: LagSnapshot, app: App) -> Iterator[Metric]:
-    """How far sinks are behind, by what their groups have kept: whoever has died is behind as well."""
+    """The lag of sinks by the committed offsets of their groups, which includes dead workers."""
     records_by_query: Counter[str] = Counter()
     for lag in consumer_lag.lags:
         records_by_query[lag.query] += lag.records
@@ -271,14 +271,14 @@ def sink_lag_metrics(consumer_lag: LagSnapshot, app: App) -> Iterator[Metric]:
 
 
 def capture_metrics(progress_reports: Iterable[CaptureProgress]) -> Iterator[Metric]:
-    """Whether tables are captured, and what their databases keep for that."""
+    """Whether tables are captured, and how much log their databases retain for that."""
     reports, now_us = list(progress_reports), time.time_ns() // 1000
     yield create_metric("capture_waits", [([report.captured], int(is_stalled(report, now_us))) for report in reports])
     yield create_metric("capture_kept_bytes", [([one.captured], one.kept_bytes) for one in reports])
 
 
 def source_metrics(progress_reports: Iterable[SourceProgress]) -> Iterator[Metric]:
-    """What bridges have copied, and whether they go on."""
+    """What bridges have copied, and whether they run."""
     reports, now_us = list(progress_reports), time.time_ns() // 1000
     yield create_metric("bridge_copied_total", [([report.bridged], report.copied) for report in reports])
     yield create_metric("bridge_left", [([one.bridged], one.left) for one in reports])
@@ -286,7 +286,7 @@ def source_metrics(progress_reports: Iterable[SourceProgress]) -> Iterator[Metri
 
 
 def alert_metrics(progress_reports: Iterable[AlertingProgress]) -> Iterator[Metric]:
-    """What the one who watches last said."""
+    """The last report of the alert monitor."""
     reports = list(progress_reports)
     yield create_metric("alerts_firing", [([], report.firing) for report in reports])
     yield create_metric("watch_at_seconds", [([], last_report.at_us / 1e6) for last_report in reports])
@@ -295,7 +295,7 @@ def alert_metrics(progress_reports: Iterable[AlertingProgress]) -> Iterator[Metr
 
 
 def _outcome_samples(outcome_counts: Iterable[Mapping[str, Mapping[str, int]]]) -> list[LabelledValue]:
-    """How many ended how, by whom it was told or what was."""
+    """Samples by outcome and by where it came from."""
     return [
         ([name, outcome], float(n))
         for outcomes_by_name in outcome_counts
@@ -305,7 +305,7 @@ def _outcome_samples(outcome_counts: Iterable[Mapping[str, Mapping[str, int]]]) 
 
 
 def outcome_metrics(progress_reports: Iterable[OutcomesProgress]) -> Iterator[Metric]:
-    """What came of predictions: all states of a model together are all that were seen."""
+    """The outcomes of predictions: the states of a model add up to all predictions seen."""
     reports = list(progress_reports)
     states = [
         ([report.judged, *state_labels], float(count)) for report in reports for *state_labels, count in report.counts
@@ -325,7 +325,7 @@ def outcome_metrics(progress_reports: Iterable[OutcomesProgress]) -> Iterator[Me
 
 
 def drift_metrics(progress_reports: Iterable[DriftProgress]) -> Iterator[Metric]:
-    """How far what models are served is from what they were trained on; what was told long ago is not told again."""
+    """The drift of served features from the training data; stale reports are left out."""
     reports = [report for report in progress_reports if report.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
     multiples = [([one.compared], one.multiple) for one in reports if one.multiple is not None]
     yield create_metric("drift", multiples)
@@ -351,7 +351,7 @@ def drift_metrics(progress_reports: Iterable[DriftProgress]) -> Iterator[Metric]
 
 
 def quality_metrics(progress_reports: Iterable[QualityProgress]) -> Iterator[Metric]:
-    """How good models are by the outcomes that are due."""
+    """The quality of models by the outcomes that are due."""
     reports = [report for report in progress_reports if report.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
     losses = [([one.measured], one.lost) for one in reports if one.lost is not None]
     yield create_metric("quality_lost", losses)
@@ -360,7 +360,7 @@ def quality_metrics(progress_reports: Iterable[QualityProgress]) -> Iterator[Met
 
 
 def hot_key_metrics(report: HotKeyReport) -> Iterator[Metric]:
-    """How much the heaviest keys have, by rank and never by name, and how evenly partitions are used."""
+    """The shares of the heaviest keys, by rank and never by name, and the skew of partitions."""
     stream_keys = [key for key in report.keys if key.view is None]
     yield create_metric("hot_keys", _hot_key_counts(stream_keys))
     yield create_metric("hot_key_share", _hot_key_shares(stream_keys))
@@ -393,7 +393,7 @@ def _to_samples(counts: Counter[tuple[str, ...]]) -> list[LabelledValue]:
 
 
 def query_metrics(progress_reports: Iterable[QueryProgress]) -> Iterator[Metric]:
-    """What each query last said of itself."""
+    """The last report of each query."""
     reports = list(progress_reports)
     silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
     running = [

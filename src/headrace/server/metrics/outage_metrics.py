@@ -9,7 +9,7 @@ from headrace.server.metrics.prometheus import create_metric
 
 
 def outage_metrics(status: AppStatus) -> Iterator[Metric]:
-    """1 for what is up and 0 for what is not, by name."""
+    """1 for each part, query and table that is up and 0 for each that is down, by name."""
     parts, queries, tables = status.parts, status.queries, status.tables
     yield create_metric("part_up", [([progress.part], float(progress.state == "running")) for progress in parts])
     yield create_metric("part_restarts_total", [([one.part], float(one.restarts)) for one in parts])

@@ -1,4 +1,4 @@
-"""Numbers of the catalogue in Prometheus' words: what is not in it cannot be told."""
+"""Metrics of the catalog in Prometheus' format: a metric that is not in the catalog cannot be exported."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,7 +17,7 @@ FAMILY_CLASSES: dict[MetricType, Callable[..., Any]] = {
 
 
 def create_metric(name: str, samples: Iterable[tuple[list[str], float | DelayHistogram]]) -> Metric:
-    """Samples of one number: the values of its labels, in their order, and its own."""
+    """The samples of one metric: the values of its labels, in their order, and its own."""
     family = METRIC_CATALOG[f"headrace_{name}"]
     unit = family.unit if family.unit in BASE_UNITS else ""
     metric: Metric = FAMILY_CLASSES[family.metric_type](family.name, family.help, labels=family.labels, unit=unit)

@@ -1,4 +1,4 @@
-"""How many requests each path has had, how they ended and how long they took; how many events were scored."""
+"""The number of requests of each path, their status and duration; the number of scored events."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from headrace.online_store.delay_histogram import DelayHistogram
 
 
 class PredictionStats:
-    """How many events of a model were scored over HTTP, and in how many something was missing."""
+    """How many events of a model were scored over HTTP, and how many were degraded."""
 
     __slots__ = ("degraded", "scored")
 
@@ -17,14 +17,14 @@ class PredictionStats:
         self.degraded: Counter[str] = Counter()
 
     def add(self, degraded: Sequence[tuple[str, ...]]) -> None:
-        """Count events by what each of them lacked."""
+        """Count events by the reasons of each."""
         self.scored += len(degraded)
         for reasons in degraded:
             if reasons:
                 self.degraded.update(reasons)
 
     def merge(self, other: "PredictionStats") -> None:
-        """Take the counts of another process."""
+        """Add the counts of another process."""
         self.scored += other.scored
         self.degraded.update(other.degraded.copy())
 
@@ -43,6 +43,6 @@ class RequestStats:
         self.delays.add(seconds)
 
     def merge(self, other: "RequestStats") -> None:
-        """Take the counts of another process."""
+        """Add the counts of another process."""
         self.statuses.update(other.statuses.copy())
         self.delays.merge(other.delays.counts.copy(), other.delays.total_seconds)

@@ -1,4 +1,4 @@
-"""What a server has counted, in plain numbers: so that several processes of one server can be told of as one."""
+"""The counts of a server as plain numbers, so that several worker processes report as one."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from headrace.server.metrics.request_stats import PredictionStats, RequestStats
 
 @dataclass
 class TableCounts:
-    """Of a view's table: records that were no tiles, and how soon tiles were known."""
+    """Counts of a view's table: records that were not tiles, and the delay until tiles were applied."""
 
     rejected_records: int = 0
     apply_delays: DelayHistogram = field(default_factory=lambda: DelayHistogram(APPLY_SECONDS_BUCKETS))
@@ -30,9 +30,9 @@ class ServerCounts:
 
     @classmethod
     def merge(cls, all_counts: Iterable[Self]) -> Self:
-        """The counts of several processes as one's.
+        """Merge the counts of several processes.
 
-        Each of them reads the same changelogs, so what one of them found no tile is no tile to the others.
+        Each of them reads the same changelogs, so they all count the same invalid records.
         """
         total = cls()
         for counts in all_counts:
@@ -48,7 +48,7 @@ class ServerCounts:
         return total
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The counts as JSON."""
         return {
             "requests": [
                 [
@@ -69,7 +69,7 @@ class ServerCounts:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What was written."""
+        """Parse counts from JSON."""
         server_counts = cls(lost_predictions=Counter(content["lost"]))
         for path, statuses, bucket_counts, seconds in content["requests"]:
             request_stats = server_counts.requests[path] = RequestStats()

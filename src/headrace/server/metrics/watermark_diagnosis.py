@@ -1,4 +1,4 @@
-"""What holds back a watermark or the clock of a model's outcomes, in words: the first of its causes that is so."""
+"""Explains what holds back a watermark or the clock of a model's outcomes: the first cause that applies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from headrace.kafka.status.reports.models import OutcomesProgress
 from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.server.metrics.lag_monitor import LogConsumers
 
-DELAY_THRESHOLD_SECONDS = 5.0  # less than that is on its way
+DELAY_THRESHOLD_SECONDS = 5.0  # less than that is in flight
 QUIET_AFTER_US = 10 * UNITS_US["s"]
-IDLE_AFTER_US = 30 * UNITS_US["s"]  # of one partition among others: keys leave natural gaps
+IDLE_AFTER_US = 30 * UNITS_US["s"]  # for one partition among others: keys leave natural gaps
 MAX_NAMED_PARTITIONS = 3
 MINUTES_FROM_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class WatermarkDiagnosis:
-    """What is known now: how far queries are behind, and when a record of each partition was last judged."""
+    """The current lag of queries, and when a record of each partition was last classified."""
 
     now_us: int
     consumer_lag: LagSnapshot
@@ -61,7 +61,7 @@ class WatermarkDiagnosis:
         return progress.running and self.now_us - progress.at_us < SILENT_AFTER_US
 
     def _explain_idleness(self, stream: str) -> str:
-        """Which partitions of a stream nothing comes from, where others have news; empty where all have."""
+        """The idle partitions of a stream, where others have events; empty where none is idle."""
         processed_us = self.last_processed_us.get(stream, {})
         if not any(processed_us.values()):
             return "no events yet"
@@ -82,7 +82,7 @@ class WatermarkDiagnosis:
 
 
 def diagnose_watermarks(consumers: LogConsumers, consumer_lag: LagSnapshot, now_us: int) -> dict[str, str]:
-    """The words for each query that has a watermark, and for each model whose outcomes are joined."""
+    """The explanation for each query with a watermark, and for each model whose outcomes are joined."""
     diagnosis = WatermarkDiagnosis(
         now_us,
         consumer_lag,
@@ -102,7 +102,7 @@ def diagnose_watermarks(consumers: LogConsumers, consumer_lag: LagSnapshot, now_
 
 
 def _format_seconds(seconds: float) -> str:
-    """As a person says it.
+    """A duration for readers.
 
     >>> _format_seconds(40.2), _format_seconds(4000.0)
     ('40 s', '67 min')

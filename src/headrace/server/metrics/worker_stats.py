@@ -1,10 +1,10 @@
-"""The worker processes of one server: each leaves its counts and what it misses in a file, any of them speaks for all.
+"""The worker processes of one server: each writes its counts and problems to a file, and any of them reports for all.
 
     worker 1 ──▶ 1-4711.json ──┐
-    worker 2 ──▶ 2-4712.json ──┼──▶ whoever is asked: the sum of all, those that have died included
+    worker 2 ──▶ 2-4712.json ──┼──▶ the worker that is asked: the sum of all, dead ones included
     worker 2 ──▶ 2-4890.json ──┘    ready once the last of each number is, and has written lately
 
-A file only grows in what it counts, so a sum never goes back; what a worker counted after it last wrote dies with it.
+The counts of a file only grow, so a sum never decreases; what a worker counted after its last write is lost with it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ SILENT_AFTER_S = 5.0
 
 @dataclass(frozen=True)
 class ServerWorker:
-    """Which of how many workers this process is, and where they leave word for each other."""
+    """The number of this worker process, the number of workers, and their shared folder."""
 
     number: int
     worker_count: int
@@ -38,7 +38,7 @@ class ServerWorker:
 
 
 class ReadinessProblems(NamedTuple):
-    """What is missing, a sentence each: what keeps a process from answering, and what keeps it from being fresh."""
+    """Readiness problems, a sentence each: what keeps a process from answering, and from being fresh."""
 
     answering: list[str]
     freshness: list[str]
@@ -49,7 +49,7 @@ class ReadinessProblems(NamedTuple):
 
 
 class WorkerStats:
-    """What all workers have counted, and what any of them misses; one alone asks nobody."""
+    """The counts and the problems of all workers; a single worker reads no files."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class WorkerStats:
         get_own_problems: Callable[[], Awaitable[ReadinessProblems]],
     ) -> None:
         self._worker, self._get_own_counts, self._get_own_problems = worker, get_own_counts, get_own_problems
-        self._own_problems = ReadinessProblems(["it has just begun"], [])
+        self._own_problems = ReadinessProblems(["it has just started"], [])
         self._write_lock = Lock()
 
     async def publish(self) -> None:
-        """Leave word until cancelled."""
+        """Write a snapshot periodically, until cancelled."""
         writes = 0
         while self._worker is not None:
             if writes % WRITES_PER_CHECK == 0:
@@ -72,7 +72,7 @@ class WorkerStats:
             await asyncio.sleep(WRITE_SECONDS)
 
     def total_counts(self) -> ServerCounts:
-        """What all of them have counted."""
+        """The counts of all workers."""
         if self._worker is None:
             return self._get_own_counts()
         self._write_snapshot(self._worker)
@@ -81,7 +81,7 @@ class WorkerStats:
         )
 
     async def wait_until_ready(self, stop: Event) -> None:
-        """Wait while this process misses something and another does not: that one answers better."""
+        """Wait while this worker has problems and another has none: that one answers better."""
         while self._worker is not None and not stop.is_set() and (await self._get_own_problems()).sentences:
             peer_problems = [
                 problems for number, problems in self._problems_by_worker(self._worker) if number != self._worker.number
@@ -91,7 +91,7 @@ class WorkerStats:
             await asyncio.sleep(WRITE_SECONDS)
 
     async def readiness_problems(self) -> ReadinessProblems:
-        """What any of them misses, a sentence each."""
+        """The problems of all workers, a sentence each."""
         if self._worker is None:
             return await self._get_own_problems()
         problems_by_worker = self._problems_by_worker(self._worker)
@@ -109,12 +109,12 @@ class WorkerStats:
         )
 
     def _problems_by_worker(self, worker: ServerWorker) -> list[tuple[int, ReadinessProblems]]:
-        """What each worker misses, by its number."""
+        """The problems of each worker, by its number."""
         latest = dict(sorted(self._read_snapshots(worker), key=lambda numbered_snapshot: numbered_snapshot[1]["at"]))
         return [(number, _problems_of(latest.get(number))) for number in range(1, worker.worker_count + 1)]
 
     def _write_snapshot(self, worker: ServerWorker) -> None:
-        """In one step: who reads meanwhile reads what was there before; one at a time, so that nothing goes back."""
+        """Replace the snapshot atomically for readers, and one at a time, so that counts never decrease."""
         file = worker.folder / f"{worker.number}-{os.getpid()}.json"
         temp_file = file.with_suffix(".new")
         with self._write_lock:
@@ -127,7 +127,7 @@ class WorkerStats:
             temp_file.replace(file)
 
     def _read_snapshots(self, worker: ServerWorker) -> list[tuple[int, dict[str, Any]]]:
-        """The last word of each process, with the number of its worker."""
+        """The last snapshot of each process, with the number of its worker."""
         return [
             (int(file.name.partition("-")[0]), orjson.loads(file.read_bytes())) for file in worker.folder.glob("*.json")
         ]
