@@ -30,21 +30,21 @@ _STOP_GRACE_S = 30
 _LOOK_EVERY_S = 0.05
 _MIN_FREE_BYTES = 64 << 20
 _STARTED_MESSAGE = "Kafka Server started"
-# A heap that grows from little is collected whole each time, which stops the broker for 80 ms and more; docs/adr/0027.
+# A heap that grows from little is fully collected each time, which stops the broker for 80 ms and more; docs/adr/0027.
 _JVM_OPTIONS = ("-Xms256m", "-Xmn128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _JVM_LOGGING_OPTION = f"-Dlog4j2.configurationFile={LOGGING_FILE}"
 
 
 class BrokerFailed(HeadraceError):
-    """The broker ended on its own or did not start, with its last words."""
+    """The broker ended by itself or did not start; the message has the end of its log."""
 
 
 class DiskFullError(HeadraceError):
-    """There is no room left for the broker's log."""
+    """The disk has no space left for the broker's log."""
 
 
 class EmbeddedBroker:
-    """A Kafka broker on 127.0.0.1 whose data are in STATE/broker; port 0 picks a free one."""
+    """A Kafka broker on 127.0.0.1 with its data in STATE/broker; port 0 picks a free one."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class EmbeddedBroker:
 
     @property
     def address(self) -> str:
-        """Where clients connect: HOST:PORT."""
+        """The bootstrap address, HOST:PORT."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -81,7 +81,7 @@ class EmbeddedBroker:
 
     @property
     def log(self) -> Path:
-        """The broker's own log."""
+        """The broker's log file."""
         return self._server_folder.log
 
     def is_alive(self) -> bool:
@@ -93,7 +93,7 @@ class EmbeddedBroker:
         return exit_reason(self._server_folder.read_output(), None if self._child is None else self._child.exit_code)
 
     def require_startable(self) -> None:
-        """Raise what would keep the broker from ever starting: no Java, a folder in use, a full disk, a taken port."""
+        """Raise what prevents the broker from starting: no Java, a folder in use, a full disk, a taken port."""
         find_java()
         jar_paths("broker", self._progress)
         try:
@@ -106,16 +106,16 @@ class EmbeddedBroker:
             raise
 
     def raise_if_ended(self) -> None:
-        """Raise what ended the broker, if it has ended on its own."""
+        """Raise the reason why the broker has ended by itself, if it has."""
         if self._child and not self._child.is_alive():
             raise self._failure("has ended")
 
     def log_tail(self) -> str:
-        """The end of what the broker said."""
+        """The end of the broker's output."""
         return self._server_folder.log_tail()
 
     def start(self) -> None:
-        """Start the broker and return once it serves; one left over by a crash is ended first."""
+        """Start the broker and return once it serves; first ends one left over by a crash."""
         java, jars = find_java(), jar_paths("broker", self._progress)
         try:
             self._claim_resources()
@@ -131,15 +131,15 @@ class EmbeddedBroker:
             raise
 
     def stop(self) -> None:
-        """Stop the broker cleanly; its data stay."""
+        """Stop the broker cleanly; its data stays."""
         if self._child:
             if self._child.stop(_STOP_GRACE_S):
-                self._server_folder.forget_process()  # what a crash leaves behind tells the next start of it
+                self._server_folder.forget_process()  # after a crash this record stays for the next start
             self._child = None
         self._server_folder.unlock()
 
     def _stop_orphan(self) -> None:
-        """End the broker of a Headrace that crashed: it holds the data until it is gone."""
+        """End the broker of a Headrace that crashed: it locks the data until it has ended."""
         orphan = self._server_folder.recorded_process()
         if orphan and orphan.is_alive():
             self._progress(f"ending the broker left over by a crash (process {orphan.pid})")
@@ -151,7 +151,7 @@ class EmbeddedBroker:
             raise DiskFullError(_disk_full_message(self.folder, free_bytes))
 
     def _claim_resources(self) -> None:
-        """Hold the folder, end what a crash left running there, and see that there is room and a port."""
+        """Lock the folder, end what a crash left running there, and check for space and a free port."""
         if not self._server_folder.is_locked:
             self._server_folder.lock("runs a broker on")
         self._stop_orphan()
@@ -209,7 +209,7 @@ class EmbeddedBroker:
 
 
 def broker_archive_path(java: JavaRuntime, jars: list[Path]) -> Path:
-    """Where the archive of the broker's classes is for this Java and these jars, if `make setup` has made it."""
+    """The class archive of the broker for this Java and these jars, if `make setup` has created it."""
     release = _read_text(java.home / "release")
     key = hashlib.sha256("\n".join([str(java.home), release, *map(str, jars)]).encode()).hexdigest()[:16]
     return cache_dir().parent / "archives" / f"broker-{key}.jsa"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-# Run in the child before the program itself: the kernel sends SIGTERM when the parent dies, however it dies.
+# Runs in the child before the program itself: the kernel sends SIGTERM when the parent dies, however it dies.
 _LAUNCHER_SCRIPT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -26,7 +26,7 @@ _LOOK_EVERY_S = 0.02
 
 @dataclass(frozen=True)
 class ProcessId:
-    """One process for certain: a pid alone may be another program's by now."""
+    """A process identified by more than its pid, which may belong to another program by now."""
 
     pid: int
     started: str
@@ -38,7 +38,7 @@ class ProcessId:
         return cls(pid, started) if started else None
 
     def is_alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process still runs."""
         return _process_start(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
@@ -50,7 +50,7 @@ class ProcessId:
                 return
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for its end; False where it still runs after the limit."""
+        """Wait until it ends; False where it still runs after the limit."""
         deadline = time.monotonic() + limit_s
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -59,7 +59,7 @@ class ProcessId:
         return True
 
     def stop(self, grace_s: float) -> None:
-        """Ask it to end, and end it where it does not."""
+        """Terminate it, and kill it where it does not end."""
         self.signal(signal.SIGTERM)
         if not self.wait(grace_s):
             self.signal(signal.SIGKILL)
@@ -67,7 +67,7 @@ class ProcessId:
 
 
 class ChildProcess:
-    """A program run as a child, in a session of its own so that Ctrl-C reaches only us."""
+    """A child process in a session of its own, so that Ctrl-C reaches only the parent."""
 
     def __init__(self, command: Sequence[str], *, folder: Path, output: Path) -> None:
         self._command = [sys.executable, "-I", "-S", "-c", _LAUNCHER_SCRIPT, str(os.getpid()), *command]
@@ -79,8 +79,8 @@ class ChildProcess:
         self._ended = threading.Event()
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
-        """Start the program; its output goes to the output file, which is begun anew."""
-        # The kernel's parent is the thread that forks, so a thread that lives as long as the child does it.
+        """Start the program; its output replaces the output file."""
+        # For the kernel the parent is the thread that forks, so a thread that lives as long as the child forks it.
         threading.Thread(target=self._run, args=(environment,), name="child", daemon=True).start()
         self._started.wait()
         if self._start_error:
@@ -95,7 +95,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, negative where a signal ended it; None while it runs or where it never ran."""
+        """Its exit code, negative where a signal ended it; None while it runs or where it never ran."""
         return None if self._process is None else self._process.returncode
 
     def is_alive(self) -> bool:
@@ -103,11 +103,11 @@ class ChildProcess:
         return self._process is not None and not self._ended.is_set()
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for its end; False where it still runs after the limit."""
+        """Wait until it ends; False where it still runs after the limit."""
         return self._ended.wait(limit_s)
 
     def stop(self, grace_s: float) -> bool:
-        """Ask it to end, and end it where it does not; True where it ended because it was asked to."""
+        """Terminate it, and kill it where it does not end; True where it ended without being killed."""
         if self._process is None or not self.is_alive():
             return False
         self._process.terminate()
@@ -139,7 +139,7 @@ class ChildProcess:
 
 
 def _process_start(pid: int) -> str | None:
-    """When a process started, in words that no later process of the same pid shares; None once it has ended."""
+    """When a process started, in a form that no later process of the same pid shares; None once it has ended."""
     try:
         stat_fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -151,7 +151,7 @@ def _process_start(pid: int) -> str | None:
 
 
 def _thread_count(pid: int) -> int:
-    """How many threads a process still has; one that dies keeps its ports until the last is gone."""
+    """How many threads a process still has; a dying process keeps its ports until the last one ends."""
     try:
         return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:

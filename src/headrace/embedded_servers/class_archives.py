@@ -1,4 +1,4 @@
-"""Archives of the classes of the broker and of the Spark driver, made once: a start from one takes half the time."""
+"""Class data archives of the broker and of the Spark driver, created once: they halve the start-up time."""
 
 import os
 import subprocess
@@ -17,11 +17,11 @@ KEPT_ARCHIVES = 4  # of one kind: each .venv has its own, of up to 200 MB
 
 
 class ClassArchiveFailed(HeadraceError):
-    """Java made no archive."""
+    """Java created no archive."""
 
 
 def make_class_archives() -> None:
-    """Run the broker and Spark once, for nothing but their classes; archives that are there already stay."""
+    """Run the broker and Spark once to record their classes; existing archives stay."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     _make_archive(broker_archive_path(java, jar_paths("broker")), _archive_broker_classes)

@@ -1,4 +1,4 @@
-"""One file over HTTP: resumed where it broke off, checked by its SHA-256, put in place by a rename."""
+"""Downloads one file over HTTP: resumes a partial one, checks its SHA-256, and renames it into place."""
 
 import base64
 import hashlib
@@ -22,12 +22,12 @@ _CONNECTION_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutE
 
 
 class DownloadFailed(HeadraceError):
-    """The file is not to be had from this address, with the reason."""
+    """The file could not be downloaded from this address, and why."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """What to fetch, where to put it, and what it must be."""
+    """What to download, where to put it, and its size and SHA-256."""
 
     url: str
     target: Path
@@ -36,7 +36,7 @@ class Download:
 
     @property
     def partial_file(self) -> Path:
-        """The unfinished file, kept so that the next try goes on from it."""
+        """The unfinished file, kept so that the next attempt resumes it."""
         return self.target.with_name(self.target.name + ".part")
 
 
@@ -47,7 +47,7 @@ def sha256_of(path: Path) -> str:
 
 
 def fetch_file(download: Download, on_received: Callable[[int], None]) -> None:
-    """Fetch the file; `received` is told of each piece's bytes."""
+    """Download the file; `on_received` is called with the number of bytes of each chunk."""
     reason = ""
     for attempt in range(MAX_ATTEMPTS):
         time.sleep(attempt * 0.5)
@@ -73,7 +73,7 @@ def fetch_file(download: Download, on_received: Callable[[int], None]) -> None:
 
 
 def mask_credentials(url: str) -> str:
-    """The address without a user's name and password."""
+    """The address without a username and password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -103,7 +103,7 @@ def _request(url: str, start: int) -> urllib.request.Request:
 
 
 def _find_fault(download: Download) -> str:
-    """What is wrong with the finished part, or nothing; a part that cannot become right is removed."""
+    """What is wrong with the finished download, or nothing; a file that cannot become right is removed."""
     size = download.partial_file.stat().st_size
     if size < download.size:
         return f"the connection ended after {size} of {download.size} bytes"

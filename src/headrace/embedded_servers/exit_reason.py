@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 MAX_LENGTH = 300
 _TRACEBACK_HEADER = "Traceback (most recent call last):"
-_COMMAND_ERROR = re.compile(r"Error: (?P<said>.+)")  # how a command of ours ends
+_COMMAND_ERROR = re.compile(r"Error: (?P<said>.+)")  # how a Headrace command ends
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Z]\w*)(?:: ?(?P<said>.*))?")
 _JAVA_CAUSE = re.compile(
     r"(?:Caused by: |: |Exception in thread \"[^\"]*\" )(?P<cause>(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:: .*)?)"
 )
-# A time, a level, the logger of Python or Spark, and what it says.
+# A timestamp, a level, the logger of Python or Spark, and the message.
 _TIMESTAMP, _MESSAGE = r"\[?\d[\d/:.,T \-+Z]*\]? *\[?", r"\]? +(?:[\w.$]+: )?(?P<said>.+)"
 _ERROR_LINE = re.compile(f"{_TIMESTAMP}(?:ERROR|CRITICAL|FATAL){_MESSAGE}")
 _WARNING_LINE = re.compile(f"{_TIMESTAMP}(?:WARNING|WARN){_MESSAGE}")
@@ -19,7 +19,7 @@ _URL_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 
 
 def exit_reason(output: str, exit_code: int | None) -> str:
-    """Why a process ended, given all that it wrote and its exit code.
+    """Why a process ended, from its output and its exit code.
 
     >>> exit_reason("", -9)
     'killed by signal 9 (SIGKILL)'
@@ -42,7 +42,7 @@ def exit_reason(output: str, exit_code: int | None) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first line of an error, without a password and no longer than one wants to read."""
+    """The first line of an error, without passwords and shortened."""
     return _to_sentence(text.partition("\n")[0])
 
 
@@ -64,7 +64,7 @@ def _last_line(lines: list[str], exit_code: int | None) -> str:
 
 
 def _last_error(lines: list[str]) -> str | None:
-    """Of the errors in a log, the last one; the exception of a traceback rather than the line that announces it."""
+    """The last error in a log; the exception of a traceback rather than the line that announces it."""
     return next(_errors_newest_first(lines), None)
 
 
@@ -83,12 +83,12 @@ def _errors_newest_first(lines: list[str]) -> Iterator[str]:
 
 
 def _has_traceback(lines: list[str], number: int) -> bool:
-    """Whether a line only announces a traceback, whose exception says more."""
+    """Whether a line only announces a traceback, whose exception is more specific."""
     return number + 1 < len(lines) and lines[number + 1].strip() == _TRACEBACK_HEADER
 
 
 def _parse_exception(lines: list[str]) -> str | None:
-    """The exception that ends a traceback; of one that comes from Java, what Java says."""
+    """The exception that ends a traceback; of one from Java, the Java message."""
     for number, line in enumerate(lines):
         if line[:1].isspace() or not line:
             continue

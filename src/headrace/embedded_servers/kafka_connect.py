@@ -1,8 +1,8 @@
-"""The embedded Connect: a real Kafka Connect with Debezium's connector for PostgreSQL, as a child process.
+"""The embedded Kafka Connect with Debezium's connector for PostgreSQL, as a child process.
 
-What it knows is in the log: which connectors there are, and how far each has read. So it may be killed at any time.
-Its HTTP is on loopback, and answers who knows the password of this run; passwords of databases, and who we are to a
-broker that asks, are in its environment alone, and its settings name the variables.
+Its state is in the log: the connectors, and the offsets each has read. So it may be killed at any time.
+Its REST interface is on loopback and needs the password of this run; passwords of databases and the broker's
+credentials are in its environment alone, and its settings refer to the variables.
 """
 
 import json
@@ -42,12 +42,12 @@ _SETTINGS = {
     **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
     **{
         f"{topic_kind}.storage.replication.factor": "-1" for topic_kind in ("offset", "config", "status")
-    },  # as the broker has it
+    },  # as on the broker
     "offset.storage.partitions": "1",
     "status.storage.partitions": "1",
-    "offset.flush.interval.ms": "1000",  # what a crash finds after it is delivered again
+    "offset.flush.interval.ms": "1000",  # events after the last flush are delivered again after a crash
     "plugin.discovery": "service_load",
-    "scheduled.rebalance.max.delay.ms": "0",  # nobody else will come back for what a crash left
+    "scheduled.rebalance.max.delay.ms": "0",  # no other worker rejoins after a crash
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "1000",
     "producer.linger.ms": "0",
@@ -58,20 +58,20 @@ _SETTINGS = {
     "rest.extension.classes": f"{_AUTH_PACKAGE}.BasicAuthSecurityRestExtension",
 }
 _CLIENT_PREFIXES = ("", "producer.", "consumer.", "admin.")
-_NO_PROXY_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback is behind no proxy
+_NO_PROXY_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
 
 
 class KafkaConnectFailed(HeadraceError):
-    """Connect ended on its own, did not start, or refused what it was asked, with what it said."""
+    """Connect ended by itself, did not start, or refused a request; the message has its output or response."""
 
 
 def connect_topic(app: str, topic_kind: str) -> str:
-    """The topic in which the Connect of an app keeps its offsets, configs or status."""
+    """The topic in which an app's Connect keeps its offsets, configs or status."""
     return f"headrace.connect.{app}.{topic_kind}"
 
 
 class EmbeddedKafkaConnect:
-    """A Kafka Connect on loopback for one app, whose settings and log are in STATE/connect."""
+    """Kafka Connect on loopback for one app, with its settings and log in STATE/connect."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class EmbeddedKafkaConnect:
         passwords: Mapping[str, str],
         progress: ProgressCallback = ignore_progress,
     ) -> None:
-        """`passwords` has the environment variables, each beginning with SECRETS, that connectors name."""
+        """`passwords` has the environment variables, each with the prefix SECRETS, that connectors refer to."""
         self._server_folder = ServerFolder(state_dir, "connect")
         self.folder = self._server_folder.path
         self._app_name, self._broker, self._passwords, self._progress = app, broker, dict(passwords), progress
@@ -104,7 +104,7 @@ class EmbeddedKafkaConnect:
         return self._server_folder.log
 
     def lock_folder(self) -> None:
-        """Keep every other Headrace off this folder until we stop or die, and end what a crash left running."""
+        """Lock this folder against other Headrace processes until stop or death, and end what a crash left running."""
         self._server_folder.lock("captures changes with", mode=0o700)
         self.folder.chmod(0o700)
         orphan = self._server_folder.recorded_process()
@@ -138,12 +138,12 @@ class EmbeddedKafkaConnect:
         self._server_folder.unlock()
 
     def raise_if_ended(self) -> None:
-        """Raise what ended it, if it has ended on its own."""
+        """Raise the reason why it has ended by itself, if it has."""
         if self._child and not self._child.is_alive():
             raise self._failure("has ended")
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """What it answers to a request of its REST interface; None where it has nothing of that name."""
+        """The response of its REST interface; None for an unknown name."""
         credentials = b64encode(f"headrace:{self._rest_password}".encode()).decode()
         request = urllib.request.Request(
             f"http://{HOST}:{self._rest_port}{path}",
@@ -197,7 +197,7 @@ class EmbeddedKafkaConnect:
             time.sleep(LOOK_EVERY_S)
 
     def _is_answering(self) -> bool:
-        """Whether it knows of its connectors: it does once it has read its topics."""
+        """Whether it can list its connectors: it can once it has read its topics."""
         try:
             return self.request("GET", "/connectors") is not None
         except KafkaConnectFailed:
@@ -208,7 +208,7 @@ class EmbeddedKafkaConnect:
 
 
 def _client_settings(broker: str) -> dict[str, str]:
-    """Who Connect and its clients are to a broker that asks, in one line each; of a secret, its variable."""
+    """The security settings of Connect and its clients; secrets refer to environment variables."""
     settings = {
         name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in _security_settings(broker).items()
     }
@@ -217,7 +217,7 @@ def _client_settings(broker: str) -> dict[str, str]:
 
 
 def _secret_variables(broker: str) -> dict[str, str]:
-    """The variables of what is secret to a broker that asks."""
+    """The environment variables with the broker's secrets."""
     return {
         _variable_name(name): value for name, value in _security_settings(broker).items() if name in SECRET_PROPERTIES
     }
@@ -226,7 +226,7 @@ def _secret_variables(broker: str) -> dict[str, str]:
 def _variable_name(setting_name: str) -> str:
     return SECRET_VARIABLE_PREFIX + setting_name.replace(
         ".", "_"
-    )  # in small letters: those of databases are in capitals
+    )  # in lower case: those of databases are in upper case
 
 
 def _security_settings(broker: str) -> dict[str, str]:

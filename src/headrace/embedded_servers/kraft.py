@@ -1,4 +1,4 @@
-"""What a single KRaft node of Kafka needs on disk before it starts."""
+"""The files that a single KRaft node of Kafka needs before it starts."""
 
 import base64
 import uuid
@@ -20,7 +20,7 @@ _SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.message.timestamp.type": "LogAppendTime",  # the append time is the arrival time
     "group.initial.rebalance.delay.ms": "0",
-    # One node: one replica, and few partitions of what Kafka keeps for itself.
+    # One node: one replica, and few partitions for Kafka's internal topics.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -30,17 +30,17 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "2",
-    # The page cache keeps records when the process dies; this bounds what a power cut can take.
+    # The page cache keeps records when the process dies; this limits what a power cut can lose.
     "log.flush.interval.ms": "10000",
     "log.flush.scheduler.interval.ms": "5000",
-    # A laptop's share of memory and threads.
+    # Memory and threads that suit a laptop.
     "log.cleaner.dedupe.buffer.size": str(32 << 20),
     "num.network.threads": "2",
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
 }
 
-# After a crash the controller refuses the new broker until the session of the dead one, 9 s long, has run out.
+# After a crash the controller refuses the new broker until the session of the dead one, 9 s long, has expired.
 _AFTER_CRASH_SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 _LOGGING_SETTINGS = {
@@ -63,7 +63,7 @@ _LOGGING_SETTINGS = {
 
 @dataclass(frozen=True)
 class ListenerSecurity:
-    """How a broker asks who comes: its listener for clients, others by name and port, and Kafka's settings of them."""
+    """How a broker authenticates clients: its client listener, other listeners by name and port, and their settings."""
 
     listener: str = "PLAINTEXT"
     extra_listeners: Mapping[str, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class BrokerListeners:
     security: ListenerSecurity
 
     def to_settings(self) -> dict[str, str]:
-        """The settings that name them."""
+        """The settings for these ports."""
         ports = {self.security.listener: self.client_port, **self.security.extra_listeners}
         client_listeners = ",".join(f"{name}://{self.host}:{port}" for name, port in ports.items())
         controller_address = f"{self.host}:{self.controller_port}"
@@ -97,7 +97,7 @@ class BrokerListeners:
 
 
 def logging_settings(file: str) -> dict[str, str]:
-    """How a program of Kafka's is told to keep its log in a file, and one before it."""
+    """The logging settings of a Kafka program: one log file, and the one before it."""
     return _LOGGING_SETTINGS | {"appender.file.fileName": file, "appender.file.filePattern": f"{file}.%i"}
 
 
@@ -110,7 +110,7 @@ def prepare_folder(folder: Path, listeners: BrokerListeners, *, after_crash: boo
 
 
 def _format_data_folder(data_folder: Path) -> None:
-    """Do what `kafka.tools.StorageTool format` does, without the seconds of another JVM."""
+    """Do what `kafka.tools.StorageTool format` does, without starting another JVM for seconds."""
     if (data_folder / "meta.properties").exists():
         return
     data_folder.mkdir(parents=True, exist_ok=True)
@@ -123,11 +123,11 @@ def _format_data_folder(data_folder: Path) -> None:
 
 
 def _new_id() -> str:
-    """A random id as Kafka writes it: a UUID in 22 letters."""
+    """A random id as Kafka writes it: a UUID in 22 characters."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def write_properties(path: Path, values: dict[str, str]) -> None:
-    """Write settings as Java reads them."""
+    """Write settings in Java's properties format."""
     path.touch(mode=0o600)  # some of them may be secrets
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

@@ -1,4 +1,4 @@
-"""Log files of processes that are started again and again: those of the last few runs are kept."""
+"""Log files of processes that restart: those of the last few runs are kept."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ KEPT_LOGS = 5
 
 
 def rotate_log(log: Path, kept_logs: int = KEPT_LOGS) -> None:
-    """Make room for a new log: the last one becomes NAME.1, the one before NAME.2, and so on."""
+    """Rotate the log: the last one becomes NAME.1, the one before NAME.2, and so on."""
     for number in range(kept_logs - 1, 0, -1):
         rotated = _numbered_path(log, number)
         if rotated.exists():

@@ -1,4 +1,4 @@
-"""Where jars come from: the Maven repository that this machine is set up to use."""
+"""The Maven repository that this machine is configured to use."""
 
 import os
 import re
@@ -15,11 +15,11 @@ _CENTRAL_PATTERNS = {"central", "*", "external:*"}
 
 
 class MavenRepositoryMissing(HeadraceError):
-    """No Maven repository is known on this machine."""
+    """No Maven repository is configured on this machine."""
 
 
 def maven_repository() -> str:
-    """The repository's address with a slash at its end: HEADRACE_MAVEN, else Maven's mirror, else Central."""
+    """The repository's address with a trailing slash: HEADRACE_MAVEN, else Maven's mirror, else Central."""
     settings = Path.home() / ".m2" / "settings.xml"
     repository = os.environ.get("HEADRACE_MAVEN") or read_mirror(settings) or read_ivy_central(_pyspark_jars())
     if repository is None:
@@ -38,7 +38,7 @@ def read_mirror(settings: Path) -> str | None:
     try:
         document = ET.parse(settings).getroot()  # noqa: S314 - the user's own file
     except ET.ParseError as error:
-        raise MavenRepositoryMissing(f"{settings} is not XML: {error}. Mend it, or set HEADRACE_MAVEN.") from error
+        raise MavenRepositoryMissing(f"{settings} is not XML: {error}. Fix it, or set HEADRACE_MAVEN.") from error
     for mirror in document.iterfind("{*}mirrors/{*}mirror"):
         mirrored = {word.strip() for word in mirror.findtext("{*}mirrorOf", "").split(",")}
         address = mirror.findtext("{*}url", "").strip()
@@ -48,7 +48,7 @@ def read_mirror(settings: Path) -> str | None:
 
 
 def read_ivy_central(jars: Path | None) -> str | None:
-    """The root that Spark's own Ivy knows: the same Central that `spark.jars.packages` would use."""
+    """The root of Spark's own Ivy: the same Central that `spark.jars.packages` uses."""
     for ivy in sorted(jars.glob("ivy-*.jar")) if jars else ():
         with zipfile.ZipFile(ivy) as archive:
             address_match = _CENTRAL.search(archive.read(_IVY_RESOLVER))
@@ -58,7 +58,7 @@ def read_ivy_central(jars: Path | None) -> str | None:
 
 
 def _pyspark_jars() -> Path | None:
-    spec = find_spec("pyspark")  # found, not imported: this room stays free of Spark
+    spec = find_spec("pyspark")  # located, not imported: this package does not import Spark
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(spec.submodule_search_locations[0]) / "jars"

@@ -1,4 +1,4 @@
-"""Loopback ports: which are free, and who holds the others."""
+"""Loopback ports: which are free, and which program listens on the others."""
 
 import errno
 import random
@@ -9,12 +9,12 @@ from headrace.errors import HeadraceError
 
 HOST = "127.0.0.1"
 _LISTEN_STATE = "0A"
-_PORT_RANGE = range(20_000, 32_000)  # below those that Linux, macOS and Windows lend to clients
-_RANDOM = random.SystemRandom()  # whoever seeds Python's own, in two processes alike, would have both choose one port
+_PORT_RANGE = range(20_000, 32_000)  # below the ephemeral ports of Linux, macOS and Windows
+_RANDOM = random.SystemRandom()  # two processes that seed Python's generator alike would choose the same port
 
 
 class PortInUseError(HeadraceError):
-    """Another program already listens where ours should."""
+    """Another program already listens on our port."""
 
 
 class InvalidAddressError(HeadraceError):
@@ -22,7 +22,7 @@ class InvalidAddressError(HeadraceError):
 
 
 def parse_address(text: str, setting: str) -> tuple[str, int]:
-    """The host and the port of HOST:PORT; an IPv6 host may stand in brackets."""
+    """The host and the port of HOST:PORT; an IPv6 host may be in brackets."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise InvalidAddressError(f"{setting} {text!r} is not HOST:PORT. Write it as 127.0.0.1:8080.")
@@ -30,7 +30,7 @@ def parse_address(text: str, setting: str) -> tuple[str, int]:
 
 
 def require_free(port: int, host: str = HOST, *, setting: str) -> None:
-    """Raise PortTaken, with the holder and the setting that chooses another port, unless the port is free."""
+    """Raise PortInUseError, with the listening program and the setting that chooses another port, unless it is free."""
     if not is_free(port, host):
         holder = port_holder(port) or "another program"
         raise PortInUseError(
@@ -52,7 +52,7 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def free_port(host: str = HOST, *, excluded: int | None = None) -> int:
-    """A port that is free at this moment, another than `beside`; never one the system lends to a client meanwhile."""
+    """A port that is free now and not in `excluded`; never an ephemeral port, which a client could get meanwhile."""
     for port in _RANDOM.sample(_PORT_RANGE, len(_PORT_RANGE)):
         if port != excluded and is_free(port, host):
             return port
@@ -71,7 +71,7 @@ def is_listening(host: str, port: int, timeout_s: float = 2.0) -> bool:
 
 
 def port_holder(port: int) -> str | None:
-    """The program that listens on a port, as `name (process 123)`; None where this cannot be seen."""
+    """The program that listens on a port, as `name (process 123)`; None where this is not visible."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     if not sockets:
         return None

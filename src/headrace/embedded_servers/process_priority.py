@@ -1,4 +1,4 @@
-"""Work that gives way: a process that gets little of a core that others want, but never nothing."""
+"""Lowers the CPU priority of a process: it gets little of a contended core, but never nothing."""
 
 import os
 from collections.abc import Iterable
@@ -6,18 +6,16 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-NICE_LEVEL = (
-    5  # a third of what another gets; idle work, of which Linux has a word, might never end where others are busy
-)
+NICE_LEVEL = 5  # a third of a normal share; Linux's idle class might never finish on a busy machine
 
 
 def lower_priority(*pids: int) -> None:
-    """Have processes and what they start from now on give way to all others; it cannot be taken back."""
+    """Lower the priority of processes and of what they start from now on; this cannot be undone."""
     pids = (*pids, *_descendants(pids))
     lowered: set[int] = set()
     while (
         new_threads := {*chain.from_iterable(map(_thread_ids, pids))} - lowered
-    ):  # a thread may start another meanwhile
+    ):  # a thread may start another one meanwhile
         for thread in new_threads:
             with suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, thread, NICE_LEVEL)
@@ -26,7 +24,7 @@ def lower_priority(*pids: int) -> None:
 
 
 def _descendants(pids: Iterable[int]) -> set[int]:
-    """The processes that processes have started, and those these have."""
+    """The descendants of processes."""
     parents = dict(filter(None, map(_read_parent, Path("/proc").glob("[0-9]*/stat"))))
     descendants: set[int] = set()
     while new_pids := {pid for pid, parent in parents.items() if parent in {*pids, *descendants}} - descendants:
@@ -42,7 +40,7 @@ def _read_parent(stat: Path) -> tuple[int, int] | None:
 
 
 def _thread_ids(pid: int) -> set[int]:
-    """Linux has a priority for each thread; elsewhere the process has one."""
+    """The threads of a process: Linux has a priority for each; elsewhere the process has one."""
     try:
         return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
     except OSError:  # no Linux, or it has ended meanwhile
@@ -50,12 +48,12 @@ def _thread_ids(pid: int) -> set[int]:
 
 
 def _lower_session_priority(pids: Iterable[int]) -> None:
-    """Where Linux shares cores out to sessions first (autogroups), a thread is nice only to others of its own.
+    """Lower the priority of the session where Linux shares cores by session first (autogroups).
 
-    A session that others are in as well is left as it is.
+    There a thread is nice only to others of its own session. A session with other processes in it is not changed.
     """
     for session in {*map(_session_id, pids)} & {*pids}:
-        with suppress(OSError):  # not every Linux has them
+        with suppress(OSError):  # not every Linux has autogroups
             Path(f"/proc/{session}/autogroup").write_text(str(NICE_LEVEL))
 
 

@@ -1,6 +1,6 @@
-"""The embedded schema registry: a real Apicurio on loopback, as a child process, its data in STATE/registry.
+"""The embedded schema registry: Apicurio on loopback, as a child process, with its data in STATE/registry.
 
-It speaks Confluent's interface under /apis/ccompat/v7, and needs a newer Java than Spark runs on.
+It serves Confluent's API under /apis/ccompat/v7, and needs a newer Java than Spark runs on.
 """
 
 import shutil
@@ -30,7 +30,7 @@ _JVM_OPTIONS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLeve
 
 
 class SchemaRegistryFailed(HeadraceError):
-    """The registry ended on its own or did not start, with its last words."""
+    """The registry ended by itself or did not start; the message has the end of its log."""
 
 
 class EmbeddedSchemaRegistry:
@@ -54,7 +54,7 @@ class EmbeddedSchemaRegistry:
 
     @property
     def url(self) -> str:
-        """What `registry=` is told."""
+        """The address for `registry=`."""
         return f"http://{HOST}:{self.port}{API_PATH}"
 
     def is_alive(self) -> bool:
@@ -62,7 +62,7 @@ class EmbeddedSchemaRegistry:
         return self._child is not None and self._child.is_alive()
 
     def log_tail(self) -> str:
-        """The end of what it said."""
+        """The end of its output."""
         return self._server_folder.log_tail()
 
     def exit_reason(self) -> str:
@@ -70,7 +70,7 @@ class EmbeddedSchemaRegistry:
         return exit_reason(self._server_folder.read_output(), None if self._child is None else self._child.exit_code)
 
     def require_startable(self) -> None:
-        """Raise what would keep it from ever starting: no Java that is new enough, a taken port."""
+        """Raise what prevents it from starting: no Java that is new enough, a taken port."""
         find_newer_java()
         jar_paths("registry", self._progress)
         self._require_port()
@@ -96,7 +96,7 @@ class EmbeddedSchemaRegistry:
             raise
 
     def stop(self) -> None:
-        """Stop it; its data stay."""
+        """Stop it; its data stays."""
         if self._child is not None:
             self._child.stop(_STOP_GRACE_S)
             self._child = None
@@ -106,7 +106,7 @@ class EmbeddedSchemaRegistry:
         require_free(self.port, setting="--registry-port")
 
     def _set_backward_compatibility(self) -> None:
-        """As Confluent's does, unless told otherwise: a new version has to read what the one before wrote."""
+        """Set the default of Confluent's registry: a new version must be able to read data of the version before."""
         body, headers = b'{"compatibility": "BACKWARD"}', {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         request = urllib.request.Request(f"{self.url}/config", body, headers, method="PUT")  # noqa: S310  # our own
         urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S).close()  # noqa: S310
@@ -115,7 +115,7 @@ class EmbeddedSchemaRegistry:
         return (
             f"-Dquarkus.http.host={HOST}",
             f"-Dquarkus.http.port={self.port}",
-            # What it tells of itself; left alone, on port 9000 of every address.
+            # Its management endpoint, which by default listens on port 9000 of every address.
             f"-Dquarkus.management.host={HOST}",
             f"-Dquarkus.management.port={free_port(excluded=self.port)}",
             "-Dquarkus.profile=prod",
@@ -149,7 +149,7 @@ class EmbeddedSchemaRegistry:
 
 
 def unpack_archive(archive: Path) -> Path:
-    """The program of an archive, unpacked once beside the jars."""
+    """The program of an archive, unpacked once next to the jars."""
     folder = cache_dir().parent / "registry" / archive.name.removesuffix(".tar.gz")
     if not folder.is_dir():
         draft = folder.with_name(f".{folder.name}.draft")

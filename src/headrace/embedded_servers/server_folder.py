@@ -1,7 +1,7 @@
-"""A folder that one Headrace at a time runs a server in, and the process that is that server.
+"""A folder in which one Headrace process at a time runs a server, and the process of that server.
 
-STATE/broker/owner.lock   held by whoever runs it, until that stops or dies
-STATE/broker/broker.pid   which process it is; one that is still there after a crash can be found, and ended
+STATE/broker/owner.lock   locked by the process that runs it, until that stops or dies
+STATE/broker/broker.pid   the server's process, so that one left over by a crash can be found and ended
 """
 
 import fcntl
@@ -20,7 +20,7 @@ class StateFolderInUseError(HeadraceError):
 
 
 class ServerFolder:
-    """The folder of one server, whose name is also that of its files."""
+    """The folder of one server; its name is also the name of its files."""
 
     def __init__(self, state_dir: Path | str, server: str) -> None:
         self.path = Path(state_dir).absolute() / server
@@ -31,11 +31,11 @@ class ServerFolder:
 
     @property
     def is_locked(self) -> bool:
-        """Whether it is ours."""
+        """Whether this process has the lock."""
         return self._lock is not None
 
     def lock(self, activity: str, *, mode: int = 0o777) -> None:
-        """Keep every other Headrace off this folder until we let go or die; `what` the other one does with it."""
+        """Lock this folder against other Headrace processes until unlock or death; `activity` is for errors."""
         self.path.mkdir(parents=True, exist_ok=True, mode=mode)
         lock_file = (self.path / "owner.lock").open("a")
         try:
@@ -55,14 +55,14 @@ class ServerFolder:
 
     @property
     def has_recorded_process(self) -> bool:
-        """Whether a process is recorded: one that stopped cleanly is forgotten."""
+        """Whether a process is recorded: a clean stop removes the record."""
         return self._pid_file.exists()
 
     def recorded_process(self) -> ProcessId | None:
         """The process last recorded as this folder's server; it may have ended since."""
         try:
             return ProcessId(**json.loads(self._pid_file.read_text()))
-        except (OSError, ValueError, TypeError):  # none, or cut short by a crash: then nothing can be taken for ours
+        except (OSError, ValueError, TypeError):  # missing, or cut short by a crash: then no process can be identified
             return None
 
     def record_process(self, child: ChildProcess) -> None:
@@ -73,13 +73,13 @@ class ServerFolder:
         self._pid_file.unlink(missing_ok=True)
 
     def rotate_logs(self) -> None:
-        """Begin a log anew, and keep those of the last runs."""
+        """Rotate the logs: keep those of the last runs."""
         rotate_log(self.log)
 
     def read_output(self) -> str:
-        """All that the server said in this run."""
+        """All output of this run."""
         return "".join(path.read_text(errors="replace") for path in (self.output, self.log) if path.exists())
 
     def log_tail(self, lines: int = 12) -> str:
-        """The end of it."""
+        """The end of the output."""
         return "\n".join(self.read_output().splitlines()[-lines:])
