@@ -1,1 +1,1 @@
-"""Kafka: topics, producers, consumers, dead letters; nothing else imports its client."""
+"""Kafka: topics, producers, consumers, dead letters; no other package imports its client."""

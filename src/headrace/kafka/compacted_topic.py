@@ -1,4 +1,4 @@
-"""Compacted topics of one partition, of which the latest word under each key counts."""
+"""Compacted topics of one partition, of which the latest record under each key counts."""
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, unmarked
@@ -22,5 +22,5 @@ def ensure_compacted_topic(broker: str, name: str) -> None:
 
 
 def has_topic(broker: str, name: str) -> bool:
-    """Whether a topic is there; it is not created."""
+    """Whether a topic exists; does not create it."""
     return name in fetch_metadata(create_admin_client(broker), broker).topics

@@ -1,10 +1,10 @@
-"""Letters: what was refused on its way, sent again once each when the cause is gone, or put away.
+"""The dead-letter queue: refused records, each replayed exactly once when the cause is fixed, or discarded.
 
-payments.dead ──▶ a letter, named by its place in the raw log ──▶ payments, with that place as a header
-                    └──▶ payments.dead.done    going ─▶ replayed, or discarded: the latest word under each place counts
-SINK.parked ────▶ a letter, named by its place in what is sunk ──▶ SINK.again
+payments.dead ──▶ a dead letter, named by its offset in the raw log ──▶ payments, with that offset as a header
+     └──▶ payments.dead.done    going ─▶ replayed, or discarded: the latest record under each offset counts
+SINK.parked ────▶ a dead letter, named by its offset in the sink's topic ──▶ SINK.again
 
-Whoever dies between "going" and "replayed" has sent it or not: the raw log itself says which, from where it ended then.
+After a crash between "going" and "replayed" the raw log itself shows what was sent, from its end at that time on.
 """
 
 import time
@@ -30,17 +30,17 @@ from headrace.kafka.record import ConsumerRecord, Headers, Partition
 
 REPLAY_BATCH_SIZE = 500
 NO_LIMIT = 10**9
-REPLAY_LEASE_US = 60_000_000  # so long somebody who has begun is believed to be at work
+REPLAY_LEASE_US = 60_000_000  # for so long after its start a replay counts as running
 
 DeadLetterState = Literal["open", "going", "replayed", "discarded"]
 
 
 class ReplayInProgressError(HeadraceError):
-    """Somebody else sends letters of the same stream."""
+    """Another process replays dead letters of the same stream."""
 
 
 class DeadLetterQueueConfig(NamedTuple):
-    """Letters of one kind: of what, in which topic, where they are sent again, and which column is then their key."""
+    """A queue: its source, its topic, the topic of replays, and the key column of replayed records."""
 
     source_name: str
     topic: str
@@ -49,19 +49,19 @@ class DeadLetterQueueConfig(NamedTuple):
 
 
 def stream_queue_config(stream: Stream) -> DeadLetterQueueConfig:
-    """What the gate of a stream refused."""
+    """The queue of a stream's gate."""
     return DeadLetterQueueConfig(stream.name, stream.dead, stream.name, stream.key)
 
 
 def sink_queue_config(sink: Sink) -> DeadLetterQueueConfig:
-    """What the target of a sink refused."""
+    """The queue of a sink's parked rows."""
     return DeadLetterQueueConfig(sink.name, sink.parked, sink.again, ordering_column(sink.of))
 
 
 class DeadLetter(NamedTuple):
-    """A record that was refused: where it stood, when it arrived, why, and its bytes.
+    """A refused record: its location, arrival, reason and bytes.
 
-    `origin` is the place it first had, where it has been sent again since.
+    `origin` is its first location, where it has been replayed since.
     """
 
     location: str
@@ -78,13 +78,13 @@ class DeadLetter(NamedTuple):
 
     @property
     def source_offset(self) -> tuple[Partition, int]:
-        """The record that was refused: its partition and its offset."""
+        """The partition and the offset of the refused record."""
         partition, _, offset = self.location.rpartition("@")
         return Partition(partition.rpartition("-")[0], self.partition), int(offset)
 
 
 class DeadLetterStateChange(NamedTuple):
-    """What was done with a letter, when, and where the partitions of the raw log ended then."""
+    """A state change of a dead letter, its time, and the end offsets of the raw log then."""
 
     word: DeadLetterState
     at_us: int
@@ -92,7 +92,7 @@ class DeadLetterStateChange(NamedTuple):
 
 
 class DeadLetterQueue:
-    """The letters of one box."""
+    """The dead letters of one source."""
 
     def __init__(self, broker: str, config: DeadLetterQueueConfig) -> None:
         self._broker, self._config = broker, config
@@ -109,11 +109,11 @@ class DeadLetterQueue:
                 yield self._to_letter(record, offset)
 
     def read_states(self) -> dict[str, DeadLetterState]:
-        """The latest word on letters, by their places; on those it does not name nothing was done."""
+        """The latest state of dead letters, by location; others are open."""
         return {location: change.word for location, change in self._read_state_changes().items()}
 
     def read_source_headers(self, letters: Iterable[DeadLetter]) -> dict[str, Headers]:
-        """What producers gave with letters, by their places, as far as the raw log still has those very records."""
+        """The producers' headers of dead letters, by location, as far as the raw log still has those records."""
         letters_by_location = {letter.location: letter for letter in letters}
         source_records = fetch_records(self._broker, [letter.source_offset for letter in letters_by_location.values()])
         return {
@@ -123,7 +123,7 @@ class DeadLetterQueue:
         }
 
     def replay(self, letters: Iterable[DeadLetter], corrected_values: Mapping[str, bytes]) -> int:
-        """Send letters again, those that are mended with their new value, each once ever; how many went."""
+        """Replay dead letters, corrected ones with their new value, each exactly once; returns how many were sent."""
         count, open_letters = 0, self._select_open(letters)
         with Producer(self._broker) as producer:
             while batch := list(islice(open_letters, REPLAY_BATCH_SIZE)):
@@ -132,14 +132,14 @@ class DeadLetterQueue:
         return count
 
     def discard(self, letters: Iterable[DeadLetter]) -> int:
-        """Put letters away: they are open no more, and stay in their topic as long as it keeps them; how many were."""
+        """Discard dead letters: they are no longer open, but stay in their topic for its retention; returns a count."""
         locations = [letter.location for letter in self._select_open(letters)]
         with Producer(self._broker) as producer:
             self._write_state(producer, locations, "discarded")
         return len(locations)
 
     def _select_open(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        """Those nobody has dealt with, once it is known of all."""
+        """The open dead letters, once interrupted replays are resolved."""
         ensure_compacted_topic(self._broker, self._state_topic)
         self._resolve_interrupted_replays()
         states = self.read_states()
@@ -148,7 +148,7 @@ class DeadLetterQueue:
     def _replay_batch(
         self, producer: Producer, letters: Sequence[DeadLetter], corrected_values: Mapping[str, bytes]
     ) -> None:
-        """Each step is in the log before the next begins."""
+        """Each step is flushed to the log before the next begins."""
         locations = [letter.location for letter in letters]
         self._write_state(producer, locations, "going")
         for letter in letters:
@@ -184,7 +184,7 @@ class DeadLetterQueue:
         producer.flush()
 
     def _resolve_interrupted_replays(self) -> None:
-        """Of what somebody had begun: what the raw log has was sent, what it has not is open again."""
+        """Resolve replays that a crash interrupted: those in the raw log were sent, the others are open again."""
         interrupted = {
             location: change for location, change in self._read_state_changes().items() if change.word == "going"
         }
@@ -192,7 +192,7 @@ class DeadLetterQueue:
             return
         if max(deed.at_us for deed in interrupted.values()) > time.time_ns() // 1000 - REPLAY_LEASE_US:
             raise ReplayInProgressError(
-                f"Somebody sends letters of {self._config.source_name!r}. Wait a minute, then try again."
+                f"Another process replays dead letters of {self._config.source_name!r}. Wait a minute, then try again."
             )
         replayed = interrupted.keys() & set(self._read_replayed_locations(list(interrupted.values())))
         with Producer(self._broker) as producer:
@@ -200,7 +200,7 @@ class DeadLetterQueue:
             self._write_state(producer, interrupted.keys() - replayed, "open")
 
     def _read_replayed_locations(self, interrupted: Sequence[DeadLetterStateChange]) -> Iterator[str]:
-        """The places of letters that the raw log has, from where it ended when the first was begun."""
+        """The locations of replayed dead letters in the raw log, from its end when the first replay started."""
         end_offsets = self._offset_client.topic_end_offsets([self._config.replay_topic])
         start_offsets = {
             partition: max(start_offset, min(change.ends.get(str(partition.number), 0) for change in interrupted))
@@ -227,7 +227,7 @@ class DeadLetterQueue:
 
 
 def _extract_key(value: bytes, column: str) -> bytes | None:
-    """The text of the key in a mended event, where it has one."""
+    """The key of a corrected event as text, where it has one."""
     try:
         event = orjson.loads(value)
     except ValueError:

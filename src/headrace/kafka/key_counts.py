@@ -1,4 +1,4 @@
-"""The keys of a stream's clean records, counted as they come: by its own key, and by what else views group by."""
+"""Counts the keys of a stream's clean records: its own key, and the entities of its views."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ MAX_KEYS = 10_000
 
 
 class StreamKeyCounts:
-    """Counts the keys of one stream; of records from before the window only that they were."""
+    """Counts the keys of one stream; records from before the window count only in the total."""
 
     def __init__(self, stream: Stream, view_columns: Iterable[KeyColumns] = ()) -> None:
         self._stream = stream
@@ -27,7 +27,7 @@ class StreamKeyCounts:
         self._last_partitions: dict[str, int] = {}
 
     def count_records(self, records: Sequence[ConsumerRecord]) -> None:
-        """Count clean records, in the order they come in."""
+        """Count clean records, in order of arrival."""
         recent_us = time.time_ns() // 1000 - 2 * HALF_WINDOW_US
         for half, half_records in groupby(records, lambda record: record.appended_us // HALF_WINDOW_US):
             batch = list(half_records)
@@ -35,7 +35,7 @@ class StreamKeyCounts:
             self._count_batch(batch if is_recent else [], batch[0].appended_us)
 
     def last_partition(self, key: str) -> int | None:
-        """Where a key was last seen; one that comes often always has been lately."""
+        """The partition in which a key was last seen; a frequent one is always recent."""
         return self._last_partitions.get(key)
 
     def _count_batch(self, records: Sequence[ConsumerRecord], at_us: int) -> None:
@@ -50,7 +50,7 @@ class StreamKeyCounts:
         self._last_partitions.update(zip(keys, (record.partition for record in records), strict=True))
 
     def _record_key(self, record: ConsumerRecord) -> str:
-        """The key as its producer wrote it; where he wrote none, the column's."""
+        """The record's key; without one, the value of the key column."""
         if record.key is None:
             key = _entity_text(_parse_event(record), (self._stream.key,)) or ""
         else:
@@ -62,13 +62,13 @@ def _parse_event(record: ConsumerRecord) -> dict[str, Any]:
     """A clean event's fields as they are written."""
     try:
         event = orjson.loads(record.value or b"{}")
-    except ValueError:  # Spark's reader takes a little more for JSON
+    except ValueError:  # Spark's reader accepts slightly more than JSON
         return {}
     return event if isinstance(event, dict) else {}
 
 
 def _entity_text(event: dict[str, Any], columns: KeyColumns) -> str | None:
-    """An entity as text: its value or, of several, a list of them; None where one is null, for it is in no tile."""
+    """An entity as text: its value or a list of its values; None where one is null, since it is in no tile."""
     if len(columns) == 1:
         value = event.get(columns[0])
         return value if value is None else key_text(value)

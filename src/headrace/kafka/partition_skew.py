@@ -1,4 +1,4 @@
-"""How evenly the partitions of topics are used: the busiest one against the mean, by what the log took lately.
+"""Partition skew: the busiest partition of a topic against the mean, by recently appended records.
 
 payments   ▇▇▇▇▇▇▇▇  partition 0      the busiest has 8 of 16 records, the mean is 4: a skew of 2
            ▇▇▇       partition 1
@@ -14,7 +14,7 @@ from headrace.kafka.record import Partition
 
 @dataclass(frozen=True)
 class PartitionSkew:
-    """A topic's partitions, the records they took together, and what the busiest took of them."""
+    """A topic's partition count, the records of all partitions, and those of the busiest."""
 
     topic: str
     partitions: int
@@ -29,7 +29,7 @@ class PartitionSkew:
 
 
 def partition_skews(record_counts: Mapping[Partition, int], topics: Iterable[str]) -> list[PartitionSkew]:
-    """The spread of each topic, by the records each partition took; of a topic that took none there is none."""
+    """The skew of each topic, by the records of each partition; a topic without records has none."""
     skews = (
         _partition_skew(
             topic, {partition.number: count for partition, count in record_counts.items() if partition.topic == topic}

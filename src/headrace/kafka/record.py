@@ -1,4 +1,4 @@
-"""A record of the log, as the rest of Headrace sees it."""
+"""A record of the log, in the form the rest of Headrace uses."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Partition(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record: its place, when the log took it, and its bytes."""
+    """One record: its location, when it was appended, and its bytes."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def location(self) -> str:
-        """Where it stands, as errors name it.
+        """Its location as errors show it.
 
         >>> ConsumerRecord("payments", 0, 42, 0, None, None, None).location
         'payments-0@42'
@@ -46,9 +46,9 @@ class ConsumerRecord(NamedTuple):
 
 
 def to_record(message: Message) -> ConsumerRecord:
-    """The client's message as a record."""
+    """Convert the client's message to a record."""
     return ConsumerRecord(
-        message.topic(),  # type: ignore[arg-type]  # a consumed message has a place
+        message.topic(),  # type: ignore[arg-type]  # a consumed message has an offset
         message.partition(),  # type: ignore[arg-type]
         message.offset(),  # type: ignore[arg-type]
         message.timestamp()[1] * 1000,
@@ -59,7 +59,7 @@ def to_record(message: Message) -> ConsumerRecord:
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Text that is shown and not obeyed, whatever a terminal would make of it.
+    r"""Text without terminal control characters.
 
     >>> print(escape_unprintable("café\x1b[2J"))
     café\x1b[2J

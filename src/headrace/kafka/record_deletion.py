@@ -1,4 +1,4 @@
-"""Records that nobody needs any more."""
+"""Deletes records that are no longer needed."""
 
 from collections.abc import Iterable
 
@@ -10,18 +10,18 @@ from headrace.kafka.record import Partition
 
 
 def delete_records(broker: str, partition: Partition, before_offset: int) -> None:
-    """Let go of a partition's records before an offset."""
+    """Delete a partition's records before an offset."""
     admin, topic_partition = create_admin_client(broker), TopicPartition(*partition, before_offset)
     try:
         admin.delete_records([topic_partition], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic_partition].result(
             REQUEST_TIMEOUT_SECONDS
         )
     except KafkaException as failure:
-        raise to_headrace_error(broker, f"let go of records of {partition}", failure) from failure
+        raise to_headrace_error(broker, f"delete records of {partition}", failure) from failure
 
 
 def delete_all_records(broker: str, topics: Iterable[str]) -> dict[Partition, int]:
-    """Let go of everything that topics have now; gives where each partition begins from here on."""
+    """Delete all current records of topics; returns the new start offset of each partition."""
     start_offsets = OffsetClient(broker).topic_end_offsets(topics)
     for partition, start_offset in start_offsets.items():
         delete_records(broker, partition, start_offset)

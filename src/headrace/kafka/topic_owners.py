@@ -1,11 +1,11 @@
-"""Which app writes which topic: one record a claim in `headrace.owners`.
+"""Topic ownership: which app writes which topic, one record for each claim in `headrace.owners`.
 
-offset 0   app A   payments.clean: epoch 1                          A holds it
+offset 0   app A   payments.clean: epoch 1                          A owns it
 offset 1   app B   payments.clean: epoch 1, refunds.clean: epoch 1  too late for payments.clean: B withdraws, and ends
 offset 2   app B   payments.clean: epoch 2                          B takes it over; A reads that, and stops
 
 Of several claims with the same epoch the first in the log counts. A claim is one record, so of two apps that start at
-the same moment one gets everything they both want. Keys are unique: compaction never removes a claim that counts.
+the same time one gets everything they both need. Keys are unique: compaction never removes a claim that counts.
 """
 
 import threading
@@ -31,7 +31,7 @@ MAX_NAMED_TOPICS = 3
 
 @dataclass(frozen=True)
 class TopicOwner:
-    """An app that writes topics: `id` is that of its state folder, which has its checkpoints."""
+    """An app that writes topics; `id` identifies its state folder, which has its checkpoints."""
 
     id: str
     app: str
@@ -39,27 +39,27 @@ class TopicOwner:
     since_us: int = 0
 
     def is_same(self, other: "TopicOwner") -> bool:
-        """Whether two are one app with one state folder."""
+        """Whether both are the same app with the same state folder."""
         return (self.id, self.app) == (other.id, other.app)
 
 
 @dataclass(frozen=True)
 class OwnershipClaim:
-    """An owner's word that it writes these topics, each with an epoch: a greater one takes a topic over."""
+    """A claim that an owner writes these topics, each with an epoch: a greater one takes a topic over."""
 
     owner: TopicOwner
     topics: Mapping[str, int]
 
 
 class OwnersUnavailable(HeadraceError):
-    """The records of owners were not read in time."""
+    """The ownership topic was not read in time."""
 
     def __init__(self, error: str) -> None:
         super().__init__(f"Topic {OWNERS_TOPIC!r} was not read within {READ_TIMEOUT_SECONDS:g} s: {error}. Try again.")
 
 
 class OwnershipConflictError(HeadraceError):
-    """Topics that another app writes."""
+    """Topics that another app owns."""
 
     def __init__(self, owners: Mapping[str, TopicOwner]) -> None:
         owner, topics = next(iter(owners.values())), list(owners)
@@ -75,13 +75,13 @@ class OwnershipConflictError(HeadraceError):
 
 
 class TopicOwnership:
-    """Who holds which topic, as the claims that were read say."""
+    """The owner of each topic, by the claims that were read."""
 
     def __init__(self) -> None:
         self._claims: dict[bytes, OwnershipClaim] = {}
 
     def apply_claims(self, records: Sequence[ConsumerRecord]) -> None:
-        """Take note of claims, in their order, and of those that were withdrawn."""
+        """Apply claims and withdrawals, in their order."""
         for record in records:
             if record.key is None:
                 continue
@@ -91,7 +91,7 @@ class TopicOwnership:
                 self._claims.setdefault(record.key, claim)
 
     def current_owner(self, topic: str) -> tuple[TopicOwner | None, int]:
-        """Who holds a topic, and with which epoch; 0 where nobody does."""
+        """The owner of a topic and its epoch; 0 where there is none."""
         current: tuple[TopicOwner | None, int] = (None, 0)
         for claim in self._claims.values():
             if claim.topics.get(topic, 0) > current[1]:
@@ -99,7 +99,7 @@ class TopicOwnership:
         return current
 
     def topics_of_others(self, owner: TopicOwner, topics: Collection[str]) -> dict[str, TopicOwner]:
-        """The topics that other apps hold."""
+        """The topics that other apps own."""
         current_owners = {topic: self.current_owner(topic)[0] for topic in topics}
         return {
             topic: current
@@ -108,7 +108,7 @@ class TopicOwnership:
         }
 
     def missing_claims(self, owner: TopicOwner, topics: Collection[str]) -> dict[str, int]:
-        """The topics that an app does not hold, with the epoch that a claim of each needs."""
+        """The topics that an app does not own, with the epoch that a claim of each needs."""
         current_owners = {topic: self.current_owner(topic) for topic in topics}
         return {
             topic: epoch + 1
@@ -118,7 +118,7 @@ class TopicOwnership:
 
 
 def _parse_claim(value: bytes) -> OwnershipClaim | None:
-    """What a record says; None of one that says something else, for anybody may write to a topic."""
+    """The claim of a record; None for an invalid one, since any client may write to the topic."""
     try:
         fields = orjson.loads(value)
         owner = TopicOwner(str(fields["id"]), str(fields["app"]), str(fields["host"]), int(fields["since_us"]))
@@ -128,7 +128,7 @@ def _parse_claim(value: bytes) -> OwnershipClaim | None:
 
 
 def read_ownership(broker: str) -> TopicOwnership:
-    """All claims that there are now."""
+    """All current claims."""
     ensure_compacted_topic(broker, OWNERS_TOPIC)
     ownership = TopicOwnership()
     with TailingConsumer(broker, [OWNERS_TOPIC], ownership.apply_claims) as consumer:
@@ -138,13 +138,13 @@ def read_ownership(broker: str) -> TopicOwnership:
 
 
 def require_no_other_owner(broker: str, owner: TopicOwner, topics: Collection[str]) -> None:
-    """Refuse topics that another app holds; nothing is written, not even the topic of claims."""
+    """Reject topics that another app owns; writes nothing, not even the topic of claims."""
     if has_topic(broker, OWNERS_TOPIC) and (owned_by_others := read_ownership(broker).topics_of_others(owner, topics)):
         raise OwnershipConflictError(owned_by_others)
 
 
 def claim_topics(broker: str, owner: TopicOwner, topics: Collection[str], *, take_over: bool = False) -> None:
-    """Hold topics from now on, those held already included; refuses what another app holds, but for a take-over."""
+    """Own topics from now on, including those owned already; rejects what another app owns, without a take-over."""
     ownership = read_ownership(broker)
     owned_by_others = ownership.topics_of_others(owner, topics)
     if owned_by_others and not take_over:
@@ -165,7 +165,7 @@ def claim_topics(broker: str, owner: TopicOwner, topics: Collection[str], *, tak
 
 @contextmanager
 def hold_topics(broker: str, owner: TopicOwner, topics: Collection[str], on_lost: Callable[[], None]) -> Iterator[None]:
-    """Call `lose` once another app takes one of these topics over, and end with the error that says so."""
+    """Call `on_lost` once another app takes one of these topics over, and raise the error that says so."""
     watch = _OwnershipWatch(owner, topics, on_lost)
     with TailingConsumer(broker, [OWNERS_TOPIC], watch.apply_claims, is_latency_tolerant=True) as consumer:
         if not consumer.wait_until_caught_up(READ_TIMEOUT_SECONDS):
@@ -177,7 +177,7 @@ def hold_topics(broker: str, owner: TopicOwner, topics: Collection[str], on_lost
 
 
 class _OwnershipWatch:
-    """Compares the holders of topics with an owner, once all earlier claims have been read."""
+    """Compares the owners of topics with an owner, once all earlier claims have been read."""
 
     def __init__(self, owner: TopicOwner, topics: Collection[str], on_lost: Callable[[], None]) -> None:
         self.lost: dict[str, TopicOwner] = {}

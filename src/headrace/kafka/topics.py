@@ -1,15 +1,15 @@
-"""The topics of an app: which there are, how they are set, and that they are there.
+"""The topics of an app: their names, their configuration, and their creation.
 
 payments            raw: kept 7 days, or as long as the longest window and lateness need; so is a derived stream's
-payments.clean …    what the gate made of it: outlives raw, so that each raw record's fate can be told
+payments.clean …    the gate's results: outlive raw, so that each raw record's fate is known
 customers.clean     captured changes: the newest of each key for ever, all for a week
-payments.dead.done  what was done with dead letters: compacted
+payments.dead.done  states of dead letters: compacted
 CardSpend.tiles     the changelog: compacted, and kept a day longer than the longest window; for ever where one is
-CardSpend.served    a sample of what was served, kept 7 days
+CardSpend.served    a sample of served values, kept 7 days
 fraud.predictions   every score of a model, kept 7 days, or until a day after the last of their labels may come
-fraud.quality       what came of them, in tiles: compacted
-fraud.lessons       of a model that learns: what it learns from, two to three generations of it
-SINK.parked, .again  what the target of a sink refused, and what of it is sent again: kept for ever
+fraud.quality       outcomes of predictions, in tiles: compacted
+fraud.lessons       of a model with online learning: its training examples, two to three generations of them
+SINK.parked, .again  rows the target of a sink refused, and those that are replayed: kept for ever
 fraud.clock         times up to which its predictions and labels have been read, kept a day; of an operation, its inputs
 """
 
@@ -47,12 +47,12 @@ TopicConfig = dict[str, str]
 DAY_MS = UNITS_US["d"] // 1000
 RAW_RETENTION_MS = 7 * DAY_MS
 MAX_RAW_BYTES = 1 << 20
-MAX_EXTERNAL_BYTES = 9 << 20  # other logs take larger messages: NATS advises 8 MiB at most
+MAX_EXTERNAL_BYTES = 9 << 20  # other logs accept larger messages: NATS advises 8 MiB at most
 HEADER_BYTES = 1 << 16
 LOG_APPEND_TIME: TopicConfig = {"message.timestamp.type": "LogAppendTime"}
 CLOCK_CONFIG: TopicConfig = LOG_APPEND_TIME | {"retention.ms": str(DAY_MS)}
 SERVED_CONFIG: TopicConfig = LOG_APPEND_TIME | {"retention.ms": str(RAW_RETENTION_MS)}
-# Whoever starts finds the newest row of each key; a week for those who want every change.
+# A new consumer finds the newest row of each key; a week for those that need every change.
 CAPTURED_CONFIG: TopicConfig = {
     "cleanup.policy": "compact",
     "retention.ms": "-1",
@@ -61,7 +61,7 @@ CAPTURED_CONFIG: TopicConfig = {
 
 
 class PartitionMismatch(HeadraceError):
-    """A topic of ours has more partitions than the raw topic it follows: they can only grow."""
+    """A topic has more partitions than the raw topic it follows: partitions can only be added."""
 
     def __init__(self, topic: str, actual: int, raw_topic: str, expected: int) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class PartitionMismatch(HeadraceError):
 
 @dataclass(frozen=True)
 class TopicSetup:
-    """What was found or made: partitions by stream name, those of changelogs by view, and what the user should know."""
+    """The result of a set-up: partitions by stream name, those of changelogs by view, and warnings for the user."""
 
     stream_partitions: Mapping[str, int]
     changelog_partitions: Mapping[str, int]
@@ -81,7 +81,7 @@ class TopicSetup:
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic as it should be; `raw` is the one whose partitions it follows."""
+    """The wanted configuration of a topic; `raw` is the topic whose partition count it follows."""
 
     name: str
     raw_topic: str
@@ -92,7 +92,7 @@ class TopicSpec:
 def ensure_topics(
     broker: str, streams: Sequence[Stream], views: Sequence[View] = (), models: Sequence[Model] = ()
 ) -> TopicSetup:
-    """Create the topics that are missing; a raw topic that exists keeps its partitions, the others follow and grow."""
+    """Create missing topics; an existing raw topic keeps its partitions, the others follow it and grow."""
     input_streams = [*(stream for view in views for stream in view.streams), *(model.stream for model in models)]
     streams = tuple(dict.fromkeys([*streams, *input_streams]))
     admin = create_admin_client(broker)
@@ -129,7 +129,7 @@ def _derivation_of_stream(stream: Stream) -> Derivation | None:
 
 
 def ensure_sink_topics(broker: str, sink: Sink) -> None:
-    """Create the topics of a sink that are missing, with as many partitions as what it reads has."""
+    """Create the missing topics of a sink, with as many partitions as its source."""
     admin = create_admin_client(broker)
     partitions = len(OffsetClient(broker).require_partitions([sink.source_topic]))
     source_config = _fetch_configs(admin, broker, [sink.source_topic])[sink.source_topic]
@@ -141,7 +141,7 @@ def ensure_sink_topics(broker: str, sink: Sink) -> None:
 
 
 def max_record_bytes(broker: str, topic: str) -> int:
-    """The bytes that a record of a topic may have, headers and all."""
+    """The maximum size of a record of a topic, headers included."""
     OffsetClient(broker).require_partitions([topic])
     return int(_fetch_configs(create_admin_client(broker), broker, [topic])[topic]["max.message.bytes"])
 
@@ -149,7 +149,7 @@ def max_record_bytes(broker: str, topic: str) -> int:
 def stream_topics(
     stream: Stream, views: Sequence[View], partitions: int, existing_raw_config: TopicConfig | None
 ) -> list[TopicSpec]:
-    """The raw topic of a stream, which may have been given, and the gate's topics."""
+    """The raw topic of a stream, which may exist already, and the gate's topics."""
     base_config = existing_raw_config or raw_config(stream, views)
     return [
         TopicSpec(stream.name, stream.name, partitions, base_config),
@@ -161,12 +161,12 @@ def stream_topics(
 
 
 def _fate_overrides(stream: Stream, topic: str) -> TopicConfig:
-    """What is said otherwise of what is clean of captured changes."""
+    """Configuration overrides for the clean topic of captured changes."""
     return CAPTURED_CONFIG if isinstance(stream, Changes) and topic == stream.clean else {}
 
 
 def view_topics(view: View, partitions: int) -> list[TopicSpec]:
-    """The changelog of a view, and what it served."""
+    """The changelog of a view, and its served log."""
     raw_topic = view.streams[0].name
     return [
         TopicSpec(view.topic, raw_topic, partitions, changelog_config(view)),
@@ -175,13 +175,13 @@ def view_topics(view: View, partitions: int) -> list[TopicSpec]:
 
 
 def model_topics(model: Model, partitions: int) -> list[TopicSpec]:
-    """The scores of a model and, where it has labels, what came of them."""
+    """The predictions of a model and, where it has labels, their outcomes."""
     predictions = predictions_topic(model, partitions)
     if model.labels is None:
         return [predictions]
     quality_config = LOG_APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
     raw_topic = model.stream.name
-    lessons_config = LOG_APPEND_TIME | {"retention.ms": "-1"}  # whoever teaches lets go of those nobody needs
+    lessons_config = LOG_APPEND_TIME | {"retention.ms": "-1"}  # the online learner deletes them
     lessons_specs = [] if model.learn is None else [TopicSpec(model.lessons, raw_topic, 1, lessons_config)]
     return [
         predictions,
@@ -192,25 +192,25 @@ def model_topics(model: Model, partitions: int) -> list[TopicSpec]:
 
 
 def predictions_topic(model: Model, partitions: int) -> TopicSpec:
-    """The scores of a model: they outlive the time in which labels may still come."""
+    """The predictions of a model: they outlive the time in which labels may still come."""
     label_wait_ms = 0 if model.labels is None else model.labels.within_us // 1000 + DAY_MS
     retention = {"retention.ms": str(max(RAW_RETENTION_MS, label_wait_ms))}
     return TopicSpec(model.predictions, model.stream.name, partitions, LOG_APPEND_TIME | retention)
 
 
 def changelog_partitions(view: View, raw_partitions: Mapping[str, int], partition_counts: Mapping[str, int]) -> int:
-    """As many as its stream with most has; one that exists keeps its own, so that entities stay where they are."""
+    """As many as its largest stream; an existing one keeps its own, so that entities stay in their partitions."""
     return partition_counts.get(view.topic, max(raw_partitions[stream.name] for stream in view.streams))
 
 
 def fate_topics(stream: Stream) -> list[str]:
-    """The topics of what may become of a raw record."""
+    """The topics of a raw record's possible fates."""
     dropped = [stream.dropped] if stream.late.then == "drop" else []
     return [stream.clean, stream.late_topic, stream.dead, *dropped]
 
 
 def raw_config(stream: Stream, views: Sequence[View]) -> TopicConfig:
-    """Raw records stay as long as a rebuild of every window but lifetime ones may need them, a week at least."""
+    """Raw records are kept as long as a rebuild of every window but lifetime ones needs them, a week at least."""
     layouts = [layout for view in views for layout in hop_layouts(view)]
     longest_us = max((layout.retention_us for layout in layouts if not layout.is_kept_forever), default=0)
     needed_ms = (longest_us + stream.late.until_us) // 1000 + DAY_MS
@@ -220,7 +220,7 @@ def raw_config(stream: Stream, views: Sequence[View]) -> TopicConfig:
 
 
 def fate_config(raw_topic_config: TopicConfig) -> TopicConfig:
-    """The gate's topics outlive raw by more than a segment: while a raw record is there, so is its fate."""
+    """The gate's topics outlive raw by more than a segment: while a raw record exists, so does its fate."""
     retention_ms = int(raw_topic_config["retention.ms"])
     fate_retention_ms = (
         retention_ms if retention_ms < 0 else retention_ms + int(raw_topic_config["segment.ms"]) + DAY_MS
@@ -236,14 +236,14 @@ def changelog_config(view: View) -> TopicConfig:
         "segment.ms": str(10 * UNITS_US["m"] // 1000),
         "segment.bytes": str(64 << 20),
         "min.cleanable.dirty.ratio": "0.1",
-        # After a crash tiles come again, smaller at first: the greater one must be there for a server that starts then.
+        # After a crash tiles are written again, smaller at first: a server that starts then must find the greater one.
         "min.compaction.lag.ms": str(15 * UNITS_US["m"] // 1000),
         "max.message.bytes": str(max(_max_tile_bytes(layout) for layout in hop_layouts(view))),
     }
 
 
 def changelog_retention(view: View) -> TopicConfig:
-    """How long tiles stay: compaction keeps the newest value of each, and time takes those no window holds."""
+    """How long tiles are kept: compaction keeps the newest value of each, retention removes those no window needs."""
     if any(layout.is_kept_forever for layout in hop_layouts(view)):
         return {"cleanup.policy": "compact", "retention.ms": "-1"}
     longest_us = max(layout.retention_us for layout in hop_layouts(view))
@@ -251,7 +251,7 @@ def changelog_retention(view: View) -> TopicConfig:
 
 
 def _max_tile_bytes(layout: HopLayout) -> int:
-    """Every sketch full, in base64, and a usual message's worth of everything else."""
+    """Every sketch full, in base64, plus a usual message size for everything else."""
     sketches = sum(4 * slot.partial.max_bytes(slot) // 3 + 128 for slot in layout.slots if slot.partial.is_sketch)
     return MAX_RAW_BYTES + sketches
 
@@ -277,7 +277,7 @@ def _fetch_configs(admin: AdminClient, broker: str, names: Iterable[str]) -> dic
 def _create_or_grow(
     admin: AdminClient, broker: str, specs: Sequence[TopicSpec], partition_counts: Mapping[str, int]
 ) -> None:
-    """Create what is missing, and give what follows a topic that has grown as many partitions."""
+    """Create missing topics, and add partitions to topics that follow one that has grown."""
     for topic in specs:
         if (count := partition_counts.get(topic.name, 0)) > topic.partitions:
             raise PartitionMismatch(topic.name, count, topic.raw_topic, topic.partitions)
@@ -302,7 +302,7 @@ def _create_topics(admin: AdminClient, broker: str, specs: Sequence[TopicSpec]) 
 
 
 def _require_success(broker: str, action: str, futures: Mapping[str, Future[None]], ignored_error: str) -> None:
-    """Another process of the same app may have been quicker: partitions are checked afterwards."""
+    """Another process of the same app may have been faster: partitions are checked afterwards."""
     for name, future in futures.items():
         try:
             future.result()
@@ -312,7 +312,7 @@ def _require_success(broker: str, action: str, futures: Mapping[str, Future[None
 
 
 def _update_retention(admin: AdminClient, broker: str, retentions: Mapping[str, TopicConfig]) -> None:
-    """A window that was added to a view may need tiles for longer than its changelog was made to keep them."""
+    """A window that was added to a view may need tiles for longer than its changelog's current retention."""
     current_configs = _fetch_configs(admin, broker, retentions)
     changed_resources = [
         ConfigResource(ResourceType.TOPIC, name, incremental_configs=[_set_entry(*entry) for entry in config.items()])
@@ -328,7 +328,7 @@ def _update_retention(admin: AdminClient, broker: str, retentions: Mapping[str, 
         try:
             future.result()
         except KafkaException as failure:
-            raise to_headrace_error(broker, f"change how long {resource.name!r} is kept", failure) from failure
+            raise to_headrace_error(broker, f"change the retention of {resource.name!r}", failure) from failure
 
 
 def _set_entry(name: str, value: str) -> ConfigEntry:
@@ -336,7 +336,7 @@ def _set_entry(name: str, value: str) -> ConfigEntry:
 
 
 def _wait_until_ready(admin: AdminClient, broker: str, specs: Sequence[TopicSpec]) -> None:
-    """Wait until the broker's topics are as wanted: it answers before every node knows, and others may be at it too."""
+    """Wait until the topics are as wanted: the broker answers before every node knows, and others may change them."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
     partition_counts = _fetch_partition_counts(admin, broker)
     while (

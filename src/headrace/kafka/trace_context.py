@@ -1,4 +1,4 @@
-"""W3C's trace context: the header that says which trace a record or a request is part of, passed on as it came."""
+"""W3C trace context: the header that names the trace of a record or a request, passed on unchanged."""
 
 import re
 
@@ -8,7 +8,7 @@ TRACEPARENT_LENGTH = 55
 
 
 def parse_traceparent(value: bytes | None) -> bytes | None:
-    """A header's value, if it is one.
+    """A header's value, if it is valid.
 
     >>> parse_traceparent(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
     b'00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'

@@ -1,1 +1,1 @@
-"""How clients reach a broker: configuration, authentication, and why they could not."""
+"""Client configuration, authentication, and the diagnosis of failed connections."""

@@ -1,4 +1,4 @@
-"""How every client of this room reaches the broker, and what it says when it cannot."""
+"""Settings and errors that all Kafka clients of this package share."""
 
 import logging
 from functools import partial
@@ -12,30 +12,30 @@ from headrace.kafka.client.connection_diagnosis import diagnose_connection, is_l
 from headrace.kafka.client.log_filter import RepeatedMessageFilter
 from headrace.kafka.client.security import find_security_config
 
-CONNECT_TIMEOUT_SECONDS = 10.0  # nobody is there who has not taken a connection by then
+CONNECT_TIMEOUT_SECONDS = 10.0  # a broker that accepts no connection by then is down
 REQUEST_TIMEOUT_SECONDS = (
-    60.0  # who has taken one may be busy: so is the machine of a broker that starts beside everything else
+    60.0  # a broker that accepted one may be busy, as on a machine where everything starts at once
 )
 LOGGER = logging.getLogger("headrace.kafka")
 LOGGER.addFilter(RepeatedMessageFilter())
-LOGGER.addHandler(logging.NullHandler())  # silent unless the program that uses Headrace sets up logging
+LOGGER.addHandler(logging.NullHandler())  # silent unless the application configures logging
 UNREACHABLE_ERRORS = {"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"}
 SECURITY_ERRORS = {"_AUTHENTICATION", "_SSL"}
 FIRST_CHECK_SECONDS = 2.0
-_LAST_SECURITY_ERRORS: dict[str, str] = {}  # by broker, why it lets nobody in, as the client heard it last
+_LAST_SECURITY_ERRORS: dict[str, str] = {}  # by broker, the last authentication error of the client
 
 ClientSettings = dict[str, str | int | float | bool]
 
 
 class BrokerRefused(HeadraceError):
-    """The broker answered, and said no."""
+    """The broker refused a request."""
 
     def __init__(self, broker: str, action: str, error: KafkaError) -> None:
         super().__init__(f"The Kafka broker at {broker!r} refused to {action}: {error.str()} ({error.name()}).")
 
 
 def client_settings(broker: str) -> ClientSettings:
-    """What every client has in common: the address, who it is there, and how soon one that came back is found again."""
+    """The settings of every client: the address, the credentials, and quick reconnects."""
     security = find_security_config(broker)
     return {
         **({} if security is None else librdkafka_properties(security)),
@@ -48,13 +48,13 @@ def client_settings(broker: str) -> ClientSettings:
 
 
 def create_admin_client(broker: str) -> AdminClient:
-    """A client for topics and offsets; its own log goes to ours, not to the terminal."""
+    """A client for topics and offsets; its log goes to our logger, not to the terminal."""
     settings = {**client_settings(broker), "error_cb": partial(_note_security_error, broker)}
     return AdminClient(settings, logger=LOGGER)  # type: ignore[arg-type]  # its types know no callbacks
 
 
 def fetch_metadata(admin: AdminClient, broker: str, timeout: float = REQUEST_TIMEOUT_SECONDS) -> ClusterMetadata:
-    """Topics and partitions as the broker knows them now."""
+    """The current topics and partitions of the broker."""
     try:
         return _list_topics(admin, broker, timeout)
     except KafkaException as failure:
@@ -62,7 +62,7 @@ def fetch_metadata(admin: AdminClient, broker: str, timeout: float = REQUEST_TIM
 
 
 def _list_topics(admin: AdminClient, broker: str, timeout: float) -> ClusterMetadata:
-    """Ask; who is not let in is told so soon, who finds nobody a little later, and not only when the time is over."""
+    """List topics; fails fast on an authentication error, a little later without a connection, else at the time-out."""
     _LAST_SECURITY_ERRORS.pop(broker, None)
     limits = (
         [CONNECT_TIMEOUT_SECONDS]
@@ -74,7 +74,7 @@ def _list_topics(admin: AdminClient, broker: str, timeout: float) -> ClusterMeta
         try:
             return admin.list_topics(timeout=limit - spent_s)
         except KafkaException:
-            admin.poll(0)  # hears what the client has to say
+            admin.poll(0)  # runs the client's callbacks
             if broker in _LAST_SECURITY_ERRORS or (limit == CONNECT_TIMEOUT_SECONDS and not is_listening(broker)):
                 raise
         spent_s = limit

@@ -1,4 +1,4 @@
-"""What is said of a broker's security, in the words of each client: librdkafka's, and Java's for Spark."""
+"""A broker's security settings as properties of each client: librdkafka's, and Java's for Spark."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ ALLOWED_URLS_PROPERTY = (
     "org.apache.kafka.sasl.oauthbearer.allowed.urls"  # a property of the JVM: no token is fetched elsewhere
 )
 SECRET_PROPERTIES = frozenset({"sasl.jaas.config", "ssl.keystore.key", "ssl.key.password"})  # of a Java client
-# Names of options whose values no plan, page, event log or log line of Spark shows; its own list knows no jaas.
+# Names of options whose values Spark redacts in plans, pages, event logs and log lines; its own list lacks jaas.
 REDACTED_OPTIONS = r"(?i)secret|password|passwd|token|credential|jaas|keystore|access[.]?key|api[.]?key|url"
 
 
 def librdkafka_properties(security: SecurityConfig) -> ClientProperties:
-    """For confluent-kafka."""
+    """Properties for confluent-kafka."""
     properties = {
         "security.protocol": security.protocol,
         "sasl.mechanism": security.mechanism,
@@ -51,7 +51,7 @@ def librdkafka_properties(security: SecurityConfig) -> ClientProperties:
 
 
 def java_properties(security: SecurityConfig) -> ClientProperties:
-    """For a Java client: certificates by their text, since who reads them may be on another machine."""
+    """Properties for a Java client: certificates as text, since executors may be on another machine."""
     properties = {"security.protocol": security.protocol}
     if security.ca is not None:
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": security.ca.read_text()}
@@ -74,20 +74,20 @@ def java_properties(security: SecurityConfig) -> ClientProperties:
 
 
 def spark_kafka_options(broker: str) -> ClientProperties:
-    """How Spark's Kafka source and sink reach a broker."""
+    """The options of Spark's Kafka source and sink for a broker."""
     security = find_security_config(broker)
     security_properties = {} if security is None else java_properties(security)
     return {f"kafka.{name}": value for name, value in {"bootstrap.servers": broker, **security_properties}.items()}
 
 
 def jvm_properties() -> ClientProperties:
-    """Properties that a JVM needs to reach the brokers we were told of; none of them is secret."""
+    """Properties a JVM needs to reach the configured brokers; none of them is secret."""
     urls = {security.token_url for security in read_security_configs() if security.mechanism == OAUTH_MECHANISM}
     return {ALLOWED_URLS_PROPERTY: ",".join(sorted(urls))} if urls else {}
 
 
 def _jaas_config(security: SecurityConfig) -> str:
-    """Who we are, as Java's login reads it.
+    """The login configuration in Java's JAAS format.
 
     >>> from pathlib import Path
     >>> _jaas_config(SecurityConfig(frozenset(), Path(), mechanism="PLAIN", username="me", password='a"b'))

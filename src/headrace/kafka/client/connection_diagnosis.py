@@ -1,7 +1,7 @@
-"""Why a broker and we do not get to know each other: looked into only once that has failed.
+"""Diagnoses why a connection to a broker failed; runs only after a failure.
 
-The client says the same of an expired certificate, an unknown one and one of another name. So we shake hands ourselves,
-by the same files, and hear which it is.
+librdkafka reports the same for an expired certificate, an unknown one and one of another name. So this does its own
+TLS handshake with the same files, and reads the exact reason.
 """
 
 import socket
@@ -18,7 +18,7 @@ from headrace.kafka.client.security import (
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 NO_RESPONSE = (
-    "takes connections and answers no question. Wait if it is busy; if it asks who comes, or speaks no TLS, "
+    "accepts connections but answers no request. Wait if it is busy; if it requires authentication, or speaks no TLS, "
     "say so in a file, and name that by --broker-security FILE."
 )
 EXPIRED, NOT_YET_VALID, HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = (
@@ -26,11 +26,11 @@ EXPIRED, NOT_YET_VALID, HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = (
     9,
     62,
     64,
-)  # why a certificate is refused, as OpenSSL counts
+)  # OpenSSL's codes for a rejected certificate
 
 
 class BrokerUnreachable(HeadraceError):
-    """No broker answers at the address, or it is no use that one does."""
+    """No broker answers at the address, or the one that answers is unusable."""
 
     def __init__(self, broker: str, reason: str = "") -> None:
         super().__init__(
@@ -43,15 +43,15 @@ class BrokerUnreachable(HeadraceError):
 
 
 class AuthenticationFailed(BrokerUnreachable):
-    """A broker that answers, and does not take us for whom we say we are."""
+    """The broker rejects our credentials."""
 
 
 class CertificateRejected(BrokerUnreachable):
-    """A broker that answers, and that we do not take for whom we look for."""
+    """We reject the broker's certificate."""
 
 
 def diagnose_connection(broker: str, client_error: str) -> BrokerUnreachable:
-    """Why we do not come in, given what the client said of it."""
+    """The error for a failed connection, given the client's error."""
     address = next((candidate for candidate in broker.split(",") if _accepts_connection(candidate)), None)
     if address is None:
         return BrokerUnreachable(broker)
@@ -75,11 +75,11 @@ def diagnose_connection(broker: str, client_error: str) -> BrokerUnreachable:
 def _describe_missing_security() -> str:
     addresses = ", ".join(sorted(address for security in read_security_configs() for address in security.addresses))
     configured = (
-        f"the file of {SECURITY_FILE_VARIABLE} speaks of {addresses} alone"
+        f"the file of {SECURITY_FILE_VARIABLE} configures only {addresses}"
         if addresses
-        else "nothing is said of who we are"
+        else "no security is configured"
     )
-    return f"wants TLS, and {configured}. Say it in a file, and name that by --broker-security FILE."
+    return f"wants TLS, and {configured}. Configure it in a file, and name that by --broker-security FILE."
 
 
 def _describe_failed_authentication(security: SecurityConfig, client_error: str) -> str:
@@ -87,8 +87,7 @@ def _describe_failed_authentication(security: SecurityConfig, client_error: str)
         problem = f"does not take {security.certificate}" if security.certificate else "wants a certificate of ours"
         return f"{problem}. Name one that it trusts as certificate and key in {security.file}."
     return (
-        f"does not let {security.principal} in: wrong name, secret or mechanism. "
-        f"Mend them in {security.file}, or what it names."
+        f"rejects {security.principal}: wrong name, secret or mechanism. Fix them in {security.file}, or what it names."
     )
 
 
@@ -110,7 +109,7 @@ def _check_certificate(address: str, security: SecurityConfig) -> str | None:
         )
     except SSLError as error:
         if "CERT" in (error.reason or "") or "KEY" in (error.reason or ""):
-            return f"{security.file} names files that are no pair, or no PEM ({error.reason}). Mend them."
+            return f"{security.file} names files that are not a pair, or not PEM ({error.reason}). Fix them."
         return f"it does not speak TLS ({error.reason}). Write tls = false in {security.file} if that is meant."
     except OSError:
         return None
@@ -127,7 +126,7 @@ def _describe_certificate_error(code: int, message: str, host: str, security: Se
 
 def _speaks_tls(address: str) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is said there
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data is sent there
     try:
         with (
             socket.create_connection(_parse_address(address), CONNECT_TIMEOUT_SECONDS) as connection,
@@ -139,7 +138,7 @@ def _speaks_tls(address: str) -> bool:
 
 
 def is_listening(broker: str) -> bool:
-    """Whether a connection is taken at one of a broker's addresses, whatever comes of it."""
+    """Whether one of a broker's addresses accepts a TCP connection."""
     return any(map(_accepts_connection, broker.split(",")))
 
 

@@ -1,4 +1,4 @@
-"""A log without what a client repeats: while a broker is away, each of many clients says so every second."""
+"""Drops repeated log messages: while a broker is down, each of many clients logs the same line every second."""
 
 import logging
 import re
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 REPEAT_INTERVAL_SECONDS = 60.0
 MAX_MESSAGES = 1_000
-# Which client, which of its threads, and how long it took: what differs between two that say the same.
+# The client, its thread, and durations: the parts in which repeated messages differ.
 _VARYING_PARTS = re.compile(r"\[rdkafka#[^\]]*\]|\[thrd:[^\]]*\]|\(after [^)]*\)|\d+ms|\d+/\d+")
 
 
 class RepeatedMessageFilter(logging.Filter):
-    """Lets each message through once in so many seconds, whichever client it is of."""
+    """Passes each message once per interval, whichever client it is from."""
 
     def __init__(
         self, interval_s: float = REPEAT_INTERVAL_SECONDS, clock: Callable[[], float] = time.monotonic

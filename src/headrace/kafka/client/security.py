@@ -1,12 +1,12 @@
-"""Who we are to a broker, and whom we take for one: a file in one vocabulary, for every client we have.
+"""The security settings of each broker: one file format for every client we have.
 
-    ["kafka-1.example:9093,kafka-2.example:9093"]     whom this is for: no other address is told of it
+    ["kafka-1.example:9093,kafka-2.example:9093"]     the broker: no other address gets these credentials
     mechanism = "SCRAM-SHA-512"                       PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or none
     username = "shop"
     password = "env:KAFKA_PASSWORD"                   or file:PATH, or the password itself
-    ca = "ca.pem"                                     beside this file; without it, whom the system trusts
+    ca = "ca.pem"                                     next to this file; without it, the system's CAs
 
-HEADRACE_BROKER_SECURITY names the file. Processes that we start find it there too: nothing is on a command line.
+HEADRACE_BROKER_SECURITY names the file, also for child processes, so that no secret is on a command line.
 """
 
 import os
@@ -35,12 +35,12 @@ SECRET_SETTINGS = ("password", "client_secret", "key_password")
 
 
 class SecurityConfigError(HeadraceError):
-    """What is said about a broker's security cannot be read, or does not fit together."""
+    """A broker's security settings are unreadable or inconsistent."""
 
 
 @dataclass(frozen=True)
 class SecurityConfig:
-    """How to reach one cluster; what is secret is in no repr."""
+    """How to connect to one cluster; no repr shows the secrets."""
 
     addresses: frozenset[str]
     file: Path
@@ -59,34 +59,34 @@ class SecurityConfig:
 
     @property
     def protocol(self) -> str:
-        """As Kafka names it."""
+        """The security protocol by its Kafka name."""
         if self.mechanism is None:
             return "SSL" if self.tls else "PLAINTEXT"
         return "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
 
     @property
     def principal(self) -> str:
-        """Who we say we are, in words without a secret."""
+        """Our identity for errors, without secrets."""
         if self.mechanism is None:
-            return f"the certificate {self.certificate}" if self.certificate else "nobody in particular"
+            return f"the certificate {self.certificate}" if self.certificate else "an anonymous client"
         return f"{self.username or self.client_id} ({self.mechanism})"
 
 
 def find_security_config(broker: str) -> SecurityConfig | None:
-    """What is said of this broker; None where nothing is, which is a broker that asks nobody who comes."""
+    """The settings of this broker; None for a broker without authentication and TLS."""
     addresses = _parse_addresses(broker)
     return next((security for security in read_security_configs() if addresses <= security.addresses), None)
 
 
 def read_security_configs() -> tuple[SecurityConfig, ...]:
-    """What is said of brokers, as the environment names the file."""
+    """The settings of all brokers, from the file that the environment names."""
     path = os.environ.get(SECURITY_FILE_VARIABLE)
     return read_security_file(Path(path)) if path else ()
 
 
 @cache
 def read_security_file(path: Path) -> tuple[SecurityConfig, ...]:
-    """What a file says of each cluster; read once, so what is changed in it counts from the next start on."""
+    """The settings of each cluster in a file; it is read once, so changes take effect at the next start."""
     try:
         tables = tomllib.loads(path.read_text())
     except OSError as error:
@@ -94,26 +94,26 @@ def read_security_file(path: Path) -> tuple[SecurityConfig, ...]:
             f"--broker-security {path} cannot be read: {error.strerror}. Name a file of ours."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # What was found there is not quoted: it may be a part of a secret.
+        # The error does not quote the file: it may contain a secret.
         raise SecurityConfigError(
             f"--broker-security {path} is no TOML. See docs/brokers.md for how to write it."
         ) from None
     stray_settings = sorted(name for name, table in tables.items() if not isinstance(table, dict))
     if stray_settings or not tables:
         raise SecurityConfigError(
-            f"{path}: {', '.join(stray_settings) or 'nothing'} is said of no broker. "
-            'Begin with whom it is for, such as ["kafka.example:9093"], and go on below that line.'
+            f"{path}: {', '.join(stray_settings) or 'nothing'} belongs to no broker. "
+            'Begin with the broker it is for, such as ["kafka.example:9093"], and put the settings below that line.'
         )
     return tuple(_parse_security(path, name, table) for name, table in tables.items())
 
 
 def file_permission_warning(path: Path) -> str | None:
-    """A warning about a file of secrets that others may read; None where nobody else may, or it has none."""
+    """A warning about a file with secrets that other users may read; None where it is private or has no secrets."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         tables = tomllib.loads(path.read_text()).values()
     except (OSError, ValueError):
-        return None  # whoever reads it says so
+        return None  # reading it reports the error
     settings = (entry for table in tables if isinstance(table, dict) for entry in table.items())
     secret_values = [str(value) for setting, value in settings if setting in SECRET_SETTINGS]
     if not mode & 0o077 or all(value.startswith((ENV_PREFIX, FILE_PREFIX)) for value in secret_values):
@@ -149,7 +149,7 @@ def _require_settings(where: str, mechanism: str | None, table: Mapping[str, Any
             )
         if not isinstance(value, bool if setting == "tls" else str):
             raise SecurityConfigError(
-                f"{where}: {setting} is no {'true or false' if setting == 'tls' else 'text'}. Mend it."
+                f"{where}: {setting} is no {'true or false' if setting == 'tls' else 'text'}. Fix it."
             )
     if missing := [word for word in needed if not table.get(word)]:
         raise SecurityConfigError(f"{where}: {', '.join(missing)} is missing {context}. Write it, secrets as env:NAME.")

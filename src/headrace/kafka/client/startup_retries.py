@@ -1,4 +1,4 @@
-"""Steps at the start of a part that need the broker: tried until they succeed, so that its absence ends nobody."""
+"""Retries start-up steps that need the broker, so that no part ends because it is down."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ StepResultT = TypeVar("StepResultT")
 
 
 def retry_until_stopped(step: Callable[[], StepResultT], stop: threading.Event, label: str) -> StepResultT | None:
-    """The result of a step, tried until it does not fail; None where it is to stop meanwhile."""
+    """The result of a step, retried until it succeeds; None where `stop` is set meanwhile."""
     last_message = ""
     while not stop.is_set():
         try:

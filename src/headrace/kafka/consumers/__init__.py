@@ -1,1 +1,1 @@
-"""Consumers: tailing, in groups, from offsets kept elsewhere; and how far behind they are."""
+"""Consumers: tailing, in groups, with external offsets; and consumer lag."""

@@ -1,8 +1,8 @@
-"""Following topics together where a record takes its time: many are in hand at once, and each is done when it is.
+"""A group consumer that processes many records at once, and commits when they are acknowledged.
 
-taken        ├───────────────────────┤
+consumed     ├───────────────────────┤
 done          ■ ■ ■ · ■ ■ · · ■
-committed    ├─────┤                         only what everything before it is done with, and is in the log
+committed    ├─────┤                         only offsets before which everything is done, and flushed to the log
 """
 
 import time
@@ -22,29 +22,29 @@ MAX_IN_FLIGHT = MAX_POLL_RECORDS
 
 
 class RecordProcessor(Protocol):
-    """What is done with records, in the follower's thread."""
+    """Processes records, in the consumer's thread."""
 
     def on_partitions_assigned(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are given to this follower, and none of their records has been taken yet."""
+        """Called with newly assigned partitions, before any of their records."""
 
     def add_records(self, records: Sequence[ConsumerRecord]) -> None:
-        """Records to be worked on."""
+        """Accept records to process."""
 
     def wait_for_progress(self, seconds: float) -> None:
-        """Wait until something in hand may be done; so long at most."""
+        """Wait until a record in flight may be done, for at most this long."""
 
     def process_ready(self) -> Iterable[ConsumerRecord]:
-        """Do what can be done now; gives the records that are done with."""
+        """Process what is ready now, and return the records that are done."""
 
     def flush(self) -> None:
-        """Wait until what was made of the records that are done with is in the log."""
+        """Wait until the output of all records that are done is in the log."""
 
     def on_partitions_revoked(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are another follower's now: their records in hand are its."""
+        """Called with revoked partitions: their new consumer gets the records in flight."""
 
 
 class InFlightOffsets:
-    """The offsets that are being worked on, by partition.
+    """The offsets in flight, by partition.
 
     >>> in_flight, partition = InFlightOffsets(), Partition("payments.clean", 0)
     >>> in_flight.add(partition, 7), in_flight.add(partition, 8), in_flight.add(partition, 9)
@@ -66,7 +66,7 @@ class InFlightOffsets:
         return self._count
 
     def add(self, partition: Partition, offset: int) -> None:
-        """Offsets of a partition come in their order."""
+        """Add an offset; offsets of a partition come in order."""
         self._next_offsets[partition] = offset + 1
         self._in_flight.setdefault(partition, {})[offset] = None
         self._count += 1
@@ -81,14 +81,14 @@ class InFlightOffsets:
             self._count -= len(self._in_flight.pop(partition, {}))
 
     def committable_offsets(self) -> dict[Partition, int]:
-        """Of each partition, the first offset that is not done with."""
+        """For each partition, the first offset that is not done."""
         return {partition: next(iter(self._in_flight[partition]), end) for partition, end in self._next_offsets.items()}
 
 
 class AcknowledgingConsumer(GroupConsumer):
-    """A follower of a group that hands records to `work`; a group that never was begins `begin_us` before now.
+    """A consumer of a group that hands records to `processor`; a new group starts `lookback_us` before now.
 
-    Nothing is committed before everything up to it is done and settled: records may come twice, never not at all.
+    An offset is committed only after everything before it is done and flushed: at-least-once.
     """
 
     def __init__(self, broker: str, topic: str, processor: RecordProcessor, group: str, lookback_us: int) -> None:
@@ -98,12 +98,12 @@ class AcknowledgingConsumer(GroupConsumer):
         self._flush_at = 0.0
 
     def _settings(self) -> dict[str, object]:
-        # The least a broker allows unless told otherwise: so long do the partitions of a killed one stand still.
+        # The broker's default minimum: the partitions of a killed consumer stay unassigned for this long.
         return {**super()._settings(), "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
 
     @property
     def lag(self) -> int:
-        """How many records of its partitions it has not done with; asks the broker."""
+        """How many records of its partitions are not done; asks the broker."""
         next_offsets = self.positions.next_offsets
         end_offsets = self._offset_client.end_offsets(next_offsets)
         return sum(max(0, end - next_offsets[partition]) for partition, end in end_offsets.items())
@@ -119,7 +119,7 @@ class AcknowledgingConsumer(GroupConsumer):
             self._flush_and_store_offsets(consumer)
 
     def _poll_messages(self, consumer: Consumer) -> None:
-        # As a Follower does, but whoever has something in hand has waited already.
+        # As TailingConsumer does, but with records in flight it has waited already.
         first = consumer.poll(0 if len(self._in_flight) else POLL_SECONDS)
         if first is None:
             self._handle_empty_poll(consumer)
@@ -133,7 +133,7 @@ class AcknowledgingConsumer(GroupConsumer):
         self._mark_connected()
 
     def _flush_and_store_offsets(self, consumer: Consumer) -> None:
-        """What is done is first in the log, and then ready to be committed."""
+        """Flush the output of what is done, then store its offsets for the next commit."""
         committable = self._in_flight.committable_offsets()
         self._processor.flush()
         for partition, offset in self.positions.advance_to(committable).items():
@@ -156,11 +156,11 @@ class AcknowledgingConsumer(GroupConsumer):
         consumer.incremental_assign(self._start_positions(consumer, assigned))
 
     def _start_positions(self, consumer: Consumer, assigned: list[TopicPartition]) -> list[TopicPartition]:
-        """Where the group was in each partition, or where it begins."""
+        """The committed offset of each partition, or where the group starts."""
         try:
             positions = consumer.committed(assigned, timeout=REQUEST_TIMEOUT_SECONDS)
         except KafkaException as failure:
-            raise to_headrace_error(self._broker, f"tell where the group {self._group!r} was", failure) from failure
+            raise to_headrace_error(self._broker, f"list offsets of group {self._group!r}", failure) from failure
         if all(position.offset != OFFSET_INVALID for position in positions):
             return positions
         start_offsets = self._offset_client.offsets_for_time(self.topics[0], time.time_ns() // 1000 - self._lookback_us)

@@ -1,8 +1,8 @@
-"""How long it takes until nothing waits any more, from how fast records come and how fast they are done with.
+"""Estimates how long a consumer takes to catch up, from the arrival rate and the processing rate.
 
-came   ─────────────────────────────────────▶   the last 30 seconds: what comes does not depend on who reads it
-done   ──────╮ stands still ╭───────────────▶   since it moved again, of the last 25 seconds
-             └ does not catch up └ two moves later: what waits / (done a second − came a second)
+arrived    ─────────────────────────────────────▶   the last 30 seconds: arrivals do not depend on the consumer
+processed  ──────╮   stalled    ╭───────────────▶   since it resumed, within the last 25 seconds
+                 └ never catches up └ two advances later: waiting / (processed per second − arrived per second)
 """
 
 from collections import deque
@@ -11,16 +11,16 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
-MIN_WAIT_SECONDS = 2.0  # what is on its way is no lag: looks are a second apart
+MIN_WAIT_SECONDS = 2.0  # records in flight are not lag: samples are a second apart
 ARRIVAL_WINDOW_SECONDS = 30.0
 PROCESSING_WINDOW_SECONDS = 25.0
-STALL_SECONDS = 5.0  # the longest that a micro-batch may take and still move
+STALL_SECONDS = 5.0  # the longest duration of a micro-batch that is not a stall
 MIN_SAMPLE_INTERVAL_SECONDS = 0.5
-MIN_RELATIVE_GAIN = 0.02  # of what comes: who is hardly faster than that does not catch up
+MIN_RELATIVE_GAIN = 0.02  # of the arrival rate: a consumer that is hardly faster does not catch up
 
 
 class LagSample(NamedTuple):
-    """How many records had come and were done with at a moment."""
+    """How many records had arrived and were processed at a time."""
 
     at_s: float
     arrived: int
@@ -28,15 +28,15 @@ class LagSample(NamedTuple):
 
 
 class CatchUpEstimator:
-    """Looks of one query, and what they say; one thread looks."""
+    """The samples of one query, and its estimate; used by one thread."""
 
     def __init__(self) -> None:
         self._samples: deque[LagSample] = deque()
 
     def add_sample(self, sample: LagSample, oldest_wait_s: float) -> float | None:
-        """The seconds until nothing waits: infinity where it does not catch up, None without lag, or too little known.
+        """The seconds until nothing waits: infinity where it never catches up, None without lag or enough samples.
 
-        `waited_s` is for how long the oldest record has waited.
+        `oldest_wait_s` is how long the oldest record has waited.
         """
         self._append_sample(sample)
         if sample.arrived <= sample.processed or oldest_wait_s < MIN_WAIT_SECONDS:
@@ -49,18 +49,18 @@ class CatchUpEstimator:
         gain = processing_rate - arrival_rate
         if gain <= MIN_RELATIVE_GAIN * arrival_rate:
             return inf
-        # What a batch has done is seen at its end: what was left then is known best.
+        # The progress of a batch shows at its end, so the count of waiting records is most exact then.
         last_advance = advances[-1]
         return max(0.0, (last_advance.arrived - last_advance.processed) / gain - (sample.at_s - last_advance.at_s))
 
     def _append_sample(self, sample: LagSample) -> None:
         samples = self._samples
         if samples and sample.arrived < samples[-1].arrived:
-            samples.clear()  # a topic that began anew
+            samples.clear()  # the topic was recreated
         if samples and sample.processed < samples[-1].processed:
             sample = sample._replace(
                 processed=samples[-1].processed
-            )  # what is on its way may be counted twice for a moment
+            )  # records in flight may be counted twice for a moment
         if len(samples) > 1 and sample.at_s - samples[-2].at_s < MIN_SAMPLE_INTERVAL_SECONDS:
             samples.pop()
         samples.append(sample)
@@ -68,7 +68,7 @@ class CatchUpEstimator:
             samples.popleft()
 
     def _processing_rate(self, advances: Sequence[LagSample], now_s: float) -> float | None:
-        """How fast records are done with since that moved again; 0 where it stands still, None where too few know."""
+        """The processing rate since it last resumed; 0 where it is stalled, None where too few samples are known."""
         last_advance_s = advances[-1].at_s if advances else self._samples[0].at_s
         if now_s - last_advance_s >= STALL_SECONDS:
             return 0.0
@@ -77,7 +77,7 @@ class CatchUpEstimator:
         )
         if len(recent) < 2:
             return None
-        # Moves are as far apart as batches: who has not moved for two of them has become slower.
+        # Advances are as far apart as batches: a query without one for two intervals has slowed down.
         mean_interval_s = (last_advance_s - recent[0].at_s) / (len(recent) - 1)
         return _rate_per_second(
             [
@@ -88,7 +88,7 @@ class CatchUpEstimator:
 
 
 def _since_last_pause(advances: Sequence[LagSample]) -> Sequence[LagSample]:
-    """The last moves, of which none came long after the one before."""
+    """The last advances, without a long gap between two of them."""
     pause_indexes = [
         index
         for index, (previous, current) in enumerate(pairwise(advances), 1)

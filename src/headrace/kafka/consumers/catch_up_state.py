@@ -1,4 +1,4 @@
-"""How far a follower has come, and whether it has seen what was there when it began."""
+"""The position of a consumer, and whether it has read what was there when it started."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,10 +6,10 @@ from headrace.kafka.record import ConsumerRecord, Partition
 
 
 class CatchUpState:
-    """Positions of partitions against the ends they had when they were taken on.
+    """Positions of partitions, and the end offsets at their assignment.
 
-    begin ──────────────▶ position ────▶ end at the start ─ ─ ─▶ end now
-                                         └ caught up from here on
+    start ──────────────▶ position ────▶ end at the start ─ ─ ─▶ end now
+                                                └ caught up from here on
     """
 
     def __init__(self) -> None:
@@ -20,22 +20,22 @@ class CatchUpState:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything that was there at the start has been handled."""
+        """Whether everything that was there at the start has been processed."""
         return self._has_begun and not self._catch_up_ends
 
     @property
     def next_offsets(self) -> dict[Partition, int]:
-        """The next offset to handle, per partition; copying a dict is one step to other threads."""
+        """The next offset of each partition; copying a dict is atomic for other threads."""
         return dict(self._next_offsets)
 
     @property
     def remaining_count(self) -> int:
-        """How many offsets are left of those that were there at the start."""
+        """How many of the offsets that were there at the start are left."""
         next_offsets, catch_up_ends = self.next_offsets, dict(self._catch_up_ends)
         return sum(max(0, end - next_offsets.get(partition, end)) for partition, end in catch_up_ends.items())
 
     def add_partitions(self, start_offsets: Mapping[Partition, int], end_offsets: Mapping[Partition, int]) -> None:
-        """Partitions this follower now reads; empty ones are already caught up."""
+        """Add assigned partitions; empty ones are already caught up."""
         self._assigned_partitions.update(end_offsets)
         self._next_offsets.update(start_offsets)
         self._catch_up_ends.update(
@@ -44,18 +44,18 @@ class CatchUpState:
         self._has_begun = True
 
     def remove_partitions(self, partitions: Iterable[Partition]) -> None:
-        """Partitions another follower now reads."""
+        """Remove revoked partitions."""
         for partition in partitions:
             self._assigned_partitions.discard(partition)
             self._next_offsets.pop(partition, None)
             self._catch_up_ends.pop(partition, None)
 
     def advance_past(self, records: Iterable[ConsumerRecord]) -> dict[Partition, int]:
-        """Move behind these records; gives the new positions of their partitions, but for those given up meanwhile."""
+        """Advance past these records; returns the new positions, without revoked partitions."""
         return self.advance_to({Partition(record.topic, record.partition): record.offset + 1 for record in records})
 
     def advance_to(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Move to these positions; gives those that are not of partitions given up meanwhile."""
+        """Advance to these positions; returns those of assigned partitions."""
         own_offsets = {
             partition: offset for partition, offset in offsets.items() if partition in self._assigned_partitions
         }
@@ -64,7 +64,7 @@ class CatchUpState:
         return own_offsets
 
     def mark_end(self, partition: Partition, offset: int) -> None:
-        """The log ends here for now: markers and compacted records before it are never delivered."""
+        """Record the current end: transaction markers and compacted records before it are never delivered."""
         self._next_offsets[partition] = offset
         self._catch_up_ends.pop(partition, None)
 

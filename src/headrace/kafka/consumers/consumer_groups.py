@@ -1,10 +1,10 @@
-"""Consumer groups: where others have committed to have come, and what Headrace's own queries tell that way.
+"""Committed offsets of consumer groups: reads those of consumers, and publishes those of Headrace's queries.
 
-Spark keeps the places of its queries in checkpoints, which no other tool reads. Told as the offsets of a group that
-has no members, they are seen by whatever looks at groups: kafka-consumer-groups.sh, Burrow, kminion.
+Spark keeps the offsets of its queries in checkpoints, which no other tool reads. Published as the offsets of a group
+without members, they are visible to any tool for consumer groups: kafka-consumer-groups.sh, Burrow, kminion.
 
-Each group has a client of its own that subscribes to nothing. librdkafka's admin client could speak for all of them,
-and aborts the process where an answer and its time-out cross each other.
+Each group has a client of its own that subscribes to nothing. librdkafka's admin client could query all groups, but
+it aborts the process where a response and its time-out coincide.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from headrace.kafka.client.client import LOGGER, REQUEST_TIMEOUT_SECONDS, client_settings
 from headrace.kafka.record import Partition
 
-MAX_GROUPS = 32  # groups told of: each costs a few threads that sleep
-# A client that ends waits as long as a session lasts for what a broker that is gone has not answered.
+MAX_GROUPS = 32  # published groups: each costs a few idle threads
+# On close a client waits for the session time-out for requests that a stopped broker has not answered.
 MEMBERLESS_SETTINGS = {"enable.auto.commit": False, "session.timeout.ms": 1000, "heartbeat.interval.ms": 300}
 
 
 class ConsumerGroupOffsets:
-    """Asks for the offsets of groups, and sets them."""
+    """Reads and sets the offsets of groups."""
 
     def __init__(self, broker: str, timeout: float = REQUEST_TIMEOUT_SECONDS) -> None:
         self._broker, self._timeout = broker, timeout
@@ -34,7 +34,7 @@ class ConsumerGroupOffsets:
     def read_committed_offsets(
         self, partitions_by_group: Mapping[str, Iterable[Partition]]
     ) -> dict[str, dict[Partition, int]]:
-        """Where each group is in those partitions that it has committed something of; one nobody answers for is not."""
+        """The committed offsets of each group in those partitions; groups without an answer are left out."""
         offsets_by_group = {}
         for group, partitions in partitions_by_group.items():
             topic_partitions = [TopicPartition(*partition) for partition in partitions]
@@ -45,19 +45,19 @@ class ConsumerGroupOffsets:
                     else {}
                 )
             except KafkaException as failure:
-                LOGGER.info("Nobody answered for the group %s: %s", group, failure)
+                LOGGER.info("Could not read the committed offsets of group %s: %s", group, failure)
         return offsets_by_group
 
     def publish_offsets(self, offsets_by_group: Mapping[str, Mapping[Partition, int]]) -> None:
-        """Set the offsets of groups without members, and wait for nobody; what a broker refuses is not told."""
+        """Set the offsets of groups without members, without waiting; a refusal is not reported."""
         for group, group_offsets in islice(offsets_by_group.items(), MAX_GROUPS):
             client = self._client(group)
-            client.poll(0)  # takes in what was answered before
+            client.poll(0)  # handles earlier responses
             topic_partitions = [TopicPartition(*partition, offset) for partition, offset in group_offsets.items()]
             try:
                 client.commit(offsets=topic_partitions, asynchronous=True)
             except KafkaException as failure:
-                LOGGER.info("The group %s is not told: %s", group, failure)
+                LOGGER.info("Could not publish the offsets of group %s: %s", group, failure)
 
     def _client(self, group: str) -> Consumer:
         if group not in self._clients:

@@ -1,6 +1,6 @@
-"""How far whoever reads the log is behind it: by query and partition, in records and in seconds.
+"""Consumer lag: by query and partition, in records and in seconds.
 
-position ├──── records ────┤ end            seconds: since the first look that saw the end beyond the position
+position ├──── records ────┤ end            seconds: since the first poll in which the end was beyond the position
 """
 
 from collections import deque
@@ -15,20 +15,20 @@ from headrace.kafka.record import Partition
 QueryOffsets = Mapping[str, Mapping[Partition, int]]  # the next offset of each partition that a query reads
 
 MAX_SAMPLES = 10_000
-MAX_REPORTED_LAGS = 1000  # pairs of a query and a partition: what is told of them stays small, whatever is read
+MAX_REPORTED_LAGS = 1000  # pairs of a query and a partition: limits the size of reports
 
 
 class OldestWaitTracker:
-    """When the records arrived that are still waiting: of each look, how many had arrived by then.
+    """When waiting records arrived: for each poll, how many had arrived by then.
 
-    arrived    10 ──── 20 ──── 30 ──── 40 now        25 are done: the oldest that waits came before the third look
+    arrived    10 ──── 20 ──── 30 ──── 40 now        25 are processed: the oldest that waits came before the third poll
     """
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=MAX_SAMPLES)
 
     def add_sample(self, arrived: int, waiting: int, now_s: float) -> float:
-        """What is so at a look; for how long the oldest one has waited, at least."""
+        """Add a poll; returns for how long the oldest record has waited, at least."""
         if self._samples and arrived < self._samples[-1][1]:
             self._samples.clear()
         self._samples.append((now_s, arrived))
@@ -38,7 +38,7 @@ class OldestWaitTracker:
 
 
 class PartitionLag(NamedTuple):
-    """What of one partition a query has not come to yet, and for how long the oldest of it has waited, at least."""
+    """The records of one partition that a query has not read, and for how long the oldest has waited, at least."""
 
     query: str
     partition: Partition
@@ -48,25 +48,25 @@ class PartitionLag(NamedTuple):
 
 @dataclass(frozen=True)
 class LagSnapshot:
-    """The lags of a moment, and how long each query that is behind takes to catch up: infinity, where it does not."""
+    """The lags at a time, and how long each query with lag takes to catch up: infinity, where it does not."""
 
     lags: tuple[PartitionLag, ...] = ()
     catch_up_s: Mapping[str, float] = field(default_factory=dict)
     at_s: float = 0.0
 
     def remaining_catch_up_s(self, now_s: float) -> dict[str, float]:
-        """How much of that is left at a later moment: who looks may be late where all are busy."""
+        """The rest of the estimate at a later time, since a report may be delayed on a busy machine."""
         return {query: max(0.0, seconds - (now_s - self.at_s)) for query, seconds in self.catch_up_s.items()}
 
     @property
     def reported_lags(self) -> Sequence[PartitionLag]:
-        """As many as are told of: those farthest behind."""
+        """The largest lags, up to the limit of reports."""
         if len(self.lags) <= MAX_REPORTED_LAGS:
             return self.lags
         return sorted(self.lags, key=lambda lag: (-lag.seconds, -lag.records))[:MAX_REPORTED_LAGS]
 
     def longest_wait_s(self, query: str) -> float | None:
-        """For how long the oldest record of any partition has waited; None of a query that is not known."""
+        """For how long the oldest record of any partition has waited; None for an unknown query."""
         return self._longest_waits_s.get(query)
 
     @cached_property
@@ -78,7 +78,7 @@ class LagSnapshot:
 
 
 class LagTracker:
-    """Looks at queries again and again; one thread looks."""
+    """Measures the lag of queries repeatedly; used by one thread."""
 
     def __init__(self) -> None:
         self._wait_trackers: dict[tuple[str, Partition], OldestWaitTracker] = {}
@@ -91,9 +91,9 @@ class LagTracker:
         now_s: float,
         stepwise_queries: Collection[str] = (),
     ) -> LagSnapshot:
-        """What is so now; a query or a partition that is gone is forgotten.
+        """The current lag; queries and partitions that are gone are forgotten.
 
-        Those that go by steps of minutes are given no estimate: between two of them they stand still.
+        Queries that run in steps of minutes get no estimate, since they do not advance between two steps.
         """
         lags = {
             query: self._query_lags(query, next_offsets, end_offsets, now_s)

@@ -1,9 +1,9 @@
-"""Following topics together from places that are kept elsewhere, in batches that may have to wait.
+"""A group consumer whose offsets are kept elsewhere, for batches that may have to wait.
 
-taken, in hand     ├──────────┤ ░░░░░░ not fetched while what is in hand waits
-                              └ the group hears of us meanwhile: its partitions stay ours
+consumed, in flight     ├──────────┤ ░░░░░░ not fetched while the batch in flight waits
+                        └ heartbeats go on meanwhile: the partitions stay assigned
 
-A place is the next offset, and the last raw offset before it: by that, a gate's replay is known when it is met.
+An external offset is the next offset, and the last raw offset before it, by which a replay of the gate is recognized.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from headrace.kafka.record import ConsumerRecord, Partition
 
 
 class ExternalOffset(NamedTuple):
-    """Where a reader is in a partition; nothing has been read where `next_offset` is negative."""
+    """The position in a partition; nothing has been read where `next_offset` is negative."""
 
     next_offset: int = -1
     last_raw_offset: int = -1
@@ -28,25 +28,25 @@ ExternalOffsets = dict[Partition, ExternalOffset]
 
 
 class BatchProcessor(Protocol):
-    """What is done with records, in the follower's thread."""
+    """Processes records, in the consumer's thread."""
 
     def on_partitions_assigned(
         self, committed: Mapping[Partition, ExternalOffset]
     ) -> Mapping[Partition, ExternalOffset]:
-        """These partitions are given to this follower, with what the group knows of them; gives where to go on."""
+        """Called with assigned partitions and their committed offsets; returns where to start."""
 
     def add_records(self, records: Sequence[ConsumerRecord]) -> None:
-        """Records to be worked on, in order of each partition."""
+        """Accept records to process, in order of each partition."""
 
     def process_ready(self) -> bool:
-        """Do what can be done now; whether more records are wanted."""
+        """Process what is ready now; returns whether more records are wanted."""
 
     def on_partitions_revoked(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are another follower's now: their records in hand are its."""
+        """Called with revoked partitions: their new consumer gets the records in flight."""
 
 
 class ExternalOffsetConsumer(GroupConsumer):
-    """A follower of a group that hands records to `batches`, which says where to begin and when a place is kept."""
+    """A consumer of a group that hands records to `processor`, which decides the start offsets and the commits."""
 
     def __init__(self, broker: str, topics: Sequence[str], processor: BatchProcessor, group: str) -> None:
         super().__init__(broker, topics, processor.add_records, group)
@@ -58,10 +58,10 @@ class ExternalOffsetConsumer(GroupConsumer):
         return {**super()._settings(), **overrides}
 
     def commit_offsets(self, offsets: Mapping[Partition, ExternalOffset], *, is_synchronous: bool = True) -> None:
-        """Keep places as the group's own."""
+        """Commit offsets to the group."""
         self.positions.advance_to({partition: offset.next_offset for partition, offset in offsets.items()})
         topic_partitions = [
-            TopicPartition(*at, place.next_offset, str(place.last_raw_offset)) for at, place in offsets.items()
+            TopicPartition(*at, position.next_offset, str(position.last_raw_offset)) for at, position in offsets.items()
         ]
         if self._consumer is None or not topic_partitions:
             return
@@ -69,11 +69,11 @@ class ExternalOffsetConsumer(GroupConsumer):
             self._consumer.commit(offsets=topic_partitions, asynchronous=not is_synchronous)  # type: ignore[call-overload]
         except KafkaException as failure:
             if is_synchronous:
-                raise to_headrace_error(self._broker, f"keep the places of {self._group!r}", failure) from failure
-            LOGGER.info("The group %s is not told: %s", self._group, failure)
+                raise to_headrace_error(self._broker, f"commit offsets of group {self._group!r}", failure) from failure
+            LOGGER.info("Could not commit offsets for group %s: %s", self._group, failure)
 
     def seek_to(self, offsets: Mapping[Partition, ExternalOffset]) -> None:
-        """Read on from other places: somebody else has been here."""
+        """Continue from other offsets: another consumer has advanced them."""
         for partition, offset in offsets.items():
             if self._consumer is not None:
                 self._consumer.seek(_to_topic_partition(partition, offset))
@@ -94,7 +94,7 @@ class ExternalOffsetConsumer(GroupConsumer):
             consumer.resume(consumer.assignment())
 
     def _poll_paused(self, consumer: Consumer) -> None:
-        """Be heard of by the group; partitions that are given meanwhile may bring something."""
+        """Poll while paused, so that the group keeps this member; newly assigned partitions may bring records."""
         consumer.pause(consumer.assignment())
         message = consumer.poll(POLL_SECONDS)
         if message is not None:
@@ -114,7 +114,7 @@ class ExternalOffsetConsumer(GroupConsumer):
         consumer.incremental_assign([_to_topic_partition(at, place) for at, place in start_offsets.items()])
 
     def _initial_offsets(self, partitions: Sequence[Partition]) -> ExternalOffsets:
-        """Where partitions begin that the group has not read anything of; it keeps that, so that its lag is seen."""
+        """The start offsets of partitions without a commit; commits them, so that the group's lag is visible."""
         start_offsets = {
             partition: ExternalOffset(start_offset)
             for partition, start_offset in self._offset_client.start_offsets(partitions).items()
@@ -130,7 +130,7 @@ class ExternalOffsetConsumer(GroupConsumer):
         try:
             committed = consumer.committed(assigned, timeout=REQUEST_TIMEOUT_SECONDS)
         except KafkaException as failure:
-            raise to_headrace_error(self._broker, f"tell where the group {self._group!r} was", failure) from failure
+            raise to_headrace_error(self._broker, f"list offsets of group {self._group!r}", failure) from failure
         return {
             Partition(topic_partition.topic, topic_partition.partition): _to_external_offset(topic_partition)
             for topic_partition in committed
@@ -142,7 +142,7 @@ def _to_topic_partition(partition: Partition, offset: ExternalOffset) -> TopicPa
 
 
 def _to_external_offset(committed: TopicPartition) -> ExternalOffset:
-    """A place as it was kept; a group that others have moved has no last raw offset."""
+    """Parse a committed offset; one that another tool has set has no last raw offset."""
     if committed.offset < 0:
         return ExternalOffset()
     metadata = committed.metadata or ""

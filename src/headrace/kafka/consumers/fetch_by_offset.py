@@ -1,4 +1,4 @@
-"""The records at given places, read one by one."""
+"""Fetches single records by topic-partition@offset."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ from headrace.kafka.record import ConsumerRecord, Partition, to_record
 
 
 def fetch_records(broker: str, offsets: Iterable[tuple[Partition, int]]) -> Iterator[ConsumerRecord]:
-    """Of partitions and offsets the records that the log still has there."""
+    """The records at these offsets that the log still has."""
     sorted_offsets = sorted(offsets)
     if not sorted_offsets:
         return
@@ -22,7 +22,7 @@ def fetch_records(broker: str, offsets: Iterable[tuple[Partition, int]]) -> Iter
             message = consumer.poll(REQUEST_TIMEOUT_SECONDS)
             if message is None:
                 raise BrokerUnreachable(broker)
-            # Where there is none any more, the next one is read, or that there is no end to read up to.
+            # For a deleted record the next one is read, or the end of the partition.
             if message.error() is None and message.offset() == offset:
                 yield to_record(message)
     finally:

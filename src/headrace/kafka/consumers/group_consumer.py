@@ -1,4 +1,4 @@
-"""Following topics together: the followers of a group share the partitions."""
+"""A group consumer: the members of a group share the partitions."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,22 +18,22 @@ from headrace.kafka.record import ConsumerRecord, Partition
 
 IDLE_INTERVAL_SECONDS = 1.0
 UNKNOWN_END_OFFSET = 2**63 - 1
-# A client whose coordinator stood still may look for it in vain from then on (librdkafka 2): it is given up after this.
+# After a coordinator outage a librdkafka 2 client may search for it in vain for ever: it is replaced after this time.
 JOIN_TIMEOUT_SECONDS = 90.0
 
 
 class RewindRequested(Exception):
-    """Raised while records are handled: read these partitions again, from their beginning."""
+    """Raised while records are handled: read these partitions again from their start."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self.partitions = frozenset(partitions)
 
 
 class GroupConsumer(TailingConsumer):
-    """A follower of a group, which goes on where the group was.
+    """A member of a consumer group, which continues from the committed offsets.
 
-    An offset is committed only after `handle` has returned for it: records may come twice, never not at all.
-    `idle` is called every second in which nothing comes. Both may raise `Rewind`.
+    An offset is committed only after `handler` has returned for it: at-least-once.
+    `on_idle` is called every second without a record. Both may raise `RewindRequested`.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class GroupConsumer(TailingConsumer):
         self._group, self._on_idle = group, on_idle
         self._last_idle_at = 0.0
         self._assigned_partitions: set[Partition] = set()
-        self._unassigned_since: float | None = None  # since when it waits for the group to give it partitions, or none
+        self._unassigned_since: float | None = None  # since when it waits for an assignment
 
     def _settings(self) -> dict[str, object]:
         return {
             **super()._settings(),
             "group.id": self._group,
-            "enable.auto.commit": True,  # of what is stored, and that is stored by hand
+            "enable.auto.commit": True,  # only stored offsets, and this class stores them
             "auto.commit.interval.ms": 500,
             "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": 10_000,  # how long the partitions of a follower that was killed stand still
+            "session.timeout.ms": 10_000,  # how long the partitions of a killed consumer stay unassigned
             "heartbeat.interval.ms": 2_000,
         }
 
@@ -76,7 +76,7 @@ class GroupConsumer(TailingConsumer):
             end_offsets = self._offset_client.end_offsets(partitions)
         except HeadraceError:
             end_offsets = dict.fromkeys(partitions, UNKNOWN_END_OFFSET)
-        # Where the group was is not asked: the first record or the end of the partition tells.
+        # The committed offset is not requested: the first record or the end of the partition reveals it.
         self.positions.add_partitions({}, end_offsets)
         self._mark_connected()
 
@@ -102,7 +102,7 @@ class GroupConsumer(TailingConsumer):
             self._last_idle_at = time.monotonic()
 
     def _require_assignment(self) -> None:
-        """Raise where the group has not let this follower in for long, though the broker answers."""
+        """Raise where this member has had no assignment for long, although the broker answers."""
         if self._unassigned_since is None or time.monotonic() - self._unassigned_since < JOIN_TIMEOUT_SECONDS:
             return
         self._unassigned_since = time.monotonic()
@@ -110,7 +110,7 @@ class GroupConsumer(TailingConsumer):
             raise ConsumerStuck(f"group {self._group} has given it no partitions for {JOIN_TIMEOUT_SECONDS:.0f} s")
 
     def _run_with_rewind(self, consumer: Consumer, step: Callable[[], None]) -> frozenset[Partition]:
-        """Do a step; gives the partitions it wanted to be read again."""
+        """Run a step; returns the partitions that it rewound."""
         try:
             step()
         except RewindRequested as request:
@@ -119,7 +119,7 @@ class GroupConsumer(TailingConsumer):
         return frozenset()
 
     def _rewind(self, consumer: Consumer, partitions: Iterable[Partition]) -> None:
-        """Back to the beginning, in the group's memory first: whoever takes over goes on from there too."""
+        """Seek to the start, and commit that first, so that a consumer that takes over starts there too."""
         while not self._stop_event.is_set():
             try:
                 start_offsets = self._offset_client.start_offsets(partitions)
@@ -148,9 +148,9 @@ def to_partitions(partitions: Iterable[TopicPartition]) -> list[Partition]:
 
 
 def store_offset(consumer: Consumer, partition: Partition, offset: int) -> None:
-    """Mark what has been handled as ready to be committed."""
+    """Store the offset after what has been handled, for the next commit."""
     try:
         consumer.store_offsets(offsets=[TopicPartition(*partition, offset)])
     except KafkaException:
-        # Taken away while its records were in hand: its new reader gets them again.
-        LOGGER.info("%s was given to another follower of the group", partition)
+        # The partition was revoked while its records were in flight: its new consumer gets them again.
+        LOGGER.info("Skipped the commit of %s: it was assigned to another member of the group", partition)

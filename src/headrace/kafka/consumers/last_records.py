@@ -1,4 +1,4 @@
-"""The last records of topics, read once."""
+"""Reads the latest records of topics, once for each call."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from headrace.kafka.record import ConsumerRecord, Partition
 
 
 class LastRecordsReader:
-    """Reads what has come to a topic since it was last asked, and to others beside it; so many records at most, of each
-    partition as many.
+    """Reads the records that topics have received since the last call, up to a maximum number spread evenly over the
+    partitions.
     """
 
     def __init__(self, broker: str, topic: str, max_records: int, *more_topics: str) -> None:
@@ -18,7 +18,7 @@ class LastRecordsReader:
         self._next_offsets: dict[Partition, int] = {}
 
     def read_new_records(self) -> Iterator[ConsumerRecord]:
-        """The records, each partition's in their order."""
+        """The new records, in order of each partition."""
         end_offsets = self._offset_client.topic_end_offsets(self._topics)
         max_per_partition = self._max_records // max(1, len(end_offsets))
         start_offsets = {

@@ -1,4 +1,4 @@
-"""The records of partitions from one offset to another, read once."""
+"""Reads the records of an offset range, once."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,9 +19,9 @@ def read_offset_range(
     *,
     include_uncommitted: bool = False,
 ) -> Iterator[ConsumerRecord]:
-    """What there is from `begins` up to, not with, `ends`, each partition's in their order.
+    """The records from `start_offsets` up to `end_offsets` (exclusive), in order of each partition.
 
-    With `uncommitted`, records of transactions that are open or aborted are among them, as Spark reads them.
+    With `include_uncommitted`, this includes records of open or aborted transactions, as Spark reads them.
     """
     remaining = {partition: end for partition, end in end_offsets.items() if start_offsets[partition] < end}
     if not remaining:
@@ -41,11 +41,11 @@ def read_offset_range(
 
 
 def range_reader_settings(broker: str) -> dict[str, object]:
-    """How a consumer is set up that reads what is there, once."""
+    """The settings of a consumer that reads existing records once."""
     return {
         **client_settings(broker),
-        "group.id": "headrace",  # the client wants one, though nothing is committed
-        "auto.offset.reset": "earliest",  # what retention has taken meanwhile is passed over
+        "group.id": "headrace",  # required by the client, though nothing is committed
+        "auto.offset.reset": "earliest",  # skips what retention has removed meanwhile
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "queued.max.messages.kbytes": READ_AHEAD_KB,
@@ -53,7 +53,7 @@ def range_reader_settings(broker: str) -> dict[str, object]:
 
 
 def _accept_message(message: Message, remaining: dict[Partition, int]) -> Iterator[ConsumerRecord]:
-    """The record of a message, if it is one that was asked for."""
+    """The record of a message, if it is within the range."""
     record, error = to_record(message), message.error()
     partition = Partition(record.topic, record.partition)
     end = remaining.get(partition, 0)

@@ -1,4 +1,4 @@
-"""One worker among several of a process: one that fails is made anew after a pause that grows; the others go on."""
+"""One worker among several of a process: a failed one is replaced after a growing back-off; the others continue."""
 
 import logging
 import time
@@ -9,8 +9,8 @@ from headrace.errors import HeadraceError
 
 LOGGER = logging.getLogger("headrace.log")
 INITIAL_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
-CLEAR_ERROR_AFTER_S = 10.0  # up for so long, its failure is over
-RESET_BACKOFF_AFTER_S = 60.0  # up for so long, the next failure counts as the first
+CLEAR_ERROR_AFTER_S = 10.0  # after running this long, its error is cleared
+RESET_BACKOFF_AFTER_S = 60.0  # after running this long, the back-off starts from the beginning
 
 
 class RestartableWorker(Protocol):
@@ -18,7 +18,7 @@ class RestartableWorker(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """What made it stop by itself, if anything did."""
+        """The failure that stopped it, if any."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -28,10 +28,10 @@ WorkerT = TypeVar("WorkerT", bound=RestartableWorker)
 
 
 class RestartingWorker(Generic[WorkerT]):
-    """Keeps one worker up; whoever watches it looks now and then."""
+    """Keeps one worker running; its owner calls `restart_if_failed` periodically."""
 
     def __init__(self, name: str, create_worker: Callable[[int], WorkerT]) -> None:
-        """`make` is told how many were made before."""
+        """`create_worker` is called with the number of workers created before."""
         self.name, self.error = name, ""
         self._create_worker, self._created_count, self._failure_count = create_worker, 1, 0
         self._restart_at: float | None = None
@@ -46,7 +46,7 @@ class RestartingWorker(Generic[WorkerT]):
         self.worker.stop()
 
     def restart_if_failed(self) -> None:
-        """Make a worker that has failed anew, once its pause is over."""
+        """Replace a failed worker, once its back-off is over."""
         if self.worker.failure is None:
             self._reset_if_stable()
         elif self._restart_at is None:
@@ -68,9 +68,9 @@ class RestartingWorker(Generic[WorkerT]):
         self.error = _describe_failure(failure)
         unexpected_failure = (
             None if isinstance(failure, HeadraceError) else failure
-        )  # what nobody foresaw is worth a traceback
+        )  # an unexpected failure is logged with its traceback
         LOGGER.error(
-            "%s failed, and is restarted in %g s: %s", self.name, backoff_s, self.error, exc_info=unexpected_failure
+            "%s failed and restarts in %g s: %s", self.name, backoff_s, self.error, exc_info=unexpected_failure
         )
 
     def _restart(self) -> None:
@@ -80,7 +80,7 @@ class RestartingWorker(Generic[WorkerT]):
             self._created_count += 1
             self._restart_at = None
             self.start()
-        except Exception as failure:  # noqa: BLE001  # whatever it is, it is tried again
+        except Exception as failure:  # noqa: BLE001  # any failure is retried
             self._schedule_restart(failure)
 
 

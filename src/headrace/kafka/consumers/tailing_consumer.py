@@ -1,4 +1,4 @@
-"""Following topics: every record from the beginning on, handed over as soon as it is there."""
+"""A tailing consumer: reads topics from the beginning, and hands over each record as soon as it arrives."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ IDLE_CHECK_SECONDS = 5.0
 
 
 class ConsumerState(Enum):
-    """What a follower is doing."""
+    """The state of a consumer."""
 
     STARTING = "starting"
     CONSUMING = "following"
@@ -35,24 +35,24 @@ class ConsumerState(Enum):
 
 
 class ConsumerFailed(HeadraceError):
-    """The code that handles records raised: nothing after them is read."""
+    """The handler of records raised: no record after them is read."""
 
     def __init__(self, topics: Sequence[str], failure: BaseException) -> None:
-        super().__init__(f"Following {', '.join(topics)} stopped: {failure}. Mend the cause and start again.")
+        super().__init__(f"Following {', '.join(topics)} stopped: {failure}. Fix the cause and start again.")
 
 
 class HandlerInterrupted(Exception):
-    """Raised by what handles records when it waited for something and the follower is stopping: they stay unread."""
+    """Raised by a handler that was waiting when the consumer stopped: the records stay unread."""
 
 
 class ConsumerStuck(Exception):
-    """Raised by a step where the client will not come right by itself."""
+    """Raised by a step where the client does not recover by itself."""
 
 
 class TailingConsumer:
-    """Reads topics from the beginning and hands lists of records, in order of each partition, to `handle`.
+    """Reads topics from the beginning and hands lists of records, in order of each partition, to `handler`.
 
-    A broker or topic that is not there is waited for.
+    Waits for a broker or topic that is missing.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class TailingConsumer:
         self.stop()
 
     def start(self) -> Self:
-        """Follow in a thread of its own."""
+        """Consume in a thread of its own."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End the thread after the records in hand; safe to call twice."""
+        """Stop the thread after the records in flight; safe to call twice."""
         self._stop_event.set()
         if self._thread.is_alive():
             self._thread.join()
 
     @property
     def stop_event(self) -> threading.Event:
-        """Set once `stop` was called: what `handle` looks at while it waits for something."""
+        """Set by `stop`: a handler checks it while it waits."""
         return self._stop_event
 
     @property
@@ -98,19 +98,19 @@ class TailingConsumer:
         return self.positions.is_caught_up
 
     def wait_until_caught_up(self, timeout: float) -> bool:
-        """Wait for `caught_up`; raises if the follower has failed meanwhile."""
+        """Wait until it is caught up; raises if the consumer has failed meanwhile."""
         with self._state_changed:
             is_done = self._state_changed.wait_for(lambda: self.is_caught_up or self._failure is not None, timeout)
         self.raise_failure()
         return is_done
 
     def raise_failure(self) -> None:
-        """Raise what made the follower stop by itself, if anything did."""
+        """Raise the failure that stopped the consumer, if any."""
         if self._failure is not None:
             raise ConsumerFailed(self.topics, self._failure) from self._failure
 
     def run(self) -> None:
-        """Follow in this thread until `stop` is called from another one."""
+        """Consume in this thread until another one calls `stop`."""
         consumer = Consumer(self._settings(), logger=LOGGER)
         try:
             self._start_consuming(consumer)
@@ -121,19 +121,19 @@ class TailingConsumer:
                     consumer = self._replace_consumer(consumer, error)
             self._before_close(consumer)
         except HandlerInterrupted:
-            LOGGER.info("Following %s: stopped with records in hand", ", ".join(self.topics))
+            LOGGER.info("Stopped following %s with unhandled records", ", ".join(self.topics))
         except Exception as failure:
             self._failure, self.error, self.state = failure, str(failure), ConsumerState.FAILED
             raise
         finally:
-            # Closing gives the partitions up; who waits must know of the failure before that.
+            # Closing revokes the partitions; threads that wait must see the failure before that.
             consumer.close()
             self.state = ConsumerState.FAILED if self._failure else ConsumerState.STOPPED
             self._notify_waiters()
 
     def _replace_consumer(self, old_consumer: Consumer, reason: "ConsumerStuck") -> Consumer:
-        """Go on with another consumer; one that is stuck may take long to close, or for ever."""
-        LOGGER.warning("Following %s: %s; a new consumer goes on", ", ".join(self.topics), reason)
+        """Replace the consumer; a stuck one may take long to close, or for ever."""
+        LOGGER.warning("Replaced the consumer of %s: %s", ", ".join(self.topics), reason)
         threading.Thread(target=old_consumer.close, name="close a stuck consumer", daemon=True).start()
         consumer = Consumer(self._settings(), logger=LOGGER)
         self._start_consuming(consumer)
@@ -142,21 +142,21 @@ class TailingConsumer:
     def _run_in_thread(self) -> None:
         try:
             self.run()
-        except Exception:  # noqa: BLE001  # nobody is above a thread: whoever asks is told
-            LOGGER.exception("Following %s stopped", ", ".join(self.topics))
+        except Exception:  # noqa: BLE001  # a thread has no caller: `raise_failure` reports it
+            LOGGER.exception("Stopped following %s after a failure", ", ".join(self.topics))
 
     def _settings(self) -> dict[str, object]:
         return {
             **client_settings(self._broker),
-            "group.id": "headrace",  # the client wants one, though nothing is committed
+            "group.id": "headrace",  # required by the client, though nothing is committed
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            # A fetch is answered when a record comes, so a longer wait costs no latency (measured: 5 to 500 ms give the
-            # same median), while a shorter one keeps an idle broker busy: 10 % of a core at 10 ms.
+            # A fetch is answered when a record arrives, so a longer wait costs no latency (measured: 5 to 500 ms give
+            # the same median), while a shorter one keeps an idle broker busy: 10 % of a core at 10 ms.
             "fetch.wait.max.ms": 500 if self._is_latency_tolerant else 100,
-            # Who can wait half a second spares the broker an answer for each record.
+            # A latency-tolerant consumer waits half a second, which saves the broker one response for each record.
             "fetch.min.bytes": 100_000 if self._is_latency_tolerant else 1,
             "fetch.error.backoff.ms": 50,
             "error_cb": self._client_error,
@@ -178,7 +178,7 @@ class TailingConsumer:
                 return
 
     def _step(self, consumer: Consumer) -> None:
-        # A single poll returns with the first record; what came along with it is then taken without waiting.
+        # A single poll returns with the first record; the rest of its batch is then consumed without waiting.
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             self._handle_empty_poll(consumer)
@@ -186,7 +186,7 @@ class TailingConsumer:
         self._handle_messages(consumer, [first, *consumer.consume(MAX_POLL_RECORDS - 1, 0)])
 
     def _handle_messages(self, consumer: Consumer, messages: list[Message]) -> None:
-        """Hand the records over, then hear what else was said."""
+        """Hand over the records, then handle errors and ends of partitions."""
         records = [to_record(message) for message in messages if message.error() is None]
         if records:
             self._process_records(consumer, records)
@@ -195,7 +195,7 @@ class TailingConsumer:
                 self._handle_error(message, error)
 
     def _before_close(self, _consumer: Consumer) -> None:
-        """The last step before the consumer is closed, where nothing failed."""
+        """The last step before the consumer is closed, if nothing failed."""
 
     def _process_records(self, _consumer: Consumer, records: list[ConsumerRecord]) -> None:
         self._handler(records)
@@ -211,10 +211,10 @@ class TailingConsumer:
         self._mark_connected()
 
     def _handle_empty_poll(self, consumer: Consumer) -> None:
-        """Nothing came: ask whether the broker is there, at once while it is lost, else once it was quiet for a while.
+        """No record came: check whether the broker is reachable, at once after an error, else after a quiet period.
 
-        A quiet topic does not say so when it is back. And the client tells of a loss once: what it had fetched before,
-        handed over after that, looks as if all were well.
+        A quiet topic does not report that it is back. And the client reports a loss only once: records fetched before
+        it, handed over afterwards, look like a working connection.
         """
         is_disconnected = self.state is ConsumerState.BROKER_LOST
         if not is_disconnected and (self.state is not ConsumerState.CONSUMING or time.monotonic() < self._check_at):
@@ -237,7 +237,7 @@ class TailingConsumer:
 
     def _mark_disconnected(self, error: str) -> None:
         if self.error != error:
-            LOGGER.warning("Following %s: %s", ", ".join(self.topics), error)
+            LOGGER.warning("Lost the broker while following %s: %s", ", ".join(self.topics), error)
         self.state, self.error = ConsumerState.BROKER_LOST, error
 
     def _notify_waiters(self) -> None:

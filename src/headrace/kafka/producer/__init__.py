@@ -1,1 +1,1 @@
-"""Producing events: encoded, checked, and replayed from recordings."""
+"""Producing events: encoding, validation, and replay of recordings."""

@@ -1,7 +1,7 @@
-"""How the events of a stream are written: the one place where a stream's encoding is chosen.
+"""Encodes the events of a stream: the only place where a stream's encoding is chosen.
 
-row ──written──▶ JSON ──read as the gate reads──▶ fit? ──▶ JSON as it stands, or Avro by a registered schema
-                                                   └ no: what the gate would say of it
+row ──written──▶ JSON ──read as the gate reads──▶ valid? ──▶ JSON unchanged, or Avro by a registered schema
+                                                      └ no: the gate's reason
 """
 
 from typing import Protocol
@@ -14,18 +14,18 @@ from headrace.tiles.events.record_classification import find_failed_checks
 
 
 class EventEncoder(Protocol):
-    """Writes events of one stream."""
+    """Encodes events of one stream."""
 
     def encode(self, event_json: bytes) -> tuple[bytes, Event]:
-        """An event in JSON as the log takes it, and as the gate will read it; raises `Unreadable` where it cannot."""
+        """An event in JSON as its record value, and as the gate will read it; raises InvalidEventError if invalid."""
 
 
 class UnsupportedEncodingError(HeadraceError):
-    """A stream whose events Headrace reads and does not write."""
+    """A stream whose encoding Headrace reads but does not write."""
 
 
 def create_event_encoder(stream: Stream) -> EventEncoder:
-    """Who writes the events of a stream; where a registry has its schemas, it is asked for the newest."""
+    """Create the encoder of a stream; with a registry it uses the newest schema."""
     json_encoder = JsonEventEncoder(stream)
     if stream.encoding is None:
         return json_encoder
@@ -36,7 +36,7 @@ def create_event_encoder(stream: Stream) -> EventEncoder:
 
 
 class JsonEventEncoder:
-    """Lets JSON stand as it is, once it was read as the gate does: what that would refuse is refused here."""
+    """Leaves JSON unchanged after reading it as the gate does: what the gate would reject is rejected here."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class JsonEventEncoder:
 
 
 class RegistryEventEncoder:
-    """Writes events as their stream's registry has them, once they are fit."""
+    """Encodes valid events with the newest schema of their stream's registry."""
 
     def __init__(self, json_encoder: EventEncoder, frame_payload: PayloadFramer) -> None:
         self._json_encoder, self._frame_payload = json_encoder, frame_payload
@@ -59,7 +59,7 @@ class RegistryEventEncoder:
 
 
 def require_valid_event(stream: Stream, event: Event) -> None:
-    """Refuse an event that the gate would, whenever it came; what is late, or too far ahead, is for the gate to say."""
+    """Reject an event that the gate would, whenever it arrives; lateness and future times are the gate's to judge."""
     for part, column in stream.required_columns.items():
         if event[column] is None:
             raise InvalidEventError(f"missing-{part}: column {column} is absent or null")

@@ -1,7 +1,7 @@
-"""`hr.produce(payments, rows)`: rows of a stream sent to its topic, all of them fit, or none of them sent.
+"""`hr.produce(payments, rows)`: sends the rows of a stream to its topic if all of them are valid, else none.
 
-rows ──▶ each written and read again as the gate reads ──▶ sent, acknowledged by all replicas ──▶ where they landed
-              └ one that does not fit: an error that names row and column, and nothing is sent
+rows ──▶ each encoded and read again as the gate reads ──▶ sent, acknowledged by all replicas ──▶ their offsets
+   └ one that is invalid: an error that names row and column, and nothing is sent
 """
 
 import os
@@ -20,23 +20,23 @@ from headrace.tiles.events.event_json import EventRow, require_row, row_to_json
 from headrace.tiles.events.event_parser import Event, InvalidEventError
 
 DEFAULT_BROKER = "127.0.0.1:9092"
-RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for what the log adds
-_producers: dict[tuple[int, str], Producer] = {}  # by process: what was forked has none
+RECORD_OVERHEAD_BYTES = 1024  # added to a record's bytes by the log
+_producers: dict[tuple[int, str], Producer] = {}  # by process, since a fork cannot use its parent's
 _producers_lock = threading.Lock()
 
 
 class InvalidRowError(HeadraceError):
-    """A row that is no event of its stream."""
+    """A row that is not a valid event of its stream."""
 
     def __init__(self, stream: Stream, row_number: int, reason: object) -> None:
         super().__init__(
-            f"{stream.name}: row {row_number}: {reason}. Nothing was sent. Mend the row, then send them all."
+            f"{stream.name}: row {row_number}: {reason}. Nothing was sent. Fix the row, then send them all."
         )
         self.row_number = row_number
 
 
 class RecordMetadata(NamedTuple):
-    """Where a row is in the log."""
+    """The location of a row in the log."""
 
     topic: str
     partition: int
@@ -54,12 +54,12 @@ class EncodedRow(NamedTuple):
 
 
 def produce(stream: Stream, rows: Iterable[EventRow], *, broker: str | None = None) -> list[RecordMetadata]:
-    """Send rows to a stream, in order, and wait until all replicas have them; tells where each landed.
+    """Send rows to a stream, in order, wait until all replicas have them, and return the location of each.
 
     Each row has the columns of the schema: text, numbers, booleans, datetimes. Without `broker=` it is the one in
     HEADRACE_BROKER, else the one that `headrace up` starts on this machine.
 
-    Rows that were sent and not acknowledged may be sent again: who reads the stream takes each id once.
+    After an error, rows may be sent again: readers of the stream deduplicate by id.
     """
     address = broker or os.environ.get("HEADRACE_BROKER") or DEFAULT_BROKER
     encoded_rows = list(encode_rows(stream, rows))
@@ -75,7 +75,7 @@ def produce(stream: Stream, rows: Iterable[EventRow], *, broker: str | None = No
 
 @contextmanager
 def _shared_producer(broker: str) -> Iterator[Producer]:
-    """The producer of this process, one caller at a time: a new one takes most of a second to begin."""
+    """The producer of this process, for one caller at a time: a new one takes most of a second to start."""
     with _producers_lock:
         producer = _producers.pop((os.getpid(), broker), None) or Producer(broker, linger_ms=1)
         yield producer
@@ -84,7 +84,7 @@ def _shared_producer(broker: str) -> Iterator[Producer]:
 
 
 def encode_rows(stream: Stream, rows: Iterable[EventRow]) -> Iterator[EncodedRow]:
-    """Rows as they are sent; the first that does not fit is an error."""
+    """Encode rows; the first invalid one is an error."""
     encoder = create_event_encoder(stream)
     for number, row in enumerate(rows):
         try:
@@ -94,7 +94,7 @@ def encode_rows(stream: Stream, rows: Iterable[EventRow]) -> Iterator[EncodedRow
 
 
 def event_key(stream: Stream, event: Event) -> str:
-    """The key that an event has in the log: the text of its key column."""
+    """The record key of an event: the text of its key column."""
     return key_text(event[stream.key])
 
 

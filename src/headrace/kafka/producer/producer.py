@@ -1,4 +1,4 @@
-"""A small producer of JSON events."""
+"""A producer of JSON events."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +15,21 @@ from headrace.tiles.events.event_json import JSON_OPTIONS
 
 DELIVERY_TIMEOUT_SECONDS = 30.0
 
-DeliveryCallback = Callable[[int, int], None]  # is told the partition and the offset of a record that is in the log
+DeliveryCallback = Callable[[int, int], None]  # called with the partition and offset of a delivered record
 
 
 class DeliveryFailed(HeadraceError):
-    """Records the broker has not taken."""
+    """Records that the broker has not acknowledged."""
 
     def __init__(self, broker: str, count: int, reason: str) -> None:
         super().__init__(
-            f"{count} records were not delivered to the broker at {broker!r}: {reason}. Mend that, then send "
-            f"them again."
+            f"{count} records were not delivered to the broker at {broker!r}: {reason}. Fix that, then send them again."
         )
         self.count = count
 
 
 class Producer:
-    """Sends events in order, each once, and keeps account of what the broker did not take, by topic."""
+    """Sends events in order, each once, and counts undelivered ones by topic."""
 
     def __init__(
         self,
@@ -40,9 +39,9 @@ class Producer:
         *,
         is_gapless: bool = False,
     ) -> None:
-        """A gapless one delivers nothing of a partition after what was not delivered there, and is then of no use.
+        """A gapless producer delivers nothing of a partition after an undelivered record, and is then unusable.
 
-        It gives up no record by itself: what has timed out would be a gap that the client does not see.
+        It times out no record by itself: that would be a gap that the client does not see.
         """
         self.broker = broker
         self.undelivered_counts: Counter[str] = Counter()
@@ -77,7 +76,7 @@ class Producer:
         headers: Sequence[tuple[str, str | bytes]] = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> None:
-        """Queue one event; without a partition, its key chooses one. `landed` is told where it is, once it is there."""
+        """Queue one event; without a partition, its key chooses one. `on_delivery` is called once it is in the log."""
         value = event if event is None or isinstance(event, bytes) else orjson.dumps(event, option=JSON_OPTIONS)
         record: dict[str, object] = {
             "value": value,
@@ -93,11 +92,11 @@ class Producer:
         self._kafka_producer.poll(0)
 
     def poll_deliveries(self) -> None:
-        """Take note of what became of records meanwhile, without waiting."""
+        """Handle delivery reports, without waiting."""
         self._kafka_producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until everything sent is in the log; what is not there is an error."""
+        """Wait until everything sent is in the log; raises if something is not."""
         unsent_count = self._kafka_producer.flush(self._delivery_seconds + 1)
         if unsent_count:
             self._failure_reason = self._failure_reason or "the broker has not answered"
@@ -116,7 +115,7 @@ class Producer:
         except KafkaException as failure:
             if not failure.args[0].fatal():
                 raise to_headrace_error(self.broker, f"take a record for {topic!r}", failure) from failure
-            self._failed_count += 1  # of one that is of no use any more: whoever flushes is told
+            self._failed_count += 1  # the producer is unusable: `flush` reports it
             self._failure_reason = self._failure_reason or failure.args[0].str()
         return True
 

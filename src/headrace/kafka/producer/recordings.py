@@ -1,6 +1,6 @@
-"""Recordings: files of events, in the order of one of their columns.
+"""Recordings: files of events, ordered by one of their columns.
 
-A Parquet file or a CSV has a column for each of the schema's; a file of JSON lines has the events themselves.
+A Parquet or CSV file has a column for each column of the schema; a file of JSON lines has the events themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,16 +31,16 @@ ISO_8601 = "%Y-%m-%dT%H:%M:%SZ"
 RecordingRow = dict[str, Any]
 RecordingRowReader = Callable[
     [Sequence[int]], Iterator[tuple[RecordingRow, bytes]]
-]  # the rows of these places, each with its JSON
+]  # the rows at these indexes, each with its JSON
 
 
 class InvalidRecordingError(HeadraceError):
-    """A file that holds no events of its stream."""
+    """A file without valid events of its stream."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The events of a file; `order_by` names the column they are ordered and paced by."""
+    """The events of a file; `order_by` names the column that orders and paces them."""
 
     stream: Stream
     file: Path
@@ -52,7 +52,7 @@ class Recording:
         return len(self.times_us)
 
     def events(self, from_us: int | None = None, limit: int | None = None) -> Iterator[RecordedEvent]:
-        """The events in order, from a time on, at most so many; those without a time come last, in the file's order."""
+        """The events in order, from a time on, up to a limit; those without a time come last, in the file's order."""
         order = np.argsort(self.times_us, kind="stable")
         if from_us is not None:
             order = order[self.times_us[order] >= from_us]
@@ -65,7 +65,7 @@ class Recording:
 
 
 def open_recording(stream: Stream, file: Path, order_by: str | None = None) -> Recording:
-    """The recording in a file, ordered by a column; without one by `arrival=`, or `time=` where the stream has none."""
+    """The recording in a file, ordered by a column; the default is `arrival=`, else `time=` of the stream."""
     order_by = order_by or stream.arrival or stream.time
     if not file.is_file():
         raise InvalidRecordingError(
@@ -93,7 +93,7 @@ def _read_file(stream: Stream, file: Path, order_by: str) -> tuple[list[int | No
 
 
 def _read_csv(stream: Stream, file: Path) -> pa.Table:
-    """Every column as its schema says, an empty field is null; times stay text, as a producer may write them."""
+    """Each column with the schema's type, an empty field as null; times stay text, as a producer may write them."""
     types = {
         column.name: pa.string() if column.kind is Kind.TIMESTAMP else ARROW_TYPES[column.type]
         for column in stream.schema
@@ -110,7 +110,7 @@ def _read_table(
 
 
 def table_event_reader(table: pa.Table, stream: Stream, source: object) -> RecordingRowReader:
-    """The rows of a table as events of a stream; `source` is what errors call the table."""
+    """The rows of a table as events of a stream; `source` is the table's name for errors."""
     for name in stream.required_columns.values():
         _require_column(table, name, source)
     columns = [column for column in stream.schema if column.name in table.column_names]
@@ -134,7 +134,7 @@ def _require_column(table: pa.Table, name: str, source: object) -> None:
 
 
 def _cast_column(values: pa.ChunkedArray, column: Column, source: object) -> pa.ChunkedArray:
-    """The values as their column says; times that are written as text or numbers are sent as they are."""
+    """The values with the type of their column; times as text or numbers stay unchanged."""
     if column.kind is Kind.TIMESTAMP:
         return pc.strftime(_to_utc_us(values), ISO_8601) if _is_temporal(values) else values
     try:
@@ -157,7 +157,7 @@ def _is_temporal(values: pa.ChunkedArray) -> bool:
 
 
 def _to_utc_us(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Finer than a microsecond is cut off, as everywhere.
+    # Truncates to microseconds, as everywhere.
     return times.cast(ARROW_TYPES["timestamp"], safe=False)
 
 
@@ -184,7 +184,7 @@ def _parse_object(line: bytes, where: str) -> RecordingRow:
 
 
 def _parse_time_us(value: Any) -> int | None:
-    """Microseconds of what a producer may write as a time; None for anything else."""
+    """Microseconds of any form in which a producer may write a time; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return parse_timestamp_us(str(value))
@@ -197,7 +197,7 @@ def _encode_key(value: Any) -> bytes | None:
 
 
 def _replace_non_finite(row: RecordingRow, double_columns: Iterable[str]) -> RecordingRow:
-    """The row with NaN and the infinities as the text that stands for them: JSON has no numbers for them."""
+    """The row with NaN and infinities as text: JSON has no numbers for them."""
     for name in double_columns:
         value = row[name]
         if value is not None and not isfinite(value):

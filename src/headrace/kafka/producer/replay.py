@@ -1,4 +1,4 @@
-"""A recording sent again, in order and at a chosen speed.
+"""Replays a recording, in order and at a chosen speed.
 
 recorded   10:00 ──────────── 10:10 ── 10:12 ─────────────────── 11:00
             │                    │   ╱                              │
@@ -16,11 +16,11 @@ _SPEED = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)x", re.ASCII)
 
 
 class InvalidSpeedError(HeadraceError):
-    """A speed that is none."""
+    """An invalid speed."""
 
 
 class RecordedEvent(NamedTuple):
-    """One event of a recording: when it is due, None for at once; its key and value as they are produced."""
+    """One event of a recording: when it is due, None for at once; its record key and value."""
 
     due_us: int | None
     key: bytes | None
@@ -29,14 +29,14 @@ class RecordedEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayClock:
-    """What tells the seconds, and what waits for some to pass."""
+    """A clock and a sleep that tests replace."""
 
     now: Callable[[], float]
     wait: Callable[[float], object]
 
 
 def parse_speed(text: str) -> float | None:
-    """How many recorded seconds pass in one; None for as quick as it goes.
+    """How many recorded seconds pass in one second; None for as fast as possible.
 
     >>> parse_speed("10000x"), parse_speed("0.5x"), parse_speed("max")
     (10000.0, 0.5, None)
@@ -56,7 +56,7 @@ def pace_events(
 ) -> Iterator[RecordedEvent]:
     """Each event when it is due; recorded time starts at `from_us`, or with the first event.
 
-    Every event is due a span after the start, not after the one before: what was held up is caught up with.
+    Delays are relative to the start, not to the previous event, so that a delay does not add up.
     """
     started_s = clock.now()
     for event in events:

@@ -1,1 +1,1 @@
-"""Schemas of Avro, Protobuf and JSON Schema, kept by a registry."""
+"""Avro, Protobuf and JSON Schema schemas from a registry."""

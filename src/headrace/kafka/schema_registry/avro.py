@@ -1,11 +1,11 @@
-"""Avro's schemas: their fields as columns, and the part of one that a stream reads.
+"""Avro schemas: fields as columns, and the projection that a stream reads.
 
-    writer  {id: string, amount: float, at: long (timestamp-millis), address: {…}}
-    columns  id string, amount double, at timestamp
-    part    {id: string, amount: float, at: long}          address is passed over, never built
+    writer      {id: string, amount: float, at: long (timestamp-millis), address: {…}}
+    columns     id string, amount double, at timestamp
+    projection  {id: string, amount: float, at: long}          address is skipped, never decoded
 
-A part keeps the writer's own types without their logical ones, so nothing is left to how a decoder takes a unit: a
-float that is a double column is widened, and a long that is a time is scaled, by us.
+A projection keeps the writer's own types without their logical ones, so that no decoder interprets a unit: Headrace
+itself widens a float for a double column, and scales a long for a time.
 """
 
 import json
@@ -55,7 +55,7 @@ class AvroSchemaError(HeadraceError):
 
 @dataclass(frozen=True)
 class AvroField(SchemaField):
-    """A field of an Avro record: the type that is read, and whether it may be null."""
+    """A field of an Avro record: its type, and whether it may be null."""
 
     type: Any
     is_optional: bool
@@ -73,7 +73,7 @@ class AvroRecordSchema:
 
 
 def parse_record_schema(text: str) -> AvroRecordSchema:
-    """The record that an Avro schema describes."""
+    """Parse the record of an Avro schema."""
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -106,7 +106,7 @@ def _full_name(schema: Mapping[str, Any], enclosing_namespace: str) -> str:
 def _collect_named_types(
     schema: Any, namespace: str, named_types: dict[str, Any], enclosing_types: frozenset[str] = frozenset()
 ) -> None:
-    """Every type that has a name, for where it is only named; one that contains itself could nest without end."""
+    """Every named type, to resolve references; a recursive one is rejected, since it could nest without end."""
     if isinstance(schema, str):
         if schema in enclosing_types or f"{namespace}.{schema}" in enclosing_types:
             raise AvroSchemaError(
@@ -130,7 +130,7 @@ def _collect_named_types(
 
 
 def _require_valid_names(full_name: str, *symbols: str) -> None:
-    """Refuse what Avro's own parser would: a name, or a symbol, that is none."""
+    """Reject what Avro's own parser would: an invalid name or symbol."""
     for name in (*full_name.split("."), *symbols):
         if to_avro_name(name) != name or not name:
             raise AvroSchemaError(f"{name!r} is no name in Avro. Register a valid schema.")
@@ -161,7 +161,7 @@ def _parse_field(field: Mapping[str, Any], namespace: str, named_types: Mapping[
 
 
 def _resolve_type(declared_type: Any, namespace: str, named_types: Mapping[str, Any]) -> dict[str, Any]:
-    """A type as an object, also where it is only a name."""
+    """A type as an object, with names resolved."""
     if isinstance(declared_type, str):
         named_type = named_types.get(declared_type) or named_types.get(f"{namespace}.{declared_type}")
         return named_type if named_type is not None else {"type": declared_type}
@@ -173,7 +173,7 @@ def _resolve_type(declared_type: Any, namespace: str, named_types: Mapping[str, 
 
 
 def _column_conversions(kind: str, logical_type: str | None) -> dict[str, str]:
-    """The columns a field can be, the likeliest first, and how."""
+    """The column types that can read a field, the likeliest first, and the conversion of each."""
     if kind == "long" and logical_type in TIMESTAMP_UNITS:
         return {"timestamp": TIMESTAMP_UNITS[logical_type], "bigint": "as is"}
     if logical_type == "decimal" and kind in ("bytes", "fixed"):
@@ -189,7 +189,7 @@ def _column_conversions(kind: str, logical_type: str | None) -> dict[str, str]:
 
 
 def _strip_logical_type(type_: Mapping[str, Any], logical_type: str | None) -> Any:
-    """The type as a part names it: without what a decoder might make of its values."""
+    """The type for a projection: without its logical type, which a decoder might interpret."""
     kind = type_["type"]
     if logical_type == "decimal" or kind in ("enum", "fixed"):
         return {name: value for name, value in type_.items() if name not in ("aliases", "doc", "namespace")}
@@ -197,7 +197,7 @@ def _strip_logical_type(type_: Mapping[str, Any], logical_type: str | None) -> A
 
 
 def projected_schema(record: AvroRecordSchema, mappings: Iterable[SchemaColumnMapping]) -> str:
-    """The schema of that part of a record which is read."""
+    """The schema of the part of a record which is read."""
     defined_names: set[str] = set()
     fields = {mapping.field.name: mapping.field for mapping in mappings if isinstance(mapping.field, AvroField)}
     projected_fields = [{"name": name, "type": _field_type(field, defined_names)} for name, field in fields.items()]
@@ -214,7 +214,7 @@ def _field_type(field: AvroField, defined_names: set[str]) -> Any:
 
 
 def to_registered_schema(version: int, text: str) -> RegisteredSchema:
-    """The columns of a registered record, for a stream that leaves its schema out."""
+    """The columns of a registered record, for a stream that declares no schema."""
     fields = parse_record_schema(text).fields.values()
     return RegisteredSchema(version, tuple(map(_to_column, fields)))
 
@@ -243,7 +243,7 @@ def _column_default(field: AvroField, spark_type: str) -> str | float | bool | N
 def reader_incompatibilities(
     schema: Schema, needed: Iterable[str], reader: AvroRecordSchema
 ) -> Iterator[ColumnProblem]:
-    """What a reader would miss, or misread, in records that have these columns, by Avro's rules of resolution."""
+    """What a reader would lack, or misread, in records with these columns, by Avro's rules of schema resolution."""
     columns = {column.name: column for column in schema}
     required_columns = set(needed)
     for field in reader.fields.values():
@@ -264,7 +264,7 @@ def reader_incompatibilities(
 
 
 def to_avro_name(text: str) -> str:
-    """A name that Avro takes, made of another.
+    """A valid Avro name from any text.
 
     >>> to_avro_name("payments to the 2nd-house")
     'payments_to_the_2nd_house'
@@ -274,7 +274,7 @@ def to_avro_name(text: str) -> str:
 
 
 def to_avro_schema(schema: Schema, needed: Iterable[str], name: str) -> str:
-    """The Avro schema of columns: those that are needed are never null, the others are unless they are there."""
+    """The Avro schema of columns: required ones are never null, the others default to null."""
     required_columns = set(needed)
     for column in schema:
         if to_avro_name(column.name) != column.name:

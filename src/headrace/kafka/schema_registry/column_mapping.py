@@ -1,4 +1,4 @@
-"""How the columns of a stream are read out of a registered schema, whatever its format, or why they cannot be."""
+"""Maps the columns of a stream to the fields of a registered schema, in any format, or explains why it cannot."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from headrace.declare.streams.stream import Stream
 
 @dataclass(frozen=True)
 class SchemaField:
-    """A field of a registered schema: what it is in words of its format, and which columns it can be.
+    """A field of a registered schema: its type in the terms of its format, and the column types that can read it.
 
-    `fits` are Spark types, each with how its values become that: "as is", or the unit of a time.
+    `conversions` are Spark types, each with its conversion: "as is", or the unit of a time.
     """
 
     name: str
@@ -22,7 +22,7 @@ class SchemaField:
 
 @dataclass(frozen=True)
 class SchemaColumnMapping:
-    """A column, and the field it is read from; without one it is the column's default, or null."""
+    """A column, and its field; without one it is the column's default, or null."""
 
     column: Column
     field: SchemaField | None
@@ -35,7 +35,7 @@ class SchemaColumnMapping:
 
 @dataclass(frozen=True)
 class ColumnProblem:
-    """A column that a schema cannot give, and why."""
+    """A column that a schema cannot provide, and why."""
 
     column: str
     reason: str
@@ -45,7 +45,7 @@ class ColumnProblem:
 
 
 def map_columns(stream: Stream, fields: Mapping[str, SchemaField]) -> list[SchemaColumnMapping | ColumnProblem]:
-    """Each column of a stream as a schema with these fields gives it."""
+    """Each column of a stream, mapped to one of these fields."""
     registered_columns = (
         {column.name: column for column in stream.registered_schema.columns}
         if stream.registered_schema is not None
@@ -88,5 +88,5 @@ def _map_absent_column(
 
 
 def column_problems(mappings: Iterable[SchemaColumnMapping | ColumnProblem]) -> Iterator[ColumnProblem]:
-    """Those that cannot be read."""
+    """The problems among mappings."""
     return (mapping for mapping in mappings if isinstance(mapping, ColumnProblem))

@@ -1,10 +1,10 @@
-"""Whether a stream's columns and the versions of its subject understand each other.
+"""Whether a stream's columns are compatible with the versions of its subject.
 
     version 1 ── version 2 ── version 3      backward: the columns can be read from the newest; transitive: from each
-        ▲            ▲            ▲          forward: whoever reads with a version can read what has these columns
+        ▲            ▲            ▲          forward: a reader of each version can read records with the columns
         └────────────┴──── columns           full: both
 
-That the newest version can be read is asked of every level but none, for it is what is being written.
+The newest version must be readable at every level but `none`, since producers write it.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ from headrace.kafka.schema_registry.registry_client import (
 
 @dataclass(frozen=True)
 class CompatibilityResult:
-    """What was found of a stream: sentences that refuse it, and others that a person should read."""
+    """The result for a stream: errors that reject it, and warnings."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class IncompatibleSchemaError(HeadraceError):
-    """A stream whose columns and registered schemas do not understand each other."""
+    """A stream whose columns are incompatible with its registered schemas."""
 
 
 def check_compatibility(stream: Stream) -> CompatibilityResult:
-    """What the registry's versions mean for a stream; nothing for one that has no registry."""
+    """Check a stream against its registry's versions; no findings for a stream without a registry."""
     if stream.encoding is None:
         return CompatibilityResult()
     registry = create_registry_client(stream.encoding.registry)
@@ -51,7 +51,7 @@ def check_compatibility(stream: Stream) -> CompatibilityResult:
 
 
 def require_compatible(stream: Stream) -> CompatibilityResult:
-    """What was found of a stream that can run; else an error with all that refuses it."""
+    """The result of a stream that can run; raises with all its errors otherwise."""
     result = check_compatibility(stream)
     if result.errors:
         raise IncompatibleSchemaError(" ".join((f"Stream {stream.name!r}:", *result.errors)))
@@ -73,8 +73,8 @@ def _check_versions(stream: Stream, versions: tuple[SubjectVersion, ...], level:
 
 
 def _backward_problems(stream: Stream, version: SubjectVersion) -> Iterator[str]:
-    """Why the stream cannot read what is written with a version."""
-    assert stream.encoding is not None  # noqa: S101  # only such streams are judged
+    """Why the stream cannot read records of a version."""
+    assert stream.encoding is not None  # noqa: S101  # only such streams are checked
     try:
         fields = schema_fields(stream, version.schema)
     except HeadraceError as error:
@@ -85,7 +85,7 @@ def _backward_problems(stream: Stream, version: SubjectVersion) -> Iterator[str]
 
 
 def _forward_problems(stream: Stream, version: SubjectVersion) -> Iterator[str]:
-    """Why whoever reads with a version could not read what has the stream's columns."""
+    """Why a reader of a version could not read records with the stream's columns."""
     assert stream.encoding is not None  # noqa: S101  # as above
     for problem in reader_incompatibilities(stream, version.schema):
         yield f"{_version_label(stream.encoding, version)} could not read these columns: {problem}"

@@ -1,4 +1,4 @@
-"""The formats a registry keeps schemas of, each asked in its own words."""
+"""The schema formats of a registry, behind one interface."""
 
 from collections.abc import Iterator, Mapping
 
@@ -22,7 +22,7 @@ class UnusableSchemaError(HeadraceError):
 
 
 def schema_fields(stream: Stream, schema: SchemaDefinition) -> Mapping[str, SchemaField]:
-    """The fields that a registered schema has for a stream."""
+    """The fields of a registered schema for a stream."""
     assert stream.encoding is not None  # noqa: S101  # only such streams have registered schemas
     _require_format(stream.encoding, schema)
     match stream.encoding.format:
@@ -47,9 +47,9 @@ def to_registered_schema(encoded: RecordEncoding, version: int, schema: SchemaDe
 
 
 def reader_incompatibilities(stream: Stream, schema: SchemaDefinition) -> Iterator[ColumnProblem]:
-    """What a reader with a registered schema would miss, or misread, in events that have a stream's columns.
+    """What a reader with a registered schema would lack, or misread, in events with a stream's columns.
 
-    Of Avro alone: the other formats have no rules by which a reader takes what it does not know.
+    For Avro alone: the other formats have no rules for readers of unknown fields.
     """
     if stream.encoding is not None and stream.encoding.format == "avro":
         needed = tuple(stream.required_columns.values())
@@ -59,7 +59,7 @@ def reader_incompatibilities(stream: Stream, schema: SchemaDefinition) -> Iterat
 def readable_schemas(
     stream: Stream, known_schemas: KnownSchemas
 ) -> tuple[dict[SchemaDefinition, list[SchemaColumnMapping]], dict[int, str]]:
-    """The schemas that can be read as a stream's columns, each with how, and why the others cannot be."""
+    """The schemas that can be read as a stream's columns, with their mappings, and why the others cannot be."""
     readable, unreadable = dict[SchemaDefinition, list[SchemaColumnMapping]](), dict[int, str]()
     for schema in known_schemas.registered:
         try:
@@ -77,7 +77,7 @@ def _map_all_columns(stream: Stream, schema: SchemaDefinition) -> list[SchemaCol
 
 
 def _require_format(encoded: RecordEncoding, schema: SchemaDefinition) -> None:
-    """Refuse a schema of another format than the stream's, or one that is not whole."""
+    """Reject a schema of another format than the stream's, or one with references."""
     schema_type = SCHEMA_TYPES[encoded.format]
     if schema.kind != schema_type:
         raise UnusableSchemaError(f"it is {schema.kind}, and the stream is {schema_type}")

@@ -1,4 +1,4 @@
-"""JSON Schema's properties as columns; what a value really is, the gate looks at as it does at any JSON."""
+"""JSON Schema properties as columns; the gate checks the actual values, as for any JSON."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class JsonSchemaError(HeadraceError):
 
 
 def parse_fields(text: str, names: Iterable[str]) -> Mapping[str, SchemaField]:
-    """The properties of a schema; one that allows others may have any of these names as well."""
+    """The properties of a schema; one with additional properties may also have any of these names."""
     schema = _parse_object_schema(text)
     is_open = schema.get("additionalProperties", True) is not False
     undeclared_fields = {name: SchemaField(name, "anything", _UNTYPED_CONVERSIONS) for name in names} if is_open else {}
@@ -37,7 +37,7 @@ def parse_fields(text: str, names: Iterable[str]) -> Mapping[str, SchemaField]:
 
 
 def to_registered_schema(version: int, text: str) -> RegisteredSchema:
-    """The columns of a registered object, for a stream that leaves its schema out."""
+    """The columns of a registered object, for a stream that declares no schema."""
     columns = []
     for name, property_schema in _parse_object_schema(text).get("properties", {}).items():
         field = _parse_property(name, property_schema)

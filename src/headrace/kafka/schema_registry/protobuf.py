@@ -1,4 +1,4 @@
-"""Protobuf's messages as columns: their .proto is compiled by protoc, their bytes are read in Python.
+"""Protobuf messages as columns: protoc compiles their .proto, Python decodes their bytes.
 
 payload  message indexes | fields            0 alone stands for the first message of the file
 """
@@ -46,12 +46,12 @@ class ProtobufSchemaError(HeadraceError):
 
 
 class ProtobufDecodeError(HeadraceError):
-    """Bytes that are no message of their schema."""
+    """Bytes that are not a message of their schema."""
 
 
 @cache
 def compile_schema(text: str) -> bytes:
-    """The descriptor set of a .proto: what protoc makes of it."""
+    """The descriptor set of a .proto, compiled by protoc."""
     program = which("protoc") or which("protoc", path=str(Path(sys.executable).parent))
     if program is None:
         raise ProtobufSchemaError("protoc is not installed. Install it: pip install 'headrace[protobuf]'.")
@@ -68,7 +68,7 @@ def compile_schema(text: str) -> bytes:
 
 @cache
 def message_descriptor(descriptors: bytes, path: tuple[int, ...]) -> Descriptor:
-    """The message at a place of the file: (0,) is its first, (0, 1) the second one within that."""
+    """The message at a path of the file: (0,) is its first, (0, 1) the second one within that."""
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
@@ -89,7 +89,7 @@ def parse_fields(text: str) -> Mapping[str, SchemaField]:
 
 
 def to_registered_schema(version: int, text: str) -> RegisteredSchema:
-    """The columns of the first message of a .proto, for a stream that leaves its schema out."""
+    """The columns of the first message of a .proto, for a stream that declares no schema."""
     return RegisteredSchema(version, tuple(map(_to_column, message_descriptor(compile_schema(text), (0,)).fields)))
 
 
@@ -125,10 +125,10 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads messages of one schema as JSON of a stream's columns; a plain value, so that it can be sent about."""
+    """Decodes messages of one schema to JSON of a stream's columns; a plain value that can be serialized."""
 
     descriptors: bytes
-    fields: tuple[tuple[str, str, str], ...]  # the column, its field, and how that is read
+    fields: tuple[tuple[str, str, str], ...]  # the column, its field, and the conversion
 
     def to_json(self, payload: bytes) -> bytes:
         """The JSON of a payload: message indexes, then the message."""
@@ -146,7 +146,7 @@ class ProtobufReader:
 def create_reader(
     text: str, mappings: Iterator[SchemaColumnMapping] | tuple[SchemaColumnMapping, ...]
 ) -> ProtobufReader:
-    """Who reads the messages of a .proto as these columns."""
+    """Create the reader of a .proto's messages as these columns."""
     fields = tuple(
         (mapping.column.name, mapping.field.name, mapping.conversion)
         for mapping in mappings
@@ -162,7 +162,7 @@ def _message_class(descriptors: bytes, path: tuple[int, ...]) -> type[Message]:
 
 
 def split_message_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Where the message stands in its file, and the message itself.
+    """The path of the message in its file, and the message itself.
 
     >>> split_message_indexes(bytes([0, 8, 1])), split_message_indexes(bytes([4, 2, 0, 8, 1]))
     (((0,), b'\\x08\\x01'), ((1, 0), b'\\x08\\x01'))
@@ -192,7 +192,7 @@ def _read_zigzag_varint(payload: bytes, start: int) -> tuple[int, int]:
 
 
 def _field_value(message: Message, field: str, conversion: str) -> Any:
-    """A field as JSON has it; null where it can be absent and is."""
+    """A field as JSON; null where it is optional and absent."""
     descriptor = message.DESCRIPTOR.fields_by_name.get(field)
     if descriptor is None or (descriptor.has_presence and not message.HasField(field)):
         return None

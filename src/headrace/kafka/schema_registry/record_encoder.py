@@ -1,4 +1,4 @@
-"""Events written as a registry's clients write them: each with the id its schema was registered under."""
+"""Encodes events in the registry's wire format: each with the id of its schema."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,18 +24,18 @@ PayloadFramer = Callable[[bytes], bytes]
 
 
 class EventEncodingError(InvalidEventError):
-    """An event that its schema does not hold."""
+    """An event that does not match its schema."""
 
 
 @dataclass(frozen=True)
 class AvroEncoder:
-    """Writes events of one registered schema."""
+    """Encodes events with one registered schema."""
 
     schema_id: int
     parsed_schema: Any
 
     def encode(self, event: Mapping[str, Any]) -> bytes:
-        """An event as records have it; times are datetimes, or numbers in the unit of their field."""
+        """Encode an event; times are datetimes, or numbers in the unit of their field."""
         buffer = BytesIO()
         try:
             schemaless_writer(buffer, self.parsed_schema, event)
@@ -45,20 +45,20 @@ class AvroEncoder:
 
 
 def register_encoder(registry: SchemaRegistryClient, subject: str, text: str) -> AvroEncoder:
-    """Register a schema, or find it registered, and write with it."""
+    """Register a schema, or find it registered, and create its encoder."""
     return create_avro_encoder(registry.register_schema(subject, "AVRO", text), text)
 
 
 def create_avro_encoder(schema_id: int, text: str) -> AvroEncoder:
-    """Write with a schema that is registered."""
+    """Create the encoder of a registered schema."""
     return AvroEncoder(schema_id, parse_schema(json.loads(text)))
 
 
 def create_framer(stream: Stream) -> PayloadFramer:
-    """How the JSON of a stream's events is written into its topic.
+    """Create the encoder of a stream's JSON events for its topic.
 
-    With a registry they are written with the newest version of the subject; where there is none yet, in Avro, the
-    declared columns become the first.
+    With a registry it uses the newest version of the subject; without one, in Avro, it registers the declared columns
+    as the first version.
     """
     if stream.encoding is None:
         return lambda value: value
@@ -73,7 +73,7 @@ def create_framer(stream: Stream) -> PayloadFramer:
             schema_id = latest.schema.id
             return lambda value: frame_payload(schema_id, value)
     raise EventEncodingError(
-        f"Stream {stream.name!r}: nobody here writes {stream.encoding.format} for {stream.encoding.subject!r}. "
+        f"Stream {stream.name!r}: Headrace does not write {stream.encoding.format} for {stream.encoding.subject!r}. "
         "Register a JSON Schema first, write Avro, or send its events with a client of your own."
     )
 
@@ -101,7 +101,7 @@ def _create_avro_framer(stream: Stream, schema: SchemaDefinition) -> PayloadFram
 
 
 def _to_avro_time(field: AvroField, time_us: int) -> Any:
-    """A moment as a field has it."""
+    """A time as the value of a field."""
     match field.conversions.get("timestamp"):
         case "micros":
             return time_us

@@ -1,6 +1,6 @@
-"""A schema registry, asked over HTTP as Confluent's is: any that speaks that interface will do.
+"""A client of a schema registry with Confluent's HTTP API.
 
-Who may ask stands in the environment, never in code: HEADRACE_REGISTRY_TOKEN is sent as a bearer's token,
+Credentials come from the environment, never from code: HEADRACE_REGISTRY_TOKEN is sent as a bearer token,
 HEADRACE_REGISTRY_AUTH, which is user:password, as basic authentication.
 """
 
@@ -26,11 +26,11 @@ _MAX_MESSAGE_LENGTH = 300
 
 
 class RegistryUnavailable(HeadraceError):
-    """No registry answers at the address, or it is in trouble itself; asking again may help."""
+    """No registry answers at the address, or it fails; a retry may help."""
 
 
 class RegistryRefused(HeadraceError):
-    """The registry has answered, and said no."""
+    """The registry refused the request."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class RegistryRefused(HeadraceError):
 
 @dataclass(frozen=True)
 class SchemaDefinition:
-    """A schema as it was registered: its text, its kind, and the id it is known by in records."""
+    """A registered schema: its text, its type, and its id in records."""
 
     id: int
     kind: str
@@ -57,14 +57,14 @@ class SubjectVersion:
 
 @dataclass(frozen=True)
 class SchemaRegistryClient:
-    """Asks one registry; each call is a request of its own, with a limit on time and size."""
+    """Sends requests to one registry; each call has a limit on time and size."""
 
     url: str
     timeout_s: float = REQUEST_TIMEOUT_SECONDS
     _credentials: str | None = field(default=None, repr=False)
 
     def get_schema(self, schema_id: int) -> SchemaDefinition | None:
-        """The schema an id stands for; None where the registry knows none."""
+        """The schema with an id; None where the registry has none."""
         try:
             response = self._request_json("GET", f"/schemas/ids/{schema_id}")
         except RegistryRefused as error:
@@ -74,7 +74,7 @@ class SchemaRegistryClient:
         return _to_schema_definition(schema_id, response, self.url)
 
     def get_versions(self, subject: str) -> tuple[SubjectVersion, ...]:
-        """Every version of a subject, the oldest first; none of a subject that is not there."""
+        """Every version of a subject, the oldest first; empty for an unknown subject."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         try:
             numbers = self._request_json("GET", path)
@@ -94,7 +94,7 @@ class SchemaRegistryClient:
             raise
 
     def list_version_numbers(self, subject: str) -> tuple[int, ...]:
-        """The numbers of a subject's versions: a light question."""
+        """The version numbers of a subject: a cheap request."""
         try:
             return tuple(sorted(self._request_json("GET", f"/subjects/{quote(subject, safe='')}/versions")))
         except RegistryRefused as error:
@@ -103,12 +103,12 @@ class SchemaRegistryClient:
             raise
 
     def register_schema(self, subject: str, schema_type: str, text: str) -> int:
-        """Register a schema, or find it registered; its id."""
+        """Register a schema, or find it registered; returns its id."""
         body = {"schema": text} | ({} if schema_type == "AVRO" else {"schemaType": schema_type})
         return int(self._request_json("POST", f"/subjects/{quote(subject, safe='')}/versions", body)["id"])
 
     def get_compatibility(self, subject: str) -> str:
-        """What a new version of a subject has to be to those before it, such as BACKWARD."""
+        """The compatibility level of a subject, such as BACKWARD."""
         for path in (f"/config/{quote(subject, safe='')}", "/config"):
             try:
                 response = self._request_json("GET", path)
@@ -120,11 +120,11 @@ class SchemaRegistryClient:
         return "NONE"
 
     def set_compatibility(self, subject: str, level: str) -> None:
-        """Set what a new version of a subject has to be."""
+        """Set the compatibility level of a subject."""
         self._request_json("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
 
     def check_compatibility(self, subject: str, schema_type: str, text: str) -> list[str]:
-        """Why the registry would not take a schema as the next version of a subject; empty where it would."""
+        """Why the registry would reject a schema as the next version of a subject; empty where it would accept it."""
         body = {"schema": text} | ({} if schema_type == "AVRO" else {"schemaType": schema_type})
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
         try:
@@ -203,7 +203,7 @@ class SchemaRegistryClient:
 
 
 def create_registry_client(address: str, timeout_s: float = REQUEST_TIMEOUT_SECONDS) -> SchemaRegistryClient:
-    """The registry at an address, or at the one that an environment variable has; its password is kept apart."""
+    """A client for an address, or for the address in an environment variable; the password is kept separately."""
     url = address
     if address.startswith(ENV_PREFIX):
         name = address.removeprefix(ENV_PREFIX)
@@ -232,7 +232,7 @@ def _to_schema_definition(schema_id: int, response: Mapping[str, Any], url: str)
 
 
 def _is_registry_error(response_body: bytes) -> bool:
-    """Whether an answer is in the words of a registry, which numbers its errors."""
+    """Whether a response is from a registry, which has numbered errors."""
     try:
         return "error_code" in json.loads(response_body)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The schemas a gate has met, by id, kept beside its checkpoint: a start while the registry is away works with them."""
+"""The schemas a gate has read, by id, cached next to its checkpoint for a start without the registry."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ SCHEMAS_FILE = "gate.schemas.json"
 
 @dataclass(frozen=True)
 class KnownSchemas:
-    """Schemas by id, None where the registry knew none, and the versions of the subject that are among them.
+    """Schemas by id, None where the registry had none, and the versions of the subject among them.
 
-    Other ids are asked for, unless these `are_all`, or more than `MANY` were unknown: then they are somebody's noise.
+    Other ids are requested, unless `is_complete` is set or more than MAX_MISSING ids were unknown: those are noise.
     """
 
     schemas: Mapping[int, SchemaDefinition | None] = field(default_factory=dict)
@@ -29,21 +29,21 @@ class KnownSchemas:
 
     @property
     def registered(self) -> tuple[SchemaDefinition, ...]:
-        """Those there are, by id."""
+        """The schemas that exist, by id."""
         return tuple(schema for _, schema in sorted(self.schemas.items()) if schema is not None)
 
     @property
     def missing_ids(self) -> tuple[int, ...]:
-        """The ids that nothing was registered under."""
+        """The ids without a schema."""
         return tuple(sorted(schema_id for schema_id, schema in self.schemas.items() if schema is None))
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether an id that is not among them is a dead letter's."""
+        """Whether an unknown id makes a record a dead letter without another request."""
         return self.is_complete or len(self.missing_ids) > self.MAX_MISSING
 
     def merge(self, more: Mapping[int, SchemaDefinition | None], versions: Iterable[int] = ()) -> "KnownSchemas":
-        """With more of them; what is known stays, for ids are never given twice. Without news `schemas` is the same."""
+        """Add schemas; known ones stay, since ids are never reused. Without a new one `schemas` is the same object."""
         registered = {schema_id: schema for schema_id, schema in self.schemas.items() if schema is not None}
         schemas = {**self.schemas, **more, **registered}
         return KnownSchemas(
@@ -52,12 +52,12 @@ class KnownSchemas:
 
 
 def schemas_file(state_folder: Path, stream: Stream) -> Path:
-    """Where the schemas of a stream are kept."""
+    """The cache file of a stream's schemas."""
     return state_folder.resolve() / "checkpoints" / stream.name / SCHEMAS_FILE
 
 
 def read_known_schemas(file: Path) -> KnownSchemas:
-    """What was kept; nothing where no gate has run yet."""
+    """The cached schemas; none where no gate has run yet."""
     try:
         content = json.loads(file.read_text())
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def read_known_schemas(file: Path) -> KnownSchemas:
 
 
 def to_json_text(known_schemas: KnownSchemas) -> str:
-    """As it is kept."""
+    """The content of the cache file."""
     schemas = {
         str(number): None if schema is None else asdict(schema) for number, schema in known_schemas.schemas.items()
     }
@@ -78,7 +78,7 @@ def to_json_text(known_schemas: KnownSchemas) -> str:
 
 
 def load_known_schemas(stream: Stream, state_folder: Path) -> KnownSchemas:
-    """What there is to be known of a stream now, by what was kept and by its registry: for who reads raw records."""
+    """All known schemas of a stream, from its cache and its registry: for readers of raw records."""
     stored = read_known_schemas(schemas_file(state_folder, stream))
     if stream.encoding is None:
         return stored

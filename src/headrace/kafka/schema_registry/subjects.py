@@ -1,7 +1,7 @@
-"""The schema of a stream that leaves it out: the newest version of its subject, kept where the app's state is.
+"""The schema of a stream that declares none: the newest version of its subject, cached in the app's state folder.
 
-What an app was started with stays until it is started again: its parts and other commands read what was kept, so none
-of them sees other columns than the rest, and they work while the registry is away.
+An app keeps the version it was started with until it is started again: its parts and other commands read the cache,
+so they all see the same columns, and they work while the registry is down.
 """
 
 import json
@@ -26,14 +26,14 @@ LOGGER = logging.getLogger("headrace.log")
 
 
 class SubjectMissing(HeadraceError):
-    """A subject that its registry does not have, or that nobody can be asked for."""
+    """A subject that its registry does not have, or whose registry does not answer."""
 
 
 @dataclass(frozen=True)
 class RegistrySchemaLookup:
-    """Knows the subjects of an app whose state is in a folder.
+    """Looks up the subjects of an app by its state folder.
 
-    One that `asks` goes by the registry, and by what was kept only while that is away; one that `keeps` writes it down.
+    With `asks_registry` the cache serves only while the registry is down; with `writes_cache` it is updated.
     """
 
     state_folder: Path
@@ -49,10 +49,10 @@ class RegistrySchemaLookup:
         except RegistryUnavailable as error:
             if cached is None:
                 raise SubjectMissing(
-                    f"{error} Without it nobody knows the columns of subject {encoded.subject!r}; "
+                    f"{error} Without it the columns of subject {encoded.subject!r} are unknown; "
                     "or write schema= with the columns you want."
                 ) from error
-            LOGGER.warning("%s Version %d of %s, which was kept, is used.", error, cached.version, encoded.subject)
+            LOGGER.warning("%s Uses the cached version %d of %s.", error, cached.version, encoded.subject)
             return cached
 
     def _fetch_schema(self, encoded: RecordEncoding) -> RegisteredSchema:
@@ -90,6 +90,6 @@ class RegistrySchemaLookup:
 
 @contextmanager
 def use_registry_lookup(state_folder: Path | str = ".headrace") -> Iterator[None]:
-    """Until its end, streams that leave their schema out are told it by their registry."""
+    """Within the block, streams that declare no schema get theirs from their registry."""
     with use_schema_lookup(RegistrySchemaLookup(Path(state_folder))):
         yield

@@ -1,4 +1,4 @@
-"""Confluent's wire format: a zero, the schema's id in four bytes, of Protobuf the message's place, then the payload."""
+"""Confluent's wire format: a zero, the schema's id in four bytes, Protobuf's message indexes, then the payload."""
 
 import struct
 
@@ -7,7 +7,7 @@ HEADER = struct.Struct(">bI")
 
 
 def frame_payload(schema_id: int, payload: bytes) -> bytes:
-    """A payload as records have it.
+    """A payload as a record value.
 
     >>> frame_payload(3, b"x")
     b'\\x00\\x00\\x00\\x00\\x03x'
@@ -16,7 +16,7 @@ def frame_payload(schema_id: int, payload: bytes) -> bytes:
 
 
 def read_schema_id(value: bytes | None) -> int | None:
-    """The id of the schema a record was written with; None of one that names none.
+    """The schema id of a record; None for one without.
 
     >>> read_schema_id(b"\\x00\\x00\\x00\\x00\\x03x"), read_schema_id(b"{}")
     (3, None)
