@@ -1,1 +1,1 @@
-"""The engine: gates, tiles and operations as streaming queries of Spark."""
+"""The engine: gates, tiles and operations as Spark streaming queries."""

@@ -92,9 +92,7 @@ def test_who_has_a_certificate_comes_in(guarded: Guarded, say: Callable[[Path], 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_said_and_not_shown(guarded: Guarded, say: Callable[[Path], None], mechanism: str) -> None:
     say(guarded.by_password(mechanism, password="canary-of-another"))
-    with pytest.raises(
-        AuthenticationFailed, match=rf"rejects shop \({mechanism}\): wrong name, secret"
-    ) as refused:
+    with pytest.raises(AuthenticationFailed, match=rf"rejects shop \({mechanism}\): wrong name, secret") as refused:
         OffsetClient(guarded.address).end_offset_list("payments")
     assert "canary" not in str(refused.value)
 

@@ -50,4 +50,4 @@ def test_a_broker_that_is_away_ends_nothing(tmp_path: Path, caplog: pytest.LogCa
     with EmbeddedBroker(tmp_path / "log", port=0) as broker:
         crew = crew_of(broker.address, "away", tmp_path)
     crew.repair_topics()
-    assert "Could not look at the topics" in caplog.text
+    assert "Could not check the topics" in caplog.text

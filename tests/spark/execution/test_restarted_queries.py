@@ -217,7 +217,10 @@ def test_an_operation_that_fails_again_and_again_makes_what_it_would_have_made(
         wanted = pure(keyed, events)
         wait_until(lambda: told(keyed).keys() >= wanted.keys(), LIMIT_S, "all of it")
         assert not runner.check_health().is_down
-        assert runner.check_health().error == "The query restarted.derive ended by itself. It goes on where it was."
+        assert (
+            runner.check_health().error
+            == "The query restarted.derive ended by itself. It continues from its checkpoint."
+        )
     finally:
         runner.stop()
         runner.join(LIMIT_S)

@@ -1,4 +1,4 @@
-"""Where a query stands in its source, read from its checkpoint."""
+"""Reads and prepares the checkpoint of a query: its offsets, batches and state files."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from uuid import uuid4
 from headrace.kafka.record import Partition
 
 STATE_SCHEMA_FOLDER = "_stateSchema"
-NO_OFFSETS = "-"  # what Spark notes of a source that a batch has not come to
+NO_OFFSETS = "-"  # written by Spark for a source that a batch has not reached
 
 
 def committed_partition_offsets(checkpoint: Path) -> dict[Partition, int]:
@@ -32,14 +32,14 @@ def committed_offsets(checkpoint: Path) -> dict[int, int]:
 
 
 def has_committed_batch(checkpoint: Path) -> bool:
-    """Whether a query has committed anything here."""
+    """Whether a query has committed a batch here."""
     return bool(list_batch_ids(checkpoint / "commits"))
 
 
 def plan_first_batch(checkpoint: Path, topic: str, end_offsets: Sequence[int], metadata: Mapping[str, object]) -> None:
-    """Let the first batch of a new query end at these offsets of its topic: Spark runs a batch it finds planned.
+    """Set the end offsets of a new query's first batch: Spark runs a batch that it finds planned.
 
-    `metadata` is what Spark notes beside a batch: times, and the settings its state depends on.
+    `metadata` is what Spark stores with a batch: times, and the settings its state depends on.
     """
     if list_batch_ids(checkpoint / "offsets"):
         return
@@ -49,7 +49,7 @@ def plan_first_batch(checkpoint: Path, topic: str, end_offsets: Sequence[int], m
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Write a file that is there whole, or not at all."""
+    """Write a file atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temp_file = file.with_name(f".{file.name}.draft")
     temp_file.write_text(text)
@@ -57,16 +57,16 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def prepare_checkpoint(checkpoint: Path) -> None:
-    """Make what is kept here ready for a query to go on from."""
+    """Prepare a checkpoint for a query to continue from."""
     discard_unfinished_state(checkpoint)
     relocate_state_schemas(checkpoint)
 
 
 def relocate_state_schemas(checkpoint: Path) -> None:
-    """Let the metadata of stateful operators name the schema files of this checkpoint.
+    """Make the metadata of stateful operators name the schema files of this checkpoint.
 
-    Spark writes their absolute paths: a state folder that was moved, or unpacked elsewhere, would name files of its
-    old place, and no operator would start.
+    Spark writes absolute paths: in a state folder that was moved, or unpacked elsewhere, they would name files of the
+    old location, and no operator would start.
     """
     for metadata_file in checkpoint.glob("state/*/_metadata/v2/*"):
         if metadata_file.name.isdigit():
@@ -82,21 +82,21 @@ def _relocate_schema_paths(metadata_file: Path, operator_folder: Path) -> None:
         if local_paths != paths:
             store["stateSchemaFilePaths"], is_changed = local_paths, True
     if is_changed:
-        # Without its old checksum first: a file that has none is read as it is.
+        # The old checksum is removed first: a file without one is read unchecked.
         metadata_file.with_name(f".{metadata_file.name}.crc").unlink(missing_ok=True)
         write_atomically(metadata_file, f"{version}\n{json.dumps(metadata)}")
 
 
 def _schema_path_in(path: str, operator_folder: Path) -> str:
-    """Where a schema file of an operator is: below the operator's own folder, as Spark writes a path."""
+    """The current path of an operator's schema file, below the operator's own folder, as Spark writes it."""
     *_, relative_path = path.rpartition(f"/{STATE_SCHEMA_FOLDER}/")
     return f"file:{operator_folder}/{STATE_SCHEMA_FOLDER}/{relative_path}"
 
 
 def discard_unfinished_state(checkpoint: Path) -> None:
-    """Remove what a first batch left that never committed: Spark refuses to begin where a killed query left some.
+    """Remove the state of a first batch that never committed: Spark refuses to start where a killed query left some.
 
-    A batch is a file named by its number; a kill may leave the draft of one beside none.
+    A batch is a file named by its number; a kill may leave its temporary file without it.
     """
     if not has_committed_batch(checkpoint):
         shutil.rmtree(checkpoint / "state", ignore_errors=True)
@@ -106,12 +106,12 @@ def discard_unfinished_state(checkpoint: Path) -> None:
 
 
 def list_batch_ids(folder: Path) -> list[int]:
-    """The numbers of the batches that a log of a checkpoint has."""
+    """The numbers of the batches in a log of a checkpoint."""
     return [int(file.name) for file in folder.glob("*") if file.name.isdigit()] if folder.is_dir() else []
 
 
 def query_lag(checkpoint: Path, start_offsets: Mapping[Partition, int], end_offsets: Mapping[Partition, int]) -> int:
-    """How many records a query has before it."""
+    """How many records a query has not read."""
     committed = committed_partition_offsets(checkpoint)
     return sum(
         max(0, end_offsets[partition] - max(committed.get(partition, 0), start_offsets[partition]))
@@ -120,7 +120,7 @@ def query_lag(checkpoint: Path, start_offsets: Mapping[Partition, int], end_offs
 
 
 def is_before_log_start(checkpoint: Path, start_offsets: Mapping[Partition, int]) -> bool:
-    """Whether a query has its place before its topics begin: retention, or who let go of them, took what was there."""
+    """Whether a query's position is before its topics' start: retention, or a deletion, removed its next records."""
     return any(
         offset < start_offsets.get(partition, 0)
         for partition, offset in committed_partition_offsets(checkpoint).items()
@@ -128,7 +128,7 @@ def is_before_log_start(checkpoint: Path, start_offsets: Mapping[Partition, int]
 
 
 def committed_watermark_us(checkpoint: Path) -> int:
-    """The watermark that the last committed batch worked with; 0 before there is one."""
+    """The watermark of the last committed batch; 0 before there is one."""
     batch_ids = list_batch_ids(checkpoint / "commits")
     if not batch_ids:
         return 0

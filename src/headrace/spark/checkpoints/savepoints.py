@@ -1,11 +1,11 @@
-"""Savepoints: what every query of an app keeps, as it was at one of its batches, to go back to.
+"""Savepoints: the state of every query of an app, as of one of its batches, to restore later.
 
     checkpoints/payments/gate           up to batch 41 ─┐
-    checkpoints/payments/tiles-1        up to batch 7 ──┼──▶ savepoints/NAME, beside what they were declared as
+    checkpoints/payments/tiles-1        up to batch 7 ──┼──▶ savepoints/NAME, with their declarations
     checkpoints/spend/operation-1       up to batch 380 ┘
 
-Queries need not stand at the same moment. Between two of them there is a topic, which is a log: each goes on from its
-own offsets, reads what it has not read, and passes over by place or id what it has. Files of a checkpoint are written
+Queries need not be at the same time. Between two of them is a topic, which is a log: each continues from its own
+offsets, reads what it has not read, and skips repeated records by offset or id. Files of a checkpoint are written
 once and never changed, so they are linked, not copied, while the app runs.
 """
 
@@ -22,21 +22,21 @@ from headrace.errors import HeadraceError
 from headrace.spark.checkpoints.checkpoint_files import list_batch_ids, write_atomically
 
 FOLDER, MANIFEST = "savepoints", "savepoint.json"
-DEFINITION_FOLDERS = ("generations", "operations")  # what queries were declared as
+DEFINITION_FOLDERS = ("generations", "operations")  # the declarations of queries
 BATCH_LOGS = ("offsets", "commits")
-RETAINED_BATCHES = 8  # Spark keeps the files of ten: while fewer have passed, none of ours was taken away
+RETAINED_BATCHES = 8  # Spark keeps the files of ten batches: within this many none of ours is deleted
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class SavepointError(HeadraceError):
-    """A savepoint that cannot be made or gone back to."""
+    """A savepoint that cannot be created or restored."""
 
 
 @dataclass(frozen=True)
 class Savepoint:
-    """One savepoint: when it was made, the last batch of each query in it, and when that was committed.
+    """One savepoint: when it was created, the last batch of each query in it, and when that was committed.
 
-    `missing` are the queries of the app that had committed nothing yet: they would begin with the earliest record.
+    `missing` are the queries of the app without a commit: they would start with the earliest record.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Savepoint:
 
 
 def create_savepoint(state_folder: Path, name: str, expected_queries: Collection[str] = ()) -> Savepoint:
-    """Keep what every query has committed, whether it runs or is down; `expected` are the queries of the app.
+    """Save what every query has committed, whether it runs or is down; `expected_queries` are those of the app.
 
-    Refuses where none has committed anything.
+    Raises where none has committed a batch.
     """
     if not any(
         _last_committed_batch(state_folder / "checkpoints" / query) >= 0 for query in _list_queries(state_folder)
@@ -67,7 +67,7 @@ def _write_savepoint(state_folder: Path, name: str, expected_queries: Collection
         raise SavepointError(f"{name!r} is no name for a savepoint. Write up to 100 letters, digits, dots, hyphens.")
     if (folder / MANIFEST).exists():
         raise SavepointError(f"There is a savepoint {name!r} already. Give this one another name.")
-    shutil.rmtree(folder, ignore_errors=True)  # one that was not finished
+    shutil.rmtree(folder, ignore_errors=True)  # an unfinished one
     for folder_name in DEFINITION_FOLDERS:
         if (state_folder / folder_name).is_dir():
             shutil.copytree(state_folder / folder_name, folder / folder_name)
@@ -84,7 +84,7 @@ def _write_savepoint(state_folder: Path, name: str, expected_queries: Collection
 
 
 def list_savepoints(state_folder: Path) -> list[Savepoint]:
-    """All there are, the oldest first."""
+    """All savepoints, the oldest first."""
     files = (state_folder / FOLDER).glob(f"*/{MANIFEST}")
     return sorted(
         (Savepoint(**json.loads(file.read_text())) for file in files), key=lambda savepoint: savepoint.made_us
@@ -92,7 +92,7 @@ def list_savepoints(state_folder: Path) -> list[Savepoint]:
 
 
 def savepoint_folder(state_folder: Path, name: str) -> Path:
-    """Where a savepoint is, which has what queries were declared as in the places of a state folder."""
+    """The folder of a savepoint; its declarations have the layout of a state folder."""
     folder = state_folder / FOLDER / name
     if not (folder / MANIFEST).exists():
         known_names = ", ".join(savepoint.name for savepoint in list_savepoints(state_folder)) or "none"
@@ -101,7 +101,7 @@ def savepoint_folder(state_folder: Path, name: str) -> Path:
 
 
 def restore_savepoint(state_folder: Path, name: str) -> Savepoint:
-    """Go back to a savepoint; what was kept until now is a savepoint as well, which is given."""
+    """Restore a savepoint; first creates one of the current state, and returns that."""
     folder = savepoint_folder(state_folder, name)
     backup = _write_savepoint(state_folder, f"before-{name}-{time.time_ns() // 1_000_000}")
     for query in _list_queries(state_folder):
@@ -134,9 +134,9 @@ def _committed_us(checkpoint: Path, batch: int) -> int:
 
 
 def _link_checkpoint(checkpoint: Path, target: Path) -> int:
-    """Link what belongs to the batches that are done; the number of the last, or −1.
+    """Link the files of committed batches; returns the number of the last, or −1.
 
-    Where too many batches have passed meanwhile, only what is new is linked again: that takes less time each time.
+    Where too many batches have been committed meanwhile, only new files are linked again, which takes less time.
     """
     while True:
         last_batch = _last_committed_batch(checkpoint)
@@ -152,7 +152,7 @@ def _link_checkpoint(checkpoint: Path, target: Path) -> int:
 
 
 def _require_complete(checkpoint: Path, target: Path, last_batch: int) -> None:
-    """Refuse what a query could not go on from."""
+    """Reject a checkpoint that a query could not continue from."""
     required_files = [] if last_batch < 0 else ["metadata", f"offsets/{last_batch}", f"commits/{last_batch}"]
     for file in required_files:
         if not (target / file).exists():
@@ -164,7 +164,7 @@ def _require_complete(checkpoint: Path, target: Path, last_batch: int) -> None:
 
 
 def _other_files(checkpoint: Path) -> Iterator[Path]:
-    """Everything but the logs of batches, and what is just being written."""
+    """Everything but the logs of batches and temporary files."""
     for folder, _, names in os.walk(checkpoint):
         relative = Path(folder).relative_to(checkpoint)
         if relative.parts[:1] not in {(log,) for log in BATCH_LOGS}:
@@ -178,6 +178,6 @@ def _link_file(file: Path, target: Path) -> None:
     try:
         os.link(file, target)
     except FileNotFoundError:
-        return  # an old one, which Spark has just taken away
+        return  # an old one, which Spark has just deleted
     except OSError:  # another disk
         shutil.copy2(file, target)

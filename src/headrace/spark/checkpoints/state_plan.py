@@ -1,4 +1,4 @@
-"""What runs of an app on the state that an earlier run kept; all that this state cannot follow is refused at once."""
+"""The plan of an app's queries on saved state; every incompatible change is rejected at once."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from headrace.spark.tiles.query_versions import IncompatibleChangeError, QueryVe
 
 @dataclass(frozen=True)
 class StatePlan:
-    """The tiles queries of every stream, and the run of every operation."""
+    """The tiles queries of every stream, and the version of every operation."""
 
     query_versions: tuple[QueryVersionPlan, ...]
     operation_versions: tuple[OperationVersion, ...]
@@ -36,7 +36,7 @@ def plan_state(
     partitions: Mapping[str, int] | None = None,
     since_us: int | None = None,
 ) -> StatePlan:
-    """What runs from now on; without `partitions` of topics, those that are declared. Nothing is written."""
+    """The plan for this start; without `partitions` of topics it uses the declared ones. Nothing is written."""
     rebuilt_names, operations = (
         expand_rebuild_names(app, rebuild),
         [derivation for derivation in app.derivations if isinstance(derivation, StreamOperation)],

@@ -1,4 +1,4 @@
-"""What queries keep: how much of it, without Spark, and what of a key, with it."""
+"""Reads the state of queries: its size, without Spark, and the state of a key, with Spark."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,16 +22,16 @@ from headrace.spark.stateful.paged_state import PAGES_STATE
 from headrace.spark.tiles.query_versions import QueryVersion, QueryVersionPlan, plan_query_versions
 from headrace.spark.tiles.tile_query import TilePlan
 
-TILE_OPERATOR = "stateStoreSave"  # Spark's name of what folds tiles
+TILE_OPERATOR = "stateStoreSave"  # Spark's name of the operator that folds tiles
 
 
 class StateMissing(HeadraceError):
-    """State that is not there, or no longer."""
+    """State that does not exist, or no longer."""
 
 
 @dataclass(frozen=True)
 class QueryStateSummary:
-    """A query with state: where it is, its last batch, and how many rows and bytes that has."""
+    """A stateful query: its checkpoint, its last batch, and the rows and bytes of that."""
 
     query: str
     checkpoint: Path
@@ -46,7 +46,7 @@ class QueryStateSummary:
 
 
 def list_query_states(app: App, state_folder: Path) -> list[QueryStateSummary]:
-    """The queries of an app that keep something, as far as they have begun."""
+    """The stateful queries of an app that have started."""
     return [*_tile_query_states(app, state_folder), *_operation_states(app, state_folder)]
 
 
@@ -93,7 +93,7 @@ def _read_size(file: Path) -> tuple[int, int]:
 
 
 def find_batch(query_state: QueryStateSummary, requested: str | None, at_us: int | None) -> int:
-    """The batch of a number, or the last one that was planned by a time; refuses one whose state is gone."""
+    """The batch of a number, or the last one planned by a time; raises where its state is gone."""
     batch_ids = sorted(list_batch_ids(query_state.checkpoint / "commits"))
     candidates = (
         [query_state.batch]
@@ -121,7 +121,7 @@ def _batches_planned_by(checkpoint: Path, batch_ids: Sequence[int], at_us: int) 
 
 
 def read_key_state(spark: SparkSession, query_state: QueryStateSummary, key: str, batch: int) -> list[dict[str, Any]]:
-    """What a query keeps for a key, at a batch."""
+    """The state of a key, as of a batch."""
     if query_state.operation is not None:
         return _read_operation_key(spark, query_state, query_state.operation, key, batch)
     return _read_tile_key(spark, query_state, key, batch)
@@ -160,7 +160,7 @@ def _read_tile_key(spark: SparkSession, query_state: QueryStateSummary, key: str
 
 
 def _has_entity(plan: TilePlan, key: str) -> Column:
-    """Whether a row is of a key: which columns make it depends on the view."""
+    """Whether a row is of a key, whose columns depend on the view."""
     has_entity = F.lit(False)
     for number, tile_kind in enumerate(plan.tile_kinds):
         column_kinds = [column.kind for column in tile_kind.view.entity]
@@ -182,7 +182,7 @@ def _read_state_store(spark: SparkSession, checkpoint: Path, batch: int, **optio
 
 
 def _parse_key(key: str, column_kinds: Sequence[Kind]) -> list[Any]:
-    """A key as it is typed: one value as its text, several as a JSON list."""
+    """A key from the command line: one value as text, several as a JSON list."""
     if len(column_kinds) > 1:
         return list(json.loads(key))
     return [int(key) if column_kinds[0] in {Kind.INTEGER, Kind.TIMESTAMP} else key]

@@ -1,1 +1,1 @@
-"""Derived streams: the user's functions of DataFrames as queries."""
+"""Derived streams: the user's DataFrame functions as queries."""

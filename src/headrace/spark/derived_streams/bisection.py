@@ -1,8 +1,8 @@
-"""Which rows make a function raise: found by halves, each given to it again.
+"""Finds the rows that make a function raise, by bisection: each half is given to the function again.
 
 ├──────────────── raises ────────────────┤
 ├───── does not ─────┤├───── raises ─────┤
-                      ├ does not ┤├───┬──┤    the rest must: it is not tried, but halved, down to single rows
+                      ├ does not ┤├───┬──┤    the rest must raise: it is halved without a try, down to single rows
 """
 
 import builtins
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 Row = TypeVar("Row")
-RowProbe = Callable[[Sequence[Row]], str | None]  # what a function says of some rows; None where it takes them
+RowProbe = Callable[[Sequence[Row]], str | None]  # the error of a function on some rows; None where it succeeds
 
-DATA_ERROR_CLASSES = ("21", "22", "23", "38", "P0")  # classes of SQLSTATE: about values, and about code that reads them
+DATA_ERROR_CLASSES = ("21", "22", "23", "38", "P0")  # SQLSTATE classes about values, and about code that reads them
 MAX_ERROR_LENGTH = 400
 
 
 def find_failing_rows(
     rows: Sequence[Row], probe: RowProbe[Row], *, is_known_to_fail: bool = False
 ) -> Iterator[tuple[Row, str]]:
-    """The rows that raise by themselves, and what they raise; what only several together raise is not among them.
+    """The rows that raise alone, and their errors; rows that raise only together are not included.
 
-    Where it is sure that there are some, only single rows are tried: the other half raised nothing.
+    If the rows are known to fail, a half is not tried where the other half did not raise.
     """
     error = "" if is_known_to_fail and len(rows) > 1 else probe(rows) if rows else None
     if error is None:
@@ -36,7 +36,7 @@ def find_failing_rows(
 
 
 def extract_data_error(message: str, sql_state: str | None) -> str | None:
-    r"""What an error says of the values it met, in a line; None where it is about something else.
+    r"""The message of an error about values, in one line; None for an error about anything else.
 
     >>> extract_data_error("[DIVIDE_BY_ZERO] Division by zero.\n1/0", "22012")
     '[DIVIDE_BY_ZERO] Division by zero.'
@@ -50,7 +50,7 @@ def extract_data_error(message: str, sql_state: str | None) -> str | None:
 
 
 def _exception_line(message: str) -> str:
-    r"""The line of a traceback that names the exception: the one after the last that is indented.
+    r"""The line of a traceback that names the exception: the one after the last indented line.
 
     >>> _exception_line("Traceback (most recent call last):\n  File 'a'\n    f()\nValueError: no\n SQLSTATE: 38000")
     'ValueError: no'
@@ -61,7 +61,7 @@ def _exception_line(message: str) -> str:
 
 
 def _is_environment_error(line: str) -> bool:
-    """Whether an exception is of files, networks or memory, whatever library raised it: no row is to blame for those.
+    """Whether an exception is about files, networks or memory, from whatever library: those are not a row's fault.
 
     >>> _is_environment_error("redis.exceptions.ConnectionError: refused"), _is_environment_error("ValueError: 7")
     (True, False)

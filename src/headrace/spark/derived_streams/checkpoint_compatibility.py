@@ -1,4 +1,4 @@
-"""What of a function its checkpoint depends on: a changed function is followed, changed parents or state are not."""
+"""Whether a derived stream fits its checkpoint: the function may change, but not its parents or its use of state."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ PAST_TENSE = {"reads": "read", "keeps": "kept"}
 
 
 def require_compatible_checkpoint(function: StreamFunction, decision: LaneDecision, checkpoint: Path) -> None:
-    """Refuse what a query that has begun cannot go on with; else write down what it is."""
+    """Reject a change that an existing checkpoint cannot follow; else save the new identity."""
     error = find_incompatibility(function, decision, checkpoint)
     if error is not None:
         raise error
@@ -20,7 +20,7 @@ def require_compatible_checkpoint(function: StreamFunction, decision: LaneDecisi
 
 
 def find_incompatibility(function: StreamFunction, decision: LaneDecision, checkpoint: Path) -> DeclarationError | None:
-    """Why a query that has begun cannot go on, if it cannot; nothing is written."""
+    """Why an existing checkpoint cannot be continued, if it cannot; nothing is written."""
     identity, file = _function_identity(function, decision), _identity_file(checkpoint)
     saved_identity = json.loads(file.read_text()) if file.exists() and has_committed_batch(checkpoint) else identity
     changed_names = [name for name in identity if saved_identity[name] != identity[name]]

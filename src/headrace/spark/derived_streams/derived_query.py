@@ -1,9 +1,9 @@
-"""Derived streams on Spark: clean events as DataFrames, the user's function, and its rows as records of a raw topic.
+"""Derived streams on Spark: clean events as DataFrames, the user's function, and its rows as raw records.
 
     payments.clean ──▶ typed columns, known_at ──watermark──(dedup by id)──▶ function ──▶ JSON, by key ──▶ abroad
 
-Parents are read with ANSI mode off, as everywhere here; the function runs with ANSI mode on, as in any Spark 4: what
-cannot be computed raises, and a row that raises is put aside.
+Parents are read with ANSI mode off, as everywhere here; the function runs with ANSI mode on, as in any Spark 4: an
+invalid computation raises, and a row that raises becomes a dead letter.
 """
 
 from collections.abc import Sequence
@@ -54,11 +54,11 @@ SkippedOffsets = dict[Partition, frozenset[int]]
 
 @dataclass(frozen=True)
 class StreamFunction:
-    """A function that makes a derived stream, and where its rows go."""
+    """A function that derives a stream, and the topic of its rows."""
 
     derivation: FunctionDerivation
     stream: DerivedStream
-    fed_operation: str | None = None  # the operation, if any, that waits for what it writes
+    fed_operation: str | None = None  # the operation, if any, whose clock depends on its commits
 
     @property
     def parents(self) -> tuple[Stream, ...]:
@@ -69,7 +69,7 @@ class StreamFunction:
 
 
 def stream_functions(app: App) -> dict[Derivation, StreamFunction]:
-    """How an app's streams are derived that functions make."""
+    """The functions that derive an app's streams."""
     derived_streams = [
         (stream.made_by, _to_function(stream.made_by), stream)
         for stream in app.streams
@@ -89,7 +89,7 @@ def _to_function(derivation: Derivation) -> FunctionDerivation | None:
 
 
 def _find_fed_operation(app: App, stream: Stream) -> str | None:
-    """The first operation that reads a stream, or what functions make of it."""
+    """The first operation that reads a stream, directly or through functions."""
     for reader in (candidate for candidate in app.derivations if stream in candidate.inputs):
         downstream_operations = (_find_fed_operation(app, one) for one in app.derived_streams_of(reader))
         operation_name = (
@@ -102,7 +102,7 @@ def _find_fed_operation(app: App, stream: Stream) -> str | None:
 
 @dataclass(frozen=True)
 class LaneDecision:
-    """The lane a function runs in, why there, and whether it keeps state."""
+    """The lane of a function, the reason, and whether it keeps state."""
 
     lane: Lane
     reason: str
@@ -110,7 +110,7 @@ class LaneDecision:
 
 
 def choose_lane(spark: SparkSession, function: StreamFunction) -> LaneDecision:
-    """Call a function on streams without events, look at what it made of them, and choose its lane."""
+    """Call a function on empty streams, analyze the plan of its result, and choose its lane."""
     empty_inputs = [_empty_stream(spark, parent) for parent in function.parents]
     analysis = analyze_plan(call_streamable_function(function, empty_inputs))
     _require_supported_plan(function, analysis)
@@ -132,7 +132,7 @@ def choose_lane(spark: SparkSession, function: StreamFunction) -> LaneDecision:
 
 
 def call_streamable_function(function: StreamFunction, clean_records: Sequence[DataFrame]) -> DataFrame:
-    """The rows a function makes of clean streams, once Spark can run it and they have the declared columns."""
+    """The result of a function on clean streams, after checking its columns and that Spark can run it on a stream."""
     result = call_function(function, input_frames(function, clean_records, Lane.REAL_TIME))
     try:
         require_streamable(result)
@@ -150,7 +150,7 @@ def derive_records(
 ) -> DataFrame:
     """Kafka records of the parents' clean topics → Kafka records of the derived stream's raw topic.
 
-    Where the function keeps state, each id is given to it once; what is at the places to leave out is not given at all.
+    A stateful function gets each id once; records at skipped offsets are left out.
     """
     inputs = [
         _skip_offsets(frame, parent, skipped_offsets)
@@ -164,7 +164,7 @@ def derive_records(
 def input_frames(
     function: StreamFunction, clean_records: Sequence[DataFrame], lane: Lane, *, deduplicate: bool = False
 ) -> list[DataFrame]:
-    """What a function is given: the events of each parent, with a watermark and, if asked for, each id once."""
+    """The arguments of a function: the events of each parent, with a watermark and, if requested, deduplicated."""
     for frame in clean_records:
         frame.sparkSession.conf.set(ANSI_MODE, "false")
     return [
@@ -191,7 +191,7 @@ def typed_events(clean_records: DataFrame, stream: Stream) -> DataFrame:
 
 
 def call_function(function: StreamFunction, inputs: Sequence[DataFrame]) -> DataFrame:
-    """The result of a function, once it is a DataFrame with the declared columns and no others."""
+    """The result of a function, after checking that it is a DataFrame with exactly the declared columns."""
     inputs[0].sparkSession.conf.set(ANSI_MODE, "true")
     try:
         result = function.derivation.function(*inputs)
@@ -263,7 +263,7 @@ def _record_key(stream: DerivedStream) -> Column:
 
 
 def _skip_offsets(clean_records: DataFrame, parent: Stream, skipped_offsets: SkippedOffsets) -> DataFrame:
-    """The records of a topic but for those at some places."""
+    """The records of a topic without those at skipped offsets."""
     for partition, offsets in sorted(skipped_offsets.items()):
         if partition.topic == parent.clean and offsets:
             clean_records = clean_records.where(
@@ -273,7 +273,7 @@ def _skip_offsets(clean_records: DataFrame, parent: Stream, skipped_offsets: Ski
 
 
 def _empty_stream(spark: SparkSession, parent: Stream) -> DataFrame:
-    """A stream as the log would have it, with nothing in it: a plan of it needs no broker."""
+    """An empty stream with the log's schema: its plan needs no broker."""
     return spark.readStream.format("rate").option(STREAM_OPTION, parent.name).load().selectExpr(*RECORD_COLUMNS)
 
 

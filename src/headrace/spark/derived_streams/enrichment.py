@@ -1,7 +1,7 @@
-"""Enrichments on Spark: a function of its stream's DataFrame that joins it with a table's rows as they are now.
+"""Enrichments on Spark: a function that joins its stream's DataFrame with a table's current rows.
 
 file   v1 ───────────── v2 ───────────────▶      read by the driver, as the server reads it for views
-query  with v1 ───────────┤├─ with v2 ────▶      the rows are part of the query: for others it is started anew
+query  with v1 ───────────┤├─ with v2 ────▶      the rows are part of the query: for new ones it restarts
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +17,7 @@ _KEY_COLUMN = "headrace_key"
 
 
 def to_function_derivation(enrichment: Enrichment) -> FunctionDerivation:
-    """An enrichment as a function of DataFrames, which is called anew when its table was read again."""
+    """An enrichment as a function of DataFrames, which is called again after its table was reloaded."""
     return FunctionDerivation(
         enrichment.name,
         enrichment.inputs,
@@ -35,7 +35,7 @@ def _join_table(events: DataFrame, enrichment: Enrichment, rows: FileTableSnapsh
 
 
 def _table_frame(spark: SparkSession, enrichment: Enrichment, rows: FileTableSnapshot) -> DataFrame:
-    """The rows of a table: its key, and the wanted columns under their names in the output."""
+    """The rows of a table: its key, and the selected columns under their output names."""
     table = enrichment.table
     selected_columns = [(table.key, _KEY_COLUMN), *enrichment.columns]
     columns = [table.schema.column(name, table.path.name) for name, _ in selected_columns]
@@ -43,14 +43,14 @@ def _table_frame(spark: SparkSession, enrichment: Enrichment, rows: FileTableSna
         f"`{output}` {_storage_type(column)}" for column, (_, output) in zip(columns, selected_columns, strict=True)
     )
     frame = spark.createDataFrame(rows.list_rows([one.name for one in columns]), ddl)
-    frame = frame.coalesce(1)  # else a task for each slot of the session, to broadcast one table
+    frame = frame.coalesce(1)  # else broadcasting one table takes a task for each slot of the session
     return frame.select(
         *(_typed_column(one, output) for one, (_, output) in zip(columns, selected_columns, strict=True))
     )
 
 
 def _storage_type(column: schema.Column) -> str:
-    """The type of a column's values in memory."""
+    """The type in which a column's values are stored."""
     return "bigint" if column.kind is Kind.TIMESTAMP else TYPE_OF_KIND[column.kind]
 
 

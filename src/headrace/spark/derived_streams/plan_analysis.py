@@ -1,4 +1,4 @@
-"""What a function of streaming DataFrames has in it, read from Spark's own plan: the lane it can run in, and why.
+"""Analyzes Spark's plan of a function of streaming DataFrames: the lane it can run in, and why.
 
 payments.where(…)                          projections and filters         real-time
 payments.join(F.broadcast(table), "card")  a broadcast join with a table   real-time
@@ -45,14 +45,14 @@ PER_BATCH_NODES = {
     "FlatMapCoGroupsInPandas": "a cogroup",
     "FlatMapCoGroupsInArrow": "a cogroup",
 }
-STREAM_OPTION = "stream"  # the option of a source that names the stream it stands for
+STREAM_OPTION = "stream"  # the option of a source with the name of its stream
 SUBQUERY_EXPRESSIONS = {"InSubquery", "ScalarSubquery", "Exists", "ListQuery"}
 REAL_TIME_REASON = "projections, filters, explode, unions and broadcast joins alone, Kafka to Kafka"
 
 
 @dataclass(frozen=True)
 class RealTimeBlocker:
-    """Something in a plan that real-time mode does not run, in words, and whether it keeps state."""
+    """An operation in a plan that real-time mode does not run, and whether it keeps state."""
 
     description: str
     keeps_state: bool = False
@@ -60,7 +60,7 @@ class RealTimeBlocker:
 
 @dataclass(frozen=True)
 class PlanAnalysis:
-    """What of a plan matters here: `sources` are read, `unfit` is what would be done with each batch for itself."""
+    """The relevant parts of a plan: its sources, and the operations that depend on single batches."""
 
     blockers: tuple[RealTimeBlocker, ...]
     sources: frozenset[str]
@@ -77,7 +77,7 @@ class PlanAnalysis:
 
 
 def analyze_plan(result: DataFrame) -> PlanAnalysis:
-    """What the analysed plan of a streaming DataFrame has in it."""
+    """Analyze the plan of a streaming DataFrame."""
     nodes = list(_streaming_nodes(result._jdf.queryExecution().analyzed()))  # noqa: SLF001
     sources = [
         str(node.extraOptions().get(STREAM_OPTION)) for node in nodes if _class_name(node) == "StreamingRelationV2"
@@ -90,7 +90,7 @@ def analyze_plan(result: DataFrame) -> PlanAnalysis:
 
 
 def require_streamable(result: DataFrame) -> None:
-    """Let Spark refuse what it cannot run on a stream, in its own words, before any query starts."""
+    """Let Spark reject what it cannot run on a stream, with its own message, before any query starts."""
     jvm: Any = result.sparkSession._jvm  # noqa: SLF001
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
@@ -127,7 +127,7 @@ def _find_blockers(node: Any) -> Iterator[RealTimeBlocker]:
 
 
 def _repeated_sources(sources: Sequence[str]) -> Iterator[RealTimeBlocker]:
-    """Real-time mode has one place in each source, so it refuses a union that reads one twice."""
+    """Real-time mode keeps one position for each source, so it rejects a union that reads one twice."""
     return (
         RealTimeBlocker(f"{name} read more than once") for name in dict.fromkeys(sources) if sources.count(name) > 1
     )

@@ -1,10 +1,10 @@
-"""A row that raises: found among those that were not committed, made a dead letter, and left out from then on.
+"""Poison records: rows on which a function raises; they become dead letters and are skipped from then on.
 
-    committed ├──────────────── rows the query had before it ────────────────┤ end, when it failed
+    committed ├──────────────── pending rows of the query ────────────────────┤ end, when it failed
                          ✗ payments.clean-0@42 ──▶ abroad, with the error as a header ──gate──▶ abroad.dead
 
-It goes through the derived stream's own gate, so that it is counted, shown, landed and replayed like any dead letter.
-The query then goes on from its checkpoint: what it had written since is written again, and dropped by id.
+They go through the derived stream's own gate, so that they are counted, shown, ingested and replayed like any dead
+letter. The query then continues from its checkpoint: rows written since are written again, and deduplicated by id.
 """
 
 import json
@@ -38,8 +38,8 @@ from headrace.spark.derived_streams.derived_query import (
 from headrace.spark.execution.lanes import Lane
 
 CHUNK_RECORDS = 10_000
-MAX_RECORDS_SCANNED = 50_000  # so many rows are looked at even when one was found: a restart for each would be slow
-ALWAYS_TOLERATED_RECORDS = 100  # so many may raise, whatever their share
+MAX_RECORDS_SCANNED = 50_000  # scans this many even after finding one: a restart for each would be slow
+ALWAYS_TOLERATED_RECORDS = 100  # this many may raise, whatever their share
 SINGLE_TASK_SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.leafNodeDefaultParallelism")  # a trial has few rows
 LOGGER = logging.getLogger("headrace.stream")
 RECORD_SCHEMA = pa.schema(
@@ -54,11 +54,11 @@ RECORD_SCHEMA = pa.schema(
 
 
 class FunctionFailed(HeadraceError):
-    """A function raises, and no row is to blame."""
+    """A function raises, and no single row is the cause."""
 
 
 class PoisonRecord(NamedTuple):
-    """A row that raises, and what."""
+    """A row that raises, and its error."""
 
     record: ConsumerRecord
     error: str
@@ -66,7 +66,7 @@ class PoisonRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class PoisonRecordHandler:
-    """The rows of a derivation that are left out, beside its checkpoint, and how more are found."""
+    """The skipped rows of a derivation, stored with its checkpoint, and the search for more."""
 
     function: StreamFunction
     broker: str
@@ -77,7 +77,7 @@ class PoisonRecordHandler:
         return self.checkpoint.with_name(f"{self.checkpoint.name}.left-out.json")
 
     def skipped_offsets(self) -> SkippedOffsets:
-        """Where the rows stand that are not given to the function."""
+        """The offsets of the rows that the function does not get."""
         if not self.skipped_offsets_file.exists():
             return {}
         data = json.loads(self.skipped_offsets_file.read_text())
@@ -88,16 +88,16 @@ class PoisonRecordHandler:
         }
 
     def repair(self, spark: SparkSession, failure: Exception) -> None:
-        """Put aside what made a query fail, if rows did; else the failure stands."""
+        """Reject the rows that made a query fail; without such rows the failure is raised again."""
         if not isinstance(failure, PySparkException):
             raise failure
-        LOGGER.warning("%s failed: looking for rows that raise", self.function.derivation.query)
+        LOGGER.warning("Searches for rows on which %s raises", self.function.derivation.query)
         try:
             poison_records = self._find_poison_records(spark)
         except FunctionFailed:
             raise
         except Exception as error:
-            LOGGER.warning("%s: no row could be tried: %s", self.function.derivation.query, error)
+            LOGGER.warning("Could not try rows of %s: %s", self.function.derivation.query, error)
             raise failure from error
         if not poison_records:
             raise failure
@@ -119,12 +119,12 @@ class PoisonRecordHandler:
             raise FunctionFailed(
                 f"{self.function.derivation.query}: {len(poison_records)} of {scanned_count} rows raise, the first "
                 f"{poison_records[0].error!r}: "
-                "that is not the rows. Mend the function, or what it calls, then start again: it goes on where it was."
+                "that is not a fault of rows. Fix the function, or what it calls, then start again: it continues there."
             )
         return poison_records
 
     def _pending_records(self) -> Iterator[ConsumerRecord]:
-        """The rows from the last commit on that are not left out yet."""
+        """The rows since the last commit that are not skipped yet."""
         offsets, skipped = OffsetClient(self.broker), self.skipped_offsets()
         end_offsets = offsets.topic_end_offsets(parent.clean for parent in self.function.parents)
         committed = committed_partition_offsets(self.checkpoint)
@@ -144,7 +144,7 @@ class PoisonRecordHandler:
                 producer.send(self.function.stream.name, record.value, key=record.key, headers=headers)
 
     def _save_skipped_offsets(self, poison_records: Iterable[PoisonRecord]) -> None:
-        """Add to what is left out; what was committed is not read again, and need not be."""
+        """Add to the skipped offsets; those before the last commit are dropped, since they are not read again."""
         committed, skipped = (
             committed_partition_offsets(self.checkpoint),
             {partition: set(offsets) for partition, offsets in self.skipped_offsets().items()},
@@ -162,21 +162,21 @@ class PoisonRecordHandler:
 
 @dataclass(frozen=True)
 class FunctionTrial:
-    """Gives rows to a function in a batch, and hears what it raises."""
+    """Runs a function on rows in a batch, and catches its error."""
 
     spark: SparkSession
     function: StreamFunction
 
     def require_runnable(self) -> None:
-        """Refuse to blame rows where the function raises without any, or cannot run in a batch."""
+        """Refuse to blame rows where the function raises on none, or cannot run in a batch."""
         error = self.try_rows([])
         if error is not None:
             raise FunctionFailed(
-                f"{self.function.derivation.query} raises {error!r} without any row. Mend the function."
+                f"{self.function.derivation.query} raises {error!r} without any row. Fix the function."
             )
 
     def find_poison_records(self, rows: Sequence[ConsumerRecord]) -> list[PoisonRecord]:
-        """Those that raise alone; then, of several parents, those that raise beside all rows of the others."""
+        """The rows that raise alone; then, with several parents, those that raise with all rows of the others."""
         failing_alone = [
             PoisonRecord(*row_and_error)
             for topic_rows in _group_by_topic(rows).values()
@@ -188,7 +188,7 @@ class FunctionTrial:
         return [*failing_alone, *self._find_jointly_failing(remaining_rows)]
 
     def _find_jointly_failing(self, rows: Sequence[ConsumerRecord]) -> list[PoisonRecord]:
-        """Of the first parent that has any: one side of what raises together is enough."""
+        """The failing rows of the first parent that has any: rejecting one side is enough."""
         for topic, topic_rows in _group_by_topic(rows).items():
             other_rows = [row for row in rows if row.topic != topic]
             if self.try_rows(other_rows) is None:
@@ -201,7 +201,7 @@ class FunctionTrial:
         return self.try_rows([*other_rows, *rows])
 
     def try_rows(self, rows: Sequence[ConsumerRecord]) -> str | None:
-        """What the function says of these rows, and only these; None where it takes them."""
+        """The function's error on exactly these rows; None where it succeeds."""
         try:
             self._apply_function(rows).write.format("noop").mode("overwrite").save()
         except PySparkException as error:

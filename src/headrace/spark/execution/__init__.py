@@ -1,1 +1,1 @@
-"""Running the queries of an app: planned, drained, in real time, restarted."""
+"""Plans and runs the queries of an app: backlog, real time, and restarts."""

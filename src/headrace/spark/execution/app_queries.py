@@ -1,4 +1,4 @@
-"""The queries of an app: a gate for each stream, a tiles query for each generation of its views, and derivations."""
+"""The queries of an app: a gate for each stream, a tiles query for each version of its views, and derivations."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,19 +33,19 @@ LOGGER = logging.getLogger("headrace.stream")
 
 @dataclass(frozen=True)
 class StreamingConfig:
-    """What the queries work with: the log, the state folder, the streams to rebuild, and how they run."""
+    """The settings of queries: the broker, the state folder, the streams to rebuild, and the lane."""
 
     broker: str
     state_folder: Path
     rebuild: frozenset[str] = frozenset()
     lane: Lane = Lane.REAL_TIME
     checkpoint_seconds: int = 300
-    since_us: int | None = None  # where operations that are rebuilt begin; None: with the earliest record
+    since_us: int | None = None  # where rebuilt operations start; None: with the earliest record
 
 
 @dataclass(frozen=True)
 class QueryPartitions:
-    """The partitions that a query reads, which may grow, and those of its state, which stay as they began."""
+    """The partitions that a query reads, which may grow, and those of its state, which are fixed at its start."""
 
     source: int
     state: int
@@ -53,7 +53,7 @@ class QueryPartitions:
 
 @dataclass(frozen=True)
 class AppQueryPlan:
-    """The queries of an app, before they start: those of streams; what derives streams is judged by Spark first."""
+    """The queries of an app, before they start; functions that derive streams are not analyzed yet."""
 
     specs: tuple[QuerySpec, ...]
     query_versions: tuple[QueryVersionPlan, ...]
@@ -64,7 +64,7 @@ class AppQueryPlan:
 
     @property
     def query_task_slots(self) -> int:
-        """The task slots all queries hold at once that a process of streams has."""
+        """The task slots that all queries of a streaming process hold at once."""
         function_derivations = [
             derivation for derivation in self.derivations if not isinstance(derivation, StreamOperation)
         ]
@@ -82,7 +82,7 @@ class AppQueryPlan:
 
 
 def plan_queries(app: App, config: StreamingConfig) -> AppQueryPlan:
-    """Create the topics and decide which queries run; refuses what the kept state cannot follow."""
+    """Create the topics and plan the queries; raises where the saved state is incompatible."""
     topic_setup = ensure_topics(config.broker, app.streams, app.views, app.models)
     ensure_progress_topic(config.broker)
     for warning in topic_setup.warnings:
@@ -102,7 +102,7 @@ def plan_queries(app: App, config: StreamingConfig) -> AppQueryPlan:
 
 
 def list_checkpoints(app: App, state_folder: Path) -> list[str]:
-    """The checkpoints of all queries of an app, begun or not, as STREAM/QUERY in the folder of checkpoints."""
+    """The checkpoints of all queries of an app, started or not, as STREAM/QUERY in the folder of checkpoints."""
     version_plans = [
         plan_query_versions(stream, app.views_of(stream), state_folder, stream.partitions) for stream in app.streams
     ]
@@ -123,7 +123,7 @@ def _derivation_checkpoint(derivation: Derivation, state_folder: Path) -> str:
 
 
 def _require_cutovers_in_log(version_plan: QueryVersionPlan, config: StreamingConfig) -> None:
-    """Refuse to begin a query after the cut: records between it and the log's beginning would be counted by nobody."""
+    """Reject a query that would start after its cutover: records before the log's start would not be counted."""
     for version in version_plan.versions:
         if version.cutover is not None and not has_committed_batch(
             _tiles_checkpoint(version_plan.stream, version, config)
@@ -152,7 +152,7 @@ def _query_specs(
 
 
 def gate_spec(stream: Stream, config: StreamingConfig, partitions: int) -> QuerySpec:
-    """The query that judges a stream's raw records."""
+    """The query that classifies a stream's raw records."""
     checkpoint = config.state_folder.resolve() / "checkpoints" / stream.name / "gate"
     schema_cache = None if stream.encoding is None else SchemaCache(stream, config.broker, checkpoint)
     return QuerySpec(
@@ -183,7 +183,7 @@ def tiles_spec(
     partitions: QueryPartitions,
     changelog_partitions: Mapping[str, int],
 ) -> QuerySpec:
-    """The query that keeps the tiles of a generation's views, whose changelogs have so many partitions."""
+    """The tiles query of a version's views, whose changelogs have this many partitions."""
     tile_plan = TilePlan(stream, version.views)
 
     def build(clean_frames: Sequence[DataFrame], lane: Lane) -> DataFrame:
@@ -199,12 +199,12 @@ def tiles_spec(
         source_partitions=partitions.source,
         shuffle_partitions=partitions.state,
         shuffle_count=SHUFFLE_COUNT,
-        # One event is a tile of every view and hop: a millisecond brings them to the broker in one request.
+        # One event is a tile of every view and hop: lingering for a millisecond sends them in one request.
         linger_ms=1,
         checkpoint_seconds=config.checkpoint_seconds,
         checkpoint=_tiles_checkpoint(stream, version, config),
         build=build,
-        # Every id of the history is known before the first that might repeat it, whichever partitions they are in.
+        # The dedup state has every id of the history before the first record that might repeat one, in any partition.
         first_batch_ends=None if version.cutover is None else version.cutover.clean,
     )
 
@@ -212,7 +212,7 @@ def tiles_spec(
 def derive_spec(
     function: StreamFunction, decision: LaneDecision, config: StreamingConfig, partition_counts: Mapping[str, int]
 ) -> QuerySpec:
-    """The query that derives a stream by a function, whose parents have so many partitions."""
+    """The query that derives a stream by a function, whose parents have this many partitions."""
     name, parents = function.derivation.name, function.parents
     checkpoint = config.state_folder.resolve() / "checkpoints" / name / "derive"
     require_compatible_checkpoint(function, decision, checkpoint)

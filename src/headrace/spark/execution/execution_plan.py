@@ -1,4 +1,4 @@
-"""What would run: topics, queries and their lanes, tiles and state, and what has changed since the last run."""
+"""The execution plan: topics, queries and their lanes, tiles and state, and the changes since the last run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -35,7 +35,7 @@ TILES_LANE_REASON = "deduplication and tiles are native Spark aggregates, Kafka 
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """One query: what it reads and writes, in which lane, and why there."""
+    """One query: what it reads and writes, its lane, and the reason."""
 
     name: str
     reads: str
@@ -48,10 +48,10 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class PlannedTiles:
-    """The tiles of one view and one hop, for one key; None online: one for each hop with events, and none ever goes.
+    """The tiles of one view and one hop, for one key; without a limit online, one for each hop with events, for ever.
 
-    A view of several streams has such tiles of each; `beside` names the others. With salt there are up to so many parts
-    of each.
+    A view of several streams has such tiles of each; `beside` names the others. With salt there are up to that many
+    parts of each.
     """
 
     view: str
@@ -66,7 +66,7 @@ class PlannedTiles:
 
 @dataclass(frozen=True)
 class PlannedStream:
-    """Everything that would run for one stream."""
+    """The plan of one stream."""
 
     stream: str
     topics: tuple[str, ...]
@@ -74,8 +74,8 @@ class PlannedStream:
     tiles: tuple[PlannedTiles, ...]
     changes: tuple[str, ...]
     refused: tuple[str, ...]
-    schemas: tuple[str, ...] = ()  # of a stream that has a registry: where they come from, and what they mean for it
-    comes_from: str | None = None  # another log, without a word of its address
+    schemas: tuple[str, ...] = ()  # of a stream with a registry: their source, and their effect
+    comes_from: str | None = None  # an external source, without its address
 
     def _repr_html_(self) -> str:
         summary = "; ".join((*self.changes, *(f"REFUSED: {refusal}" for refusal in self.refused)))
@@ -83,11 +83,11 @@ class PlannedStream:
         return render_html(self.stream, summary, ("query", "reads", "writes", "lane", "why"), rows)
 
 
-LaneDecisionOrError = LaneDecision | DeclarationError  # of a function: how it runs, or why it does not
+LaneDecisionOrError = LaneDecision | DeclarationError  # of a function: its lane, or why it cannot run
 
 
 def choose_lanes(app: App, spark: SparkSession) -> dict[Derivation, LaneDecisionOrError]:
-    """What Spark says of each function that derives a stream."""
+    """Spark's decision on each function that derives a stream."""
     return {
         derivation: _choose_lane_or_error(spark, function) for derivation, function in stream_functions(app).items()
     }
@@ -103,7 +103,7 @@ def _choose_lane_or_error(spark: SparkSession, function: StreamFunction) -> Lane
 def plan_app(
     app: App, state_folder: Path, lane_decisions: Mapping[Derivation, LaneDecisionOrError] | None = None
 ) -> tuple[PlannedStream, ...]:
-    """The plan of every stream of an app, given what Spark says of its functions; nothing is started or written."""
+    """The plan of every stream of an app, given the decisions on its functions; nothing is started or written."""
     checked_decisions = _check_checkpoints(app, state_folder, lane_decisions or {})
     return tuple(
         _plan_stream(stream, _stream_views(app, stream), state_folder, checked_decisions) for stream in app.streams
@@ -113,7 +113,7 @@ def plan_app(
 def _check_checkpoints(
     app: App, state_folder: Path, lane_decisions: Mapping[Derivation, LaneDecisionOrError]
 ) -> dict[Derivation, LaneDecisionOrError]:
-    """What is said of functions, and of those that have begun, whether their checkpoint can follow."""
+    """The decisions on functions, and whether existing checkpoints can follow them."""
     functions, checked_decisions = stream_functions(app), dict(lane_decisions)
     for derivation, decision in lane_decisions.items():
         if isinstance(decision, LaneDecision):
@@ -125,7 +125,7 @@ def _check_checkpoints(
 
 
 class StreamViews(NamedTuple):
-    """The views of a stream: those of its events, and those of the rows of a captured table."""
+    """The views of a stream: of its events, and of the rows of a captured table."""
 
     event_views: tuple[View, ...]
     row_views: tuple[View, ...]
@@ -183,7 +183,7 @@ def _describe_schemas(stream: Stream) -> tuple[str, ...]:
 
 
 def _operation_versions(stream: Stream, state_folder: Path) -> list[OperationVersion]:
-    """The run of the operation that writes a stream, if one does."""
+    """The version of the operation that writes a stream, if one does."""
     derivation = stream.made_by if isinstance(stream, DerivedStream) else None
     return [plan_operation_version(derivation, state_folder)] if isinstance(derivation, StreamOperation) else []
 
@@ -194,7 +194,7 @@ def _lane_refusals(stream: Stream, lane_decisions: Mapping[Derivation, LaneDecis
 
 
 def _plan_derivation(stream: DerivedStream, decision: LaneDecisionOrError | None) -> PlannedQuery:
-    """How a stream is derived: by a function, which Spark has judged, or by an operator."""
+    """The derivation of a stream: by a function, which Spark has analyzed, or by an operation."""
     inputs = stream.made_by.inputs
     lane, reason, remembers = _lane_reason_and_state(stream.made_by, decision)
     return PlannedQuery(
@@ -209,7 +209,7 @@ def _plan_derivation(stream: DerivedStream, decision: LaneDecisionOrError | None
 
 
 def _lane_reason_and_state(derivation: Derivation, decision: LaneDecisionOrError | None) -> tuple[str, str, str]:
-    """The lane of a derivation, why there, and what it remembers."""
+    """The lane of a derivation, the reason, and its state."""
     if isinstance(decision, DeclarationError):
         return "no", "refused", "nothing"
     if decision is None:
@@ -250,7 +250,7 @@ def _plan_tile_queries(stream: Stream, query_versions: QueryVersionPlan) -> list
 
 
 def _plan_capture(stream: Stream) -> Iterator[PlannedQuery]:
-    """How a table is captured, where we do."""
+    """The capture of a table, where Headrace captures it."""
     if isinstance(stream, Changes) and stream.source is not None:
         yield PlannedQuery(
             name=f"{stream.name}.capture",
@@ -264,7 +264,7 @@ def _plan_capture(stream: Stream) -> Iterator[PlannedQuery]:
 
 
 def _plan_retractable_view(stream: Stream, view: View) -> PlannedQuery:
-    """What keeps a view of a captured table's rows."""
+    """The query that computes a view of a captured table's rows."""
     return PlannedQuery(
         name=retractable_view_operation(view).query,
         reads=stream.clean,
@@ -295,12 +295,12 @@ def _plan_tiles(stream: Stream, view: View, layout: HopLayout) -> PlannedTiles:
 
 
 def to_json(plan: tuple[PlannedStream, ...]) -> list[dict[str, Any]]:
-    """The plan in plain values."""
+    """The plan as JSON values."""
     return [asdict(stream) for stream in plan]
 
 
 def to_text(plan: tuple[PlannedStream, ...]) -> str:
-    """The plan for a person."""
+    """The plan as text."""
     return "\n\n".join("\n".join(_format_stream(stream)) for stream in plan)
 
 

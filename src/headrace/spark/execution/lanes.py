@@ -1,4 +1,4 @@
-"""Lanes: a backlog is drained in micro-batches, then the same checkpoint goes on in real time.
+"""Lanes: a query drains its backlog in micro-batches, then continues the same checkpoint in real time.
 
 ├── availableNow, 50,000 records a batch ──┤├── real time: milliseconds, a checkpoint now and then ──▶
 lag > 10,000                               lag small
@@ -22,7 +22,7 @@ KAFKA_SINK_OPTIONS = {"kafka.enable.idempotence": "true", "kafka.max.request.siz
 
 
 class Lane(Enum):
-    """How a query runs."""
+    """The mode in which a query runs."""
 
     REAL_TIME = "real-time"
     DRAINING = "draining"
@@ -31,9 +31,9 @@ class Lane(Enum):
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """One query: what it reads, what it makes of it, and where it keeps its place.
+    """One query: its sources, its plan, and its checkpoint.
 
-    A gate has neither views nor streams that it derives. `mend` is asked to remove what made the query fail, if it can.
+    A gate has neither views nor derived streams. `repair` removes the cause of a failure, if it can.
     """
 
     name: str
@@ -48,23 +48,21 @@ class QuerySpec:
     linger_ms: int
     checkpoint_seconds: int
     build: Callable[[Sequence[DataFrame], Lane], DataFrame]
-    first_batch_ends: tuple[int, ...] | None = None  # where the first batch ends, if that matters
+    first_batch_ends: tuple[int, ...] | None = None  # the end offsets of the first batch, if they matter
     derives: tuple[str, ...] = ()
-    lane: Lane = Lane.REAL_TIME  # the fastest it can run in
-    emits_final_rows_only: bool = False  # until the watermark says that they are final
+    lane: Lane = Lane.REAL_TIME  # the fastest possible one
+    emits_final_rows_only: bool = False  # emits no row before the watermark makes it final
     repair: Callable[[SparkSession, Exception], None] | None = None
-    side_input: Callable[[], object] | None = (
-        None  # what its plan holds besides its sources: with another one it begins anew
-    )
+    side_input: Callable[[], object] | None = None  # data in its plan besides its sources: new data restarts the query
 
     @property
     def task_slots(self) -> int:
-        """A real-time query holds a task slot for each partition it reads and each of every shuffle."""
+        """A real-time query holds a task slot for each partition it reads and each partition of every shuffle."""
         return self.source_partitions + self.shuffle_partitions * self.shuffle_count
 
 
 def start_query(spark: SparkSession, spec: QuerySpec, lane: Lane) -> StreamingQuery:
-    """Start a query in a lane; it goes on from its checkpoint, or from the earliest record."""
+    """Start a query in a lane; it continues from its checkpoint, or starts with the earliest record."""
     prepare_checkpoint(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", spec.shuffle_partitions)
     if spec.first_batch_ends is not None:

@@ -1,4 +1,4 @@
-"""Runs the queries of an app on Spark until told to stop, and reports on each every second."""
+"""Runs the queries of an app on Spark until stopped, and reports the progress of each every second."""
 
 import logging
 import os
@@ -46,12 +46,12 @@ SPARE_SLOTS = 2
 
 
 class PartitionsChanged(HeadraceError):
-    """A topic has another number of partitions than its queries were planned for."""
+    """The partition count of a topic differs from the plan of its queries."""
 
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """Where Spark runs and what it is given."""
+    """Spark's master, jars and configuration."""
 
     master: str | None
     jars: Sequence[Path]
@@ -59,9 +59,9 @@ class SparkOptions:
 
 
 def run_queries(app: App, config: StreamingConfig, options: SparkOptions, stop: threading.Event) -> None:
-    """Run every query of the app but its operations until `stop` is set; one that fails is restarted alone.
+    """Run every query of the app except its operations until `stop` is set; a failed one restarts alone.
 
-    Raises where that cannot help: the Spark session is gone.
+    Raises where a restart cannot help: the Spark session is gone.
     """
     plan = plan_queries(app, config)
     for version_plan in plan.query_versions:
@@ -75,9 +75,9 @@ def run_queries(app: App, config: StreamingConfig, options: SparkOptions, stop: 
 def run_operations(
     app: App, config: StreamingConfig, options: SparkOptions, stop: threading.Event, on_started: Callable[[int], None]
 ) -> None:
-    """Run the operations of the app until `stop` is set; `begun` is called with Java's process once all of them run.
+    """Run the operations of the app until `stop` is set; `on_started` gets Java's process id once all of them run.
 
-    One that is down by then is not waited for.
+    It does not wait for one that is down.
     """
     plan = plan_queries(app, config)
     pending_begins = _begin_operation_versions(app, config, plan.operation_versions)
@@ -93,21 +93,21 @@ def run_operations(
 def _begin_operation_versions(
     app: App, config: StreamingConfig, versions: Sequence[OperationVersion]
 ) -> dict[str, Callable[[], None]]:
-    """Write down what now runs, before anything reads what it makes; gives how to try again where that failed."""
+    """Save the new versions before anything reads their output; returns a retry for each that failed."""
     pending_begins: dict[str, Callable[[], None]] = {}
     for version in versions:
         begin = partial(begin_operation_version, app, version, config.state_folder, config.broker)
         try:
             begin()
         except (HeadraceError, OSError) as error:
-            LOGGER.error("Could not begin run %s of %s: %s", version.number, version.operation.name, error)
+            LOGGER.error("Could not start version %s of %s: %s", version.number, version.operation.name, error)
             pending_begins[version.operation.name] = begin
     return pending_begins
 
 
 @dataclass(frozen=True)
 class QueryManager:
-    """Who runs the queries of an app: one for each, and where they work."""
+    """Builds the runners of an app's queries, and keeps their topics."""
 
     spark: SparkSession
     app: App
@@ -115,7 +115,7 @@ class QueryManager:
     plan: AppQueryPlan
 
     def build_query_runners(self) -> list[Runner]:
-        """Each after those whose output it reads, and knowing of them."""
+        """The runners of queries, each after those it reads from, which it knows."""
         runners: dict[str, Runner] = {}
         gate_specs = {spec.stream: spec for spec in self.plan.specs if not spec.views}
         functions = stream_functions(self.app)
@@ -131,7 +131,7 @@ class QueryManager:
     def build_operation_runners(
         self, pending_begins: Mapping[str, Callable[[], None]] = MappingProxyType({})
     ) -> list[Runner]:
-        """One for each operation; what could not be begun before is begun when it starts."""
+        """A runner for each operation; a pending version is saved when its runner starts."""
         versions = {version.operation.name: version for version in self.plan.operation_versions}
         chain, turns = OperationChain(self.config.broker, self.config.state_folder, versions), StartTurns()
         return [
@@ -144,7 +144,7 @@ class QueryManager:
         return chain.operation_spec(version, self.app.derived_streams_of(version.operation), changelog_partitions)
 
     def _function_runner(self, function: StreamFunction, runners: Mapping[str, Runner]) -> tuple[str, Runner]:
-        """Who derives a stream by a function, by the name of its query; the function is called when that starts."""
+        """The runner of a function, by the name of its query; the function is called when that starts."""
         gate_runners, stream = [runners[f"{parent.name}.gate"] for parent in function.parents], function.stream.name
         pending_spec = PendingQuerySpec(
             function.derivation.query, stream, (), (stream,), partial(self._function_spec, function)
@@ -156,16 +156,16 @@ class QueryManager:
         return derive_spec(function, decision, self.config, self.plan.partition_counts)
 
     def repair_topics(self) -> None:
-        """Create topics that are gone; raises where one has more partitions than its queries were planned for.
+        """Create missing topics; raises where the partition count of one has grown beyond its queries' plan.
 
-        A failed query may be down for either reason, and no restart of it alone would help.
+        Either can be the cause of a failed query, which a restart alone would not fix.
         """
         try:
             partition_counts = ensure_topics(
                 self.config.broker, self.app.streams, self.app.views, self.app.models
             ).stream_partitions
         except HeadraceError as error:
-            LOGGER.warning("Could not look at the topics: %s", error)
+            LOGGER.warning("Could not check the topics: %s", error)
             return
         for topic, count in partition_counts.items():
             if count != (planned_count := self.plan.partition_counts.get(topic, count)):
@@ -180,7 +180,7 @@ class QueryManager:
 
 @contextmanager
 def _spark_session(options: SparkOptions, task_slots: int, scratch: Path) -> Iterator[SparkSession]:
-    shutil.rmtree(scratch, ignore_errors=True)  # what a crash left there
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a crash
     if options.java_home is not None:
         os.environ["JAVA_HOME"] = str(options.java_home)
     with stop_session_at_exit(
@@ -200,7 +200,7 @@ def _run_until_stopped(
             runner.start()
         _report_until_stopped(stop, manager, runners, on_started)
     except Exception:
-        require_alive(manager.spark)  # raises in its place: whatever fails for want of Java says less
+        require_alive(manager.spark)  # raises first: errors of a lost Java process are less clear
         raise
     finally:
         until_s = time.monotonic() + STOP_SECONDS
@@ -230,15 +230,15 @@ def _report_until_stopped(
 
 
 def _report_progress(producer: Producer, runner: Runner) -> None:
-    """Send how a query fares; what cannot be asked just now is sent the next time."""
+    """Report the progress of a query; a failed report is retried with the next one."""
     try:
         publish_progress(producer, query_progress(runner))
-    except Exception as error:  # noqa: BLE001  # one query's figures are no reason to end the others
+    except Exception as error:  # noqa: BLE001  # one failed report must not end the other queries
         LOGGER.warning("Could not report on %s: %s", runner.spec.name, summarize_spark_error(error))
 
 
 def query_progress(runner: Runner) -> QueryProgress:
-    """What a query has to say of itself now."""
+    """The current progress report of a query."""
     last_progress, health = runner.last_progress(), runner.check_health()
     operators = last_progress.get("stateOperators", [])
     return QueryProgress(
@@ -262,7 +262,7 @@ def query_progress(runner: Runner) -> QueryProgress:
 
 
 def parse_watermark_us(progress: Mapping[str, Any]) -> int | None:
-    """The watermark that Spark's account of a batch tells of; None before there is one."""
+    """The watermark in Spark's progress of a batch; None before there is one."""
     text = progress.get("eventTime", {}).get("watermark")
     moment = datetime.fromisoformat(text) if text else None
     return int(moment.timestamp() * 1_000_000) if moment and moment.year > 1970 else None

@@ -1,7 +1,7 @@
-"""Restarts of a query inside its driver: alone, after a back-off that doubles up to a minute, for as long as it takes.
+"""Restarts a query within its driver: alone, with exponential back-off up to a minute, without a limit on attempts.
 
-runs ──fails──▶ 1 s ──fails──▶ 2 s ──fails──▶ 4 s … 60 s, 60 s ──▶ runs steadily for 2 min: the back-off begins anew
-     └── down, with the error ──────────────────────────────┘ └── up; the error is told until it runs steadily ──▶
+runs ──fails──▶ 1 s ──fails──▶ 2 s ──fails──▶ 4 s … 60 s, 60 s ──▶ runs steadily for 2 min: the back-off is reset
+     └── down, with the error ──────────────────────────────┘ └── up; the error is shown until it runs steadily ──▶
 """
 
 import logging
@@ -17,7 +17,7 @@ LOGGER = logging.getLogger("headrace.stream")
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """How long the pauses between restarts are, and after how long a query counts as steady again."""
+    """The pauses between restarts, and after how long a query counts as steady again."""
 
     first_pause_s: float = 1.0
     max_pause_s: float = 60.0
@@ -28,20 +28,20 @@ DEFAULT_POLICY = RestartPolicy()
 
 
 class Backoff:
-    """The pause before each restart: twice the one before, unless the query ran steadily in between."""
+    """The pause before each restart: doubles, unless the query ran steadily in between."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy, self._next_pause_s = policy, policy.first_pause_s
 
     def next_pause_s(self, ran_s: float) -> float:
-        """How long to wait after an attempt that ran for so long."""
+        """The pause after an attempt that ran for this long."""
         pause_s = self._policy.first_pause_s if ran_s >= self._policy.steady_after_s else self._next_pause_s
         self._next_pause_s = min(2 * pause_s, self._policy.max_pause_s)
         return pause_s
 
 
 class QueryHealth:
-    """What is reported of a query's failures: how often it was restarted, since when it is down, and why."""
+    """The failures of a query: the number of restarts, since when it is down, and why."""
 
     def __init__(self, steady_after_s: float = DEFAULT_POLICY.steady_after_s) -> None:
         self.restarts, self.error = 0, ""
@@ -53,12 +53,12 @@ class QueryHealth:
         self.down_since_us = self.down_since_us or now_us
 
     def record_restart(self) -> None:
-        """Begin another attempt; the query stays down until it is seen at work."""
+        """Count another attempt; the query stays down until it is seen working."""
         self.restarts += 1
         self._is_backing_off = False
 
     def record_working(self, now_us: int) -> None:
-        """Note that the query was seen at work just now."""
+        """Record that the query is working."""
         if self._is_backing_off:
             return
         if self.down_since_us is not None:
@@ -72,7 +72,7 @@ class QueryHealth:
 
 
 class RestartingThread(threading.Thread):
-    """Runs a query until it is stopped: what fails is attempted again after a pause.
+    """Runs a query until it is stopped, and restarts it after failures.
 
     `failure` is set, and the thread ends, only where no restart can help.
     """
@@ -88,31 +88,31 @@ class RestartingThread(threading.Thread):
             started_s = time.monotonic()
             try:
                 self._attempt()
-            except Exception as failure:  # noqa: BLE001  # whatever it was, it is this query's alone
+            except Exception as failure:  # noqa: BLE001  # any failure concerns only this query
                 self._handle_failure(failure, time.monotonic() - started_s)
 
     def stop(self) -> None:
-        """End the thread, also where it waits to restart."""
+        """Stop the thread, also while it waits to restart."""
         self._stopped.set()
 
     @abstractmethod
     def _attempt(self) -> None:
-        """Run the query until it is stopped; a return begins another attempt at once."""
+        """Run the query until it is stopped; a return starts another attempt at once."""
 
     @abstractmethod
     def _is_working(self) -> bool:
-        """Whether the query is at work now, not merely started."""
+        """Whether the query is processing data, not merely started."""
 
     def _recover(self, failure: Exception) -> Exception | None:
-        """Remove the cause of a failure: None where that was possible, else why the query cannot go on yet."""
+        """Remove the cause of a failure: None where that was possible, else why the query cannot continue yet."""
         return failure
 
     def _can_restart(self) -> bool:
-        """Whether what every attempt needs is still there."""
+        """Whether the requirements of every attempt still hold."""
         return True
 
     def check_health(self) -> QueryHealth:
-        """The query's failures, as of a look at it now."""
+        """The query's failures, after checking it now."""
         if self._is_working():
             self.health.record_working(_now_us())
         return self.health
@@ -125,7 +125,7 @@ class RestartingThread(threading.Thread):
             self.failure = cause
             return
         message, pause_s = summarize_spark_error(cause), self._backoff.next_pause_s(ran_s)
-        trace = None if message == self.health.error else cause  # the same one again would fill the log
+        trace = None if message == self.health.error else cause  # a repeated one would fill the log
         LOGGER.error("%s failed and restarts in %.0f s: %s", self.name, pause_s, message, exc_info=trace)
         self.health.record_failure(message, _now_us())
         if not self._stopped.wait(pause_s):

@@ -1,4 +1,4 @@
-"""Brings one query through its lanes: drained of its backlog first, then in real time."""
+"""Runs one query through its lanes: first drains its backlog, then runs in real time."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,15 +24,15 @@ from headrace.spark.session.liveness import is_session_alive
 
 POLL_SECONDS = 0.2
 SIDE_INPUT_POLL_SECONDS = 1
-WAITING_STATUS = "Waiting for "  # data to arrive, or the next trigger: as Spark words the status of a query
+WAITING_STATUS = "Waiting for "  # data to arrive, or the next trigger: Spark's status of a query
 
 
 class QueryFailed(HeadraceError):
-    """A query stopped by itself."""
+    """A query ended by itself."""
 
 
 class PendingQuerySpec(NamedTuple):
-    """A query whose plan is made when it is first started: its name, what it is for, and how the plan is made."""
+    """A query that is planned at its first start: its name, its kind, and the function that plans it."""
 
     name: str
     stream: str
@@ -42,7 +42,7 @@ class PendingQuerySpec(NamedTuple):
 
 
 class QueryRunner(RestartingThread):
-    """Brings one query through its lanes; what fails is begun again, alone."""
+    """Runs a query through its lanes; restarts it alone after a failure."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class QueryRunner(RestartingThread):
         upstream: Sequence[Runner] = (),
         policy: RestartPolicy = DEFAULT_POLICY,
     ) -> None:
-        """`lane` is the fastest that is wanted; the query may be fit for a slower one only."""
+        """`lane` is the fastest requested one; the query may only support a slower one."""
         super().__init__(spec.name, policy)
         self.spec, self.lane = spec, Lane.DRAINING
         self._spark, self._upstream, self._requested_lane = spark.newSession(), upstream, lane
@@ -76,7 +76,7 @@ class QueryRunner(RestartingThread):
         return self._requested_lane if self._query_spec.lane is Lane.REAL_TIME else self._query_spec.lane
 
     def _attempt(self) -> None:
-        """Work off the backlog, then run until stopped."""
+        """Drain the backlog, then run until stopped."""
         self.lane, self._has_worked = Lane.DRAINING, False
         try:
             self._drain_backlog()
@@ -87,10 +87,10 @@ class QueryRunner(RestartingThread):
             self._stop_query()
 
     def _wait_for_end(self, query: StreamingQuery, side_input: object) -> None:
-        """Wait until a query is stopped, or stop it because it has to begin anew.
+        """Wait until a query is stopped, or stop it to start again.
 
-        Its plan may hold what is no longer so, or a query before it, which was down, works off a backlog: partitions
-        may be far apart in what comes from there, as they may be in a backlog of its own.
+        That is needed when the data in its plan is outdated, or when an upstream query drains a backlog after an
+        outage: its output may then have partitions far apart in time, as a backlog of its own would.
         """
         while not query.awaitTermination(SIDE_INPUT_POLL_SECONDS):
             has_upstream_backlog = any(runner.is_writing_backlog for runner in self._upstream)
@@ -98,18 +98,18 @@ class QueryRunner(RestartingThread):
                 query.stop()
                 return
         if not self._stopped.is_set():
-            raise QueryFailed(f"The query {self.spec.name} ended by itself. It goes on where it was.")
+            raise QueryFailed(f"The query {self.spec.name} ended by itself. It continues from its checkpoint.")
 
     def _read_side_input(self) -> object:
         return None if self._query_spec.side_input is None else self._query_spec.side_input()
 
     def _recover(self, failure: Exception) -> Exception | None:
-        """Remove what made it fail, where that can be found."""
+        """Remove the cause of a failure, where it can be found."""
         try:
             if self._built_spec is None or self._built_spec.repair is None or not self._can_restart():
                 return failure
             self._built_spec.repair(self._spark.newSession(), failure)
-        except Exception as repair_error:  # noqa: BLE001  # whatever it was, it is why the query cannot go on
+        except Exception as repair_error:  # noqa: BLE001  # any error of the repair is why the query cannot continue
             return repair_error
         return None
 
@@ -120,18 +120,18 @@ class QueryRunner(RestartingThread):
         self.lane = lane
         self._query = start_query(self._spark, self._query_spec, lane)
         if self._stopped.is_set():
-            self._stop_query()  # who stopped us may not have seen it
+            self._stop_query()  # `stop` may have run before the query started
         return self._query
 
     def _stop_query(self) -> None:
         if self._query is not None:
-            with suppress(Exception):  # where Java is gone, so is the query
+            with suppress(Exception):  # without Java there is no query
                 self._query.stop()
 
     def _drain_backlog(self) -> None:
-        """Work off what is waiting, here and at the query whose output this one reads."""
+        """Process the backlog of this query, and of the upstream queries."""
         if self._query_spec.first_batch_ends is not None and not has_committed_batch(self._query_spec.checkpoint):
-            self._start_query(Lane.DRAINING).awaitTermination()  # in real time nothing could end a first batch there
+            self._start_query(Lane.DRAINING).awaitTermination()  # in real time a first batch has no end offsets
         while not self._stopped.is_set():
             if self._is_far_behind():
                 self._start_query(Lane.DRAINING).awaitTermination()
@@ -142,19 +142,19 @@ class QueryRunner(RestartingThread):
 
     @property
     def is_draining(self) -> bool:
-        """Whether it works off a backlog, or is about to; one that is down does not, until it is seen at work again."""
+        """Whether it drains a backlog, or is about to; a query that is down does not, until it is seen working."""
         return self.lane is Lane.DRAINING and self.is_alive() and not self.check_health().is_down
 
     @property
     def is_writing_backlog(self) -> bool:
-        """Whether it writes what it makes of a backlog just now."""
+        """Whether it is writing the results of a backlog."""
         query = self._query
         if query is None or self.lane is not Lane.DRAINING or not query.isActive:
             return False
         return has_finished_batch(query)
 
     def _is_far_behind(self) -> bool:
-        """Whether much is waiting, or the log begins after the query's place: in real time it would stand there."""
+        """Whether the backlog is large, or the log starts after the position: in real time the query would hang."""
         start_offsets, end_offsets = (
             self._offsets.topic_start_offsets(self._query_spec.source_topics),
             self._offsets.topic_end_offsets(self._query_spec.source_topics),
@@ -168,11 +168,11 @@ class QueryRunner(RestartingThread):
         self._stop_query()
 
     def is_running(self) -> bool:
-        """Whether the query's tasks have been seen at work, not merely started."""
+        """Whether the query's tasks have been seen working, not merely started."""
         query = self._query
         if query is None or self.lane is Lane.DRAINING or not query.isActive:
             return False
-        # Between two checkpoint intervals there are no tasks for a moment: once at work, an active query runs.
+        # Between two checkpoint intervals there are no tasks for a moment: a query seen working once counts as running.
         self._has_worked = self._has_worked or self._has_started_work(query)
         return self._has_worked
 
@@ -195,7 +195,7 @@ class QueryRunner(RestartingThread):
         return bool(stages) and all(stage is not None and stage.numActiveTasks == stage.numTasks for stage in stages)
 
     def count_dropped_rows(self) -> int:
-        """Rows Spark's watermark has dropped since the start; the gate has judged them on time, so it should be 0."""
+        """Rows that Spark's watermark has dropped since the start; the gate judged them on time, so it should be 0."""
         progress = self.last_progress()
         if progress.get("batchId", -1) > self._counted_batch:
             self._counted_batch = progress["batchId"]
@@ -203,12 +203,12 @@ class QueryRunner(RestartingThread):
         return self._dropped_rows
 
     def reached_offsets(self) -> dict[str, int]:
-        """The next offset of each partition of its source, as of its last checkpoint; of several sources, by place."""
+        """The next offset of each partition of its source, as of its last checkpoint; keys of several sources name topics."""
         if self._built_spec is None:
             return {}
         batch = self.last_progress().get("batchId", -1)
         if batch != self._reached_batch or not self._reached_offsets:
-            with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
+            with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next call succeeds
                 committed = committed_partition_offsets(self._built_spec.checkpoint)
                 has_one_topic = len(self._built_spec.source_topics) == 1
                 self._reached_offsets = {
@@ -219,7 +219,7 @@ class QueryRunner(RestartingThread):
         return self._reached_offsets
 
     def last_progress(self) -> dict[str, Any]:
-        """Spark's own account of the last finished batch; empty before the first."""
+        """Spark's progress of the last finished batch; empty before the first."""
         progress = self._query.lastProgress if self._query is not None else None
         return json.loads(progress.json) if progress is not None else {}
 

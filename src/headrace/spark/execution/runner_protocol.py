@@ -1,4 +1,4 @@
-"""What runs one query, as the process that owns it sees it: a Pilot, or the host of an operator."""
+"""The interface of a query's runner for the process that owns it: a QueryRunner or an OperationRunner."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from headrace.spark.execution.query_restarts import QueryHealth
 
 
 class QueryDescription(Protocol):
-    """What a query is called, and what it is for: a gate keeps no views and derives no streams."""
+    """The name and the kind of a query: a gate has no views and derives no streams."""
 
     @property
     def name(self) -> str: ...
@@ -21,9 +21,9 @@ class QueryDescription(Protocol):
 
 
 class Runner(Protocol):
-    """Runs one query in a thread of its own until it is stopped; one that fails is restarted there.
+    """Runs one query in a thread of its own until it is stopped, and restarts it after failures.
 
-    `failure` is what no restart can help.
+    `failure` is one that no restart can help.
     """
 
     failure: Exception | None

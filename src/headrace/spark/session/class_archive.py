@@ -1,7 +1,7 @@
-"""The class-data archive of the Spark driver: with it a driver starts in about half the time and half the CPU.
+"""The class data archive of the Spark driver: with it a driver starts in about half the time and half the CPU.
 
-Java checks the archive against its class path (folders, sizes and times of all jars) and goes without it where they
-differ. So the path below is a key of what Java checks, and a missing file is a slower start, nothing else.
+Java checks the archive against its class path (folders, sizes and times of all jars) and ignores it on a
+difference. So the path below is a key of what Java checks, and a missing file only makes the start slower.
 """
 
 import hashlib
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pyspark
 
-QUIET_OPTIONS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # else Java warns on stdout of an archive that does not fit
+QUIET_OPTIONS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # else Java warns on stdout about a mismatch
 
 
 def driver_class_path(jars: Sequence[Path]) -> str:
-    """The jars as they follow Spark's own on the driver's class path: archived classes must be found there."""
+    """The jars in the order of the driver's class path, after Spark's own: archived classes must be found there."""
     return ":".join(map(str, jars))
 
 
 def java_home() -> Path | None:
-    """The Java that `spark-submit` starts: of JAVA_HOME, else of the PATH."""
+    """The Java that `spark-submit` starts: from JAVA_HOME, else from the PATH."""
     if home := os.environ.get("JAVA_HOME"):
         return Path(home)
     java = shutil.which("java")
@@ -29,7 +29,7 @@ def java_home() -> Path | None:
 
 
 def class_archive_path(jars: Sequence[Path]) -> Path | None:
-    """Where the archive for these jars, this Spark and this Java belongs; None where it cannot be known."""
+    """The archive file for these jars, this Spark and this Java; None where that is unknown."""
     home = java_home()
     if home is None or not jars:
         return None
@@ -46,6 +46,6 @@ def class_archive_path(jars: Sequence[Path]) -> Path | None:
 
 
 def archive_options(jars: Sequence[Path]) -> list[str]:
-    """What Java is told to start from the archive, where there is one."""
+    """The Java options for starting from the archive, where there is one."""
     archive = class_archive_path(jars)
     return [f"-XX:SharedArchiveFile={archive}", *QUIET_OPTIONS] if archive is not None and archive.is_file() else []

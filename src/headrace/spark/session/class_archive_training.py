@@ -1,4 +1,4 @@
-"""A Spark driver that does a little of all that drivers do, so that Java archives the classes it loads."""
+"""A Spark driver that exercises the usual code paths, so that Java archives the classes it loads."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def _aggregate_to_files(events: DataFrame, folder: Path) -> None:
 
 
 def main(broker: str, folder: Path, archive: Path, jars: Sequence[Path]) -> None:
-    """Exercise a driver, and have it write the archive as it ends."""
+    """Exercise a driver, and let it write the archive at its exit."""
     ensure_topics(broker, [STREAM], [], [])
     with Producer(broker) as producer:
         for number in range(RECORD_COUNT):
@@ -64,7 +64,7 @@ def main(broker: str, folder: Path, archive: Path, jars: Sequence[Path]) -> None
     spark.read.parquet(str(folder / "rows")).groupBy("key").count().toPandas()
     java_process: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001
     spark.stop()
-    java_process.communicate()  # Java ends with its standard input
+    java_process.communicate()  # Java ends when its standard input closes
 
 
 if __name__ == "__main__":

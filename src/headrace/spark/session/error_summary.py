@@ -45,7 +45,7 @@ def summarize_spark_error(error: BaseException) -> str:
 
 
 def is_java_gone(error: BaseException | None) -> bool:
-    """Whether an exception says that no Java answers any more: its connection is refused or broken."""
+    """Whether an exception means that Java no longer answers: its connection is refused or broken."""
     if error is None:
         return False
     if type(error).__name__ in {"Py4JNetworkError", "Py4JClosedException"}:
@@ -67,7 +67,7 @@ def _is_spark_error(error: BaseException) -> bool:
 
 
 def _error_message(error: BaseException) -> str:
-    """The message of an exception; those of Py4J ask Java for it, which may be gone by then."""
+    """The message of an exception; Py4J requests it from Java, which may be gone by then."""
     try:
         return str(error).strip()
     except Exception:  # noqa: BLE001  # any failure of Py4J: the message is in its arguments, or there is none
@@ -88,7 +88,7 @@ def _summarize_text(text: str) -> str:
 
 
 def _unwrap(text: str) -> str:
-    """What wrappers of Spark and Py4J stand around, however many there are."""
+    """The message inside any number of Spark's and Py4J's wrappers."""
     while True:
         match = next(filter(None, (wrapper.match(text) for wrapper in _WRAPPERS)), None)
         if match is None:

@@ -17,17 +17,17 @@ class SessionLost(HeadraceError):
 
 def is_session_alive(spark: SparkSession) -> bool:
     """Whether the Java process of a session runs, and its context was not stopped."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001  # None where somebody else started Java
+    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001  # None if another process started Java
     if process is not None and process.poll() is not None:
         return False
     try:
         return not spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
-    except Exception:  # noqa: BLE001  # Py4J raises errors of sockets as well as its own: nobody answers
+    except Exception:  # noqa: BLE001  # Py4J raises socket errors as well as its own: Java does not answer
         return False
 
 
 def require_alive(spark: SparkSession) -> None:
-    """Raise where a session is gone: whoever started this process starts it again."""
+    """Raise where a session is gone: the supervisor then restarts this process."""
     if not is_session_alive(spark):
         raise SessionLost("Spark's Java process has ended, or its context was stopped: this process ends as well.")
 
@@ -40,7 +40,7 @@ def wait_while_alive(spark: SparkSession, stop: threading.Event) -> None:
 
 @contextmanager
 def stop_session_at_exit(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session for the length of the block; one that is gone by then needs no stop."""
+    """Stop a session at the end of the block, unless it is gone by then."""
     try:
         yield spark
     finally:

@@ -1,4 +1,4 @@
-"""The Spark session of a stream process, with the settings that make real-time mode fast and its state safe."""
+"""The Spark session of a streaming process, with settings for fast real-time mode and safe state."""
 
 import json
 import os
@@ -26,10 +26,10 @@ FEW_CORES_JAVA_OPTIONS = (
     "-XX:CompileThresholdScaling=0.1",
     "-XX:-DontCompileHugeMethods",  # Spark's generated methods are often longer than Java compiles by default
     "-XX:+UseParallelGC",
-    # One compiler alone is given 48 MB, which queries and the lake together fill: then nothing more is compiled.
+    # A single compiler gets 48 MB, which queries and the lake together fill: then nothing more is compiled.
     "-XX:ReservedCodeCacheSize=240m",
 )
-# A length in Avro is believed before its bytes are there: one that no record can have must not be given memory.
+# Avro's decoder allocates a declared length before reading its bytes: this limits it to what a record can have.
 MAX_RECORD_BYTES = 16 << 20
 AVRO_LIMIT_OPTIONS = " ".join(
     f"-Dorg.apache.avro.limits.{what}.maxLength={MAX_RECORD_BYTES}" for what in ("string", "bytes", "collectionItems")
@@ -40,7 +40,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 SPARK_SETTINGS: Mapping[str, str] = {
     "spark.app.name": "headrace",
-    # Who we are to a broker is among the options of sources and sinks, by names that Spark does not take for secrets.
+    # Credentials of a broker are among the options of sources and sinks, under names that Spark does not redact.
     "spark.redaction.regex": REDACTED_OPTIONS,
     "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
     "spark.ui.enabled": "false",
@@ -56,35 +56,35 @@ SPARK_SETTINGS: Mapping[str, str] = {
     # Deduplication by id alone, bounded by the watermark, is not on Spark's list for real-time mode; docs/adr/0007.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-    # Needed to go on in the other lane on the same checkpoint.
+    # Needed to continue the same checkpoint in the other lane.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # How long a Python worker waits for Java's answer; the default of 15 s is for a machine that is not busy.
+    # How long a Python worker waits for Java's response; the default of 15 s is too short on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
 @dataclass(frozen=True)
 class SparkSessionConfig:
-    """Where Spark runs: its master, the task slots it needs there, and the jars it is given."""
+    """Spark's master, the task slots it needs, and its jars."""
 
     master: str | None
     task_slots: int
     jars: Sequence[Path]
     scratch: Path
-    is_streaming: bool = True  # and so wants its code compiled early rather than well
-    java_options: Sequence[str] | None = None  # in place of those for the archive of classes
+    is_streaming: bool = True  # a stream needs its code compiled early rather than well
+    java_options: Sequence[str] | None = None  # instead of those for the class archive
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody from elsewhere has to reach the driver."""
+        """Whether all executors are on this machine."""
         return self.master is None or (urlsplit(self.master).hostname or "") in LOOPBACK_HOSTS
 
 
 def _driver_java_options(config: SparkSessionConfig) -> str:
-    """For streams on few cores one compiler, and early: the second takes a core for minutes. docs/adr/0007."""
+    """For streams on few cores one early compiler: the second occupies a core for minutes. docs/adr/0007."""
     has_few_cores = (os.cpu_count() or 1) < CORES_FOR_TWO_COMPILERS
     options = [f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()}", *_common_java_options()]
     if config.master is None:
@@ -93,7 +93,7 @@ def _driver_java_options(config: SparkSessionConfig) -> str:
 
 
 def _common_java_options() -> list[str]:
-    """What drivers and executors are told alike: how much Avro may ask for, and how the broker is to be met."""
+    """The options of drivers and executors: Avro's allocation limit, and those for reaching the broker."""
     return [AVRO_LIMIT_OPTIONS, *(f"-D{name}={value}" for name, value in jvm_properties().items())]
 
 
@@ -103,7 +103,7 @@ def _loopback_settings() -> dict[str, str]:
 
 @contextmanager
 def _temporary_class_path(config: SparkSessionConfig) -> Iterator[None]:
-    """The jars on the class path of a driver that is started meanwhile, for only there are classes archived."""
+    """Put the jars on the class path of a driver started within the block: only classes found there are archived."""
     previous = os.environ.get(CLASS_PATH_VARIABLE)
     if config.master is None:
         os.environ[CLASS_PATH_VARIABLE] = ":".join(filter(None, (previous, driver_class_path(config.jars))))
@@ -117,7 +117,7 @@ def _temporary_class_path(config: SparkSessionConfig) -> Iterator[None]:
 
 
 def _fast_checkpoint_settings(jars: Sequence[Path]) -> dict[str, str]:
-    """Local files without a fork of `chmod` for each, which halves the pause of a checkpoint; docs/adr/0007."""
+    """Write local files without a fork of `chmod` for each, which halves the pause of a checkpoint; docs/adr/0007."""
     (jar,) = (jar for jar in jars if jar.name.startswith("hadoop-bare-naked-local-fs"))
     return {
         "spark.driver.extraClassPath": str(jar),
@@ -127,11 +127,11 @@ def _fast_checkpoint_settings(jars: Sequence[Path]) -> dict[str, str]:
 
 
 def batch_metadata(spark: SparkSession) -> dict[str, Any]:
-    """What Spark would note beside a first batch: no watermark, the time, and the settings its state depends on."""
+    """What Spark would store with a first batch: no watermark, the time, and the settings its state depends on."""
     checkpointing = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]  # noqa: SLF001
     offset_metadata = checkpointing.OffsetSeqMetadata.apply(0, time.time_ns() // 1_000_000, spark._jsparkSession.conf())  # noqa: SLF001
     metadata: dict[str, Any] = json.loads(offset_metadata.json())
-    # Some settings reach it as null; each is known to the session.
+    # Some settings are null here; the session knows each of them.
     metadata["conf"] = {name: value or spark.conf.get(name) for name, value in metadata["conf"].items()}
     return metadata
 
@@ -142,9 +142,9 @@ def java_process_id(spark: SparkSession) -> int:
 
 
 def start_session(config: SparkSessionConfig) -> SparkSession:
-    """Start Spark, quiet on the console: what it says goes to the log file."""
+    """Start Spark, quiet on the console: its log goes to the log file."""
     if config.is_local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are the system's Python, without us
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run the system's Python
     settings = {
         **SPARK_SETTINGS,
         **(_loopback_settings() if config.is_local else {}),

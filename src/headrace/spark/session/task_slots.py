@@ -3,8 +3,8 @@
 real-time query   ├─ a task for each partition it reads and shuffles to ─▶  holds its slots for as long as it runs
 job of a batch    ├─ any number of tasks ─┤                                 takes turns in the slots that are free
 
-While a query reads a table to broadcast it, drains a backlog or looks for rows that raise, its own slots are free: so
-slots for all real-time tasks are enough for everything, whatever the number of a table's partitions.
+While a query reads a table to broadcast it, drains a backlog or searches for poison records, its own slots are free:
+so slots for all real-time tasks are enough for everything, however many partitions a table has.
 """
 
 import time
@@ -29,7 +29,7 @@ class TooFewSlots(HeadraceError):
 
 
 def require_task_slots(spark: SparkSession, needed: int, wait_seconds: float = WAIT_SECONDS) -> None:
-    """Wait until Spark has so many task slots; refuse to start queries that would wait for ever."""
+    """Wait until Spark has enough task slots; raises instead of starting queries that would wait for ever."""
     context = spark.sparkContext
     master = str(context.master)
     deadline = time.monotonic() + wait_seconds

@@ -1,8 +1,8 @@
-"""How Spark starts Python workers on this machine: with the installed pyspark, which Python has compiled already.
+"""The launcher of Spark's Python workers on this machine: with the installed pyspark, which is compiled already.
 
 Spark puts its own `pyspark.zip` first on the path of its workers. A zip has no compiled modules, so each worker process
-compiles what it imports: four times the processor time. The worker that begins a stateful operation has ten seconds to
-connect, which no setting changes, and on a busy machine these were not enough.
+compiles what it imports, which takes four times the processor time. The worker that starts a stateful operation must
+connect within ten seconds, which no setting changes, and on a busy machine that was too short.
 """
 
 import os
@@ -16,9 +16,9 @@ LAUNCHER_NAME = "python-worker"
 
 
 def write_worker_launcher(folder: Path) -> str:
-    """The program that Spark starts as Python, written to a folder; Python itself where nothing there may be run.
+    """Write the program that Spark starts as Python to a folder; returns Python itself where it cannot be run there.
 
-    Workers look for modules where this process does, then among the packages installed with pyspark.
+    Workers search modules where this process does, then among the packages installed with pyspark.
     """
     launcher = folder.resolve() / LAUNCHER_NAME
     launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Stateful operations as Spark runs them."""
+"""Stateful operations on Spark."""

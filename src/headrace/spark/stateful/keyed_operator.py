@@ -1,11 +1,11 @@
-"""Any operator as Spark runs it: events by bucket of their key, what is kept by key, a clock that only clock rows move.
+"""Runs an operator on Spark: events by bucket of their key, state by key, and a clock that only clock rows advance.
 
 payments.clean ──┐
-rates.clean ─────┼──▶ rows by bucket of their key ──▶ bucket 7   kept: key ──▶ what its operator keeps
-NAME.clock ──────┘                                               due:  time ──▶ keys, woken when the clock has passed it
-                       └──▶ what operators make ──▶ the raw topics of the streams that are derived
+payments.clean ──┐
+rates.clean ─────┼──▶ rows by bucket of their key ──▶ bucket 7   state: key ──▶ the operator's state of it
+NAME.clock ──────┘                                               due:   time ──▶ keys with a timer at that time
 
-A call has many keys: rows cross to Python as one JSON text each, and state is asked for many keys at once.
+A call has many keys: rows cross to Python as one JSON text each, and the state of many keys is read at once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,37 +43,37 @@ from headrace.spark.stateful.paged_state import KeyStateEntry, PagedState
 from headrace.spark.stateful.timers import KeyTimers
 
 BUCKET_COUNT, STATE_PARTITIONS = 64, 2
-MAX_BATCH_RECORDS = 20_000  # bounds the memory of a batch, and how long it takes a core
-# Keys that are due within a second of each other are looked at together. Long before, an hour is near enough: recorded
-# time passes days in a batch, and what is due by then is found at one look.
+MAX_BATCH_RECORDS = 20_000  # limits the memory and the duration of a batch
+# Keys that are due within a second of each other share a timer. More than an hour ahead, an hour's resolution is
+# enough: recorded time passes days in a batch, and one timer then finds what is due.
 TIMER_STEP_US, DISTANT_TIMER_STEP_US = UNITS_US["s"], UNITS_US["h"]
 CLOCK_COLUMN, EVENT_COLUMN, BUCKET_COLUMN, KEY_COLUMN = "clocked", "said", "bucket", "key"
 
 
 @dataclass(frozen=True)
 class KeyedOperatorConfig:
-    """An operation, the streams it writes, and the log they are in."""
+    """An operation, the streams it writes, and their broker."""
 
     operation: StreamOperation
     outputs: tuple[DerivedStream, ...]
     broker: str
     max_batch_records: int = MAX_BATCH_RECORDS
-    changelog_partitions: int = 1  # of a view that it keeps
+    changelog_partitions: int = 1  # of a view that it computes
 
     @property
     def input_topics(self) -> list[str]:
-        """What is read, but for the clock."""
+        """The topics it reads, without the clock."""
         return list(dict.fromkeys(stream.clean for stream in self.operation.inputs))
 
     @property
     def view(self) -> View | None:
-        """The view of a captured table that it keeps, where that is what it does."""
+        """The view of a captured table that it computes, if it is one."""
         spec = self.operation.spec
         return spec.view if isinstance(spec, RetractableView) else None
 
     @property
     def output_encoder(self) -> OutputEncoder | TileOutputEncoder:
-        """Who writes what it makes."""
+        """The encoder of its outputs."""
         spec = self.operation.spec
         if isinstance(spec, RetractableView):
             return TileOutputEncoder(spec, self.changelog_partitions)
@@ -81,19 +81,19 @@ class KeyedOperatorConfig:
 
     @cached_property
     def is_recorded(self) -> bool:
-        """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
+        """Whether arrivals are recorded history: then records advance the clock, not the current time."""
         return has_recorded_input(self.operation.inputs)
 
     @property
     def watermark_margin_us(self) -> int:
-        """How far partitions may be apart in a time that passes quicker than the clock."""
+        """How far partitions may be apart where recorded time passes faster than the clock."""
         return DRAINING_MARGIN_US if self.is_recorded else 0
 
 
 def run_keyed_operator(
     spark: SparkSession, config: KeyedOperatorConfig, start_offsets: Mapping[str, Mapping[int, int]], run_id: str
 ) -> DataFrame:
-    """Kafka records of the inputs → Kafka records of what is derived; of the clock, only what this run tells counts."""
+    """Kafka records of the inputs → Kafka records of the outputs; only clock records of this run count."""
     topics, start_json = (
         [*config.input_topics, config.operation.clock],
         orjson.dumps(start_offsets, option=orjson.OPT_NON_STR_KEYS),
@@ -109,7 +109,7 @@ def run_keyed_operator(
 
 
 def _to_rows(records: DataFrame, config: KeyedOperatorConfig, run_id: str) -> DataFrame:
-    """Events and clocks: a bucket, what an event says, and the time that moves the clock."""
+    """Events and clocks: a bucket, the event, and the time that advances the clock."""
     is_clock = (F.col("topic") == config.operation.clock) & (F.col("key").cast("string") == run_id)
     clock_us = F.when(is_clock, F.col("value").cast("string").cast("bigint") + config.watermark_margin_us)
     input_records, key, event_text = _read_inputs(_parse_inputs(records, config.operation), config)
@@ -124,7 +124,7 @@ def _to_rows(records: DataFrame, config: KeyedOperatorConfig, run_id: str) -> Da
 
 
 def _read_inputs(records: DataFrame, config: KeyedOperatorConfig) -> tuple[DataFrame, Column, Column]:
-    """Records with the key of what they say, and what that is; one that is read as several inputs, as often."""
+    """Records with the key and the event of their input; a topic that is several inputs is read as often."""
     input_columns = [_input_columns(number, config.operation) for number in range(len(config.operation.inputs))]
     if len(config.input_topics) < len(input_columns):
         input_records = records.withColumn(
@@ -136,7 +136,7 @@ def _read_inputs(records: DataFrame, config: KeyedOperatorConfig) -> tuple[DataF
 
 
 def _input_columns(input_number: int, operation: StreamOperation) -> tuple[Column, Column]:
-    """The key of a record of an input, and what it says; null of other records."""
+    """The key and the event of an input's record; null for other records."""
     stream = operation.inputs[input_number]
     stream_index = list(dict.fromkeys(operation.inputs)).index(stream)
     is_of_stream, event = F.col("topic") == stream.clean, F.col(f"event_{stream_index}")
@@ -145,9 +145,9 @@ def _input_columns(input_number: int, operation: StreamOperation) -> tuple[Colum
 
 
 def _parse_inputs(records: DataFrame, operation: StreamOperation) -> DataFrame:
-    """Records with the event of each input, parsed in a step of its own.
+    """Records with the event of each input, parsed in a separate step.
 
-    Within a condition Spark would parse again for every column that is taken of it: eighteen times as slow.
+    Within a condition Spark would parse again for every column that is read from it: eighteen times as slow.
     """
     json_columns = [
         F.when(F.col("topic") == stream.clean, parse_json(F.col("value"), stream)).alias(f"json_{number}")
@@ -161,7 +161,7 @@ def _parse_inputs(records: DataFrame, operation: StreamOperation) -> DataFrame:
 
 
 def _key_text(event: Column, operation: StreamOperation, input_number: int) -> Column:
-    """What events of one key have in common, as text; null where a column of the key is null and must not be."""
+    """The key columns of an event as text; null where a required one is null."""
     columns = [event.getField(name) for name in operation.by[input_number]]
     text = F.to_json(F.struct(*(column.alias(f"k{number}") for number, column in enumerate(columns))))
     for column in () if operation.accepts_null_keys else columns:
@@ -170,7 +170,7 @@ def _key_text(event: Column, operation: StreamOperation, input_number: int) -> C
 
 
 def _event_text(input_number: int, event: Column, stream: Stream) -> Column:
-    """An event as JSON: its source, arrival and place, and its values, times in microseconds."""
+    """An event as JSON: its source, arrival and offset, and its values, times in microseconds."""
     values = [
         (F.unix_micros(field) if column.kind is Kind.TIMESTAMP else field).alias(column.name)
         for column in stream.schema
@@ -221,7 +221,7 @@ class BucketProcessor(StatefulProcessor):
         self._state.open()
         for key_text, events in events_by_key:
             saved_entry = self._state.get(key_text)
-            if saved_entry is None and not events:  # forgotten since it was noted as due
+            if saved_entry is None and not events:  # removed since its timer was registered
                 continue
             key: Key = tuple(orjson.loads(key_text))
             step_result = advance_isolating_errors(
@@ -242,9 +242,9 @@ class BucketProcessor(StatefulProcessor):
     def _save_step_result(
         self, key_text: str, step_result: OperatorStepResult, saved_entry: KeyStateEntry | None, clock_us: int
     ) -> int | None:
-        """Keep what a step left of a key; when to look at it, where that is not noted already.
+        """Save a key's new state, and register its timer unless there is one.
 
-        A key that is noted for an earlier time than it needs is looked at then, and noted anew.
+        A key with an earlier timer than it needs is processed then, and gets a new timer.
         """
         if step_result.next_timer_us is None or step_result.encoded_state is None:
             self._state.put(key_text, None)
@@ -257,14 +257,14 @@ class BucketProcessor(StatefulProcessor):
 
 
 def round_timer_us(next_timer_us: int, clock_us: int) -> int:
-    """When to look at a key: the first second after it is due, or before the last hour until then."""
+    """The timer of a key: the first second after it is due, or within the last hour before that."""
     if next_timer_us - clock_us > DISTANT_TIMER_STEP_US:
         return next_timer_us // DISTANT_TIMER_STEP_US * DISTANT_TIMER_STEP_US
     return -(-next_timer_us // TIMER_STEP_US) * TIMER_STEP_US
 
 
 class OperatorEventReader:
-    """Events as JSON texts, as operators take them."""
+    """Reads events from JSON texts, as operators take them."""
 
     def __init__(self, operation: StreamOperation) -> None:
         self._key_columns = operation.by
@@ -273,10 +273,10 @@ class OperatorEventReader:
         self._double_columns = tuple(_list_double_columns(stream) for stream in operation.inputs)
 
     def read_event(self, text: str) -> InputEvent:
-        """An event."""
+        """Parse an event."""
         source, arrival_us, partition, offset, values = orjson.loads(text)
         for name in self._double_columns[source]:
-            if isinstance(values[name], str):  # JSON has no number for what is not a number, and Spark writes its name
+            if isinstance(values[name], str):  # JSON has no NaN or infinity, which Spark writes as text
                 values[name] = float(values[name])
         time_us = values[self._time_columns[source]]
         return InputEvent(source, values[self._id_columns[source]], time_us, arrival_us, partition, offset, values)

@@ -1,10 +1,10 @@
-"""Chains: operations that read what other derivations write are told the time only as far as those have come.
+"""Chains of operations: the clock of one that reads derived streams is limited by the clocks of their derivations.
 
     payments ──▶ gate ──▶ spend (an operation, its clock at 10:00) ──▶ gate ──▶ bursts, whose clock is at most 10:00
 
-What an operation makes from now on is known at its own clock or later, but for keys that are looked at once a second:
-so its clock counts in whole seconds that are past. A function passes on what it is given: it has come as far as the
-gates of what it reads, once it has committed what they had written.
+An operation's future output has times at its own clock or later, except that timers fire once a second: so its clock
+counts in whole past seconds. A function passes its input on: its clock is that of the gates of its inputs, once it has
+committed what they had written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from headrace.spark.stateful.operation_query import OperationSpec
 from headrace.spark.stateful.operation_versions import OperationVersion
 from headrace.spark.stateful.query_clock import QueryClock, now_us
 
-TIMER_TICK_US = 1000  # Spark wakes what is due before the watermark, not at it
+TIMER_TICK_US = 1000  # Spark fires timers before the watermark, not at it
 
 
 @dataclass
 class OperationChain:
-    """Where derivations keep their places, and how far each is known to have come."""
+    """The checkpoints of derivations, and the clock of each."""
 
     broker: str
     state_folder: Path
@@ -36,13 +36,13 @@ class OperationChain:
     def operation_spec(
         self, version: OperationVersion, outputs: Sequence[DerivedStream], changelog_partitions: int = 1
     ) -> OperationSpec:
-        """An operation as a query that knows those before it."""
+        """The query spec of an operation, linked to the clocks of its upstream derivations."""
         config = KeyedOperatorConfig(
             version.operation_in_state_order, tuple(outputs), self.broker, changelog_partitions=changelog_partitions
         )
         upstream = OperationChain(
             self.broker, self.state_folder, self.versions
-        )  # of its own: what it has seen belongs to one thread
+        )  # a separate instance: its state belongs to one thread
         return OperationSpec(
             config, version.checkpoint(self.state_folder), self.gate_checkpoint, upstream.clock_us, version.since_us
         )
@@ -51,8 +51,8 @@ class OperationChain:
         return self._checkpoints / stream / "gate"
 
     def clock_us(self, derivation: Derivation) -> int:
-        """Up to when a derivation has written all it knows; 0 before it has said so."""
-        with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next look finds it
+        """The time up to which a derivation has written its complete output; 0 before it has published one."""
+        with suppress(OSError, ValueError):  # Spark cleans up meanwhile: the next call succeeds
             if isinstance(derivation, StreamOperation):
                 watermark_us = committed_watermark_us(self.versions[derivation.name].checkpoint(self.state_folder))
                 return max(0, watermark_us - TIMER_TICK_US) // TIMER_STEP_US * TIMER_STEP_US
@@ -65,7 +65,7 @@ class OperationChain:
         return min([now_us(), *(self.clock_us(stream.made_by) for stream in inputs)])
 
     def _function_clock(self, derivation: Derivation) -> Callable[[], int]:
-        """How far a function has come, when asked."""
+        """The clock of a function, computed on request."""
         offsets, clocks_us = OffsetClient(self.broker), [0]
         derived_inputs = [stream for stream in derivation.inputs if isinstance(stream, DerivedStream)]
         gates = [

@@ -1,4 +1,4 @@
-"""What has changed between the terms an operation was begun with and those it has now, in the words of its declaration.
+"""Describes how an operation's declaration differs from the one its state was started with.
 
 >>> begun = {"by": [["user"]], "inputs": [], "what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 60000000}}}
 >>> now = begun | {"what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 120000000}}}
@@ -17,18 +17,18 @@ OPERATION_NAMES = {"Windowing": "window", "Join": "join", "AsofJoin": "as-of joi
 SETTING_NAMES = {"partials": "partials", "patience_us": "late", "before_us": "within", "after_us": "within"}
 SIDE_SETTINGS = {"outer": "kind", "after_us": "late", "until_us": "late"}
 INPUT_SETTINGS = ("id", "time", "arrival", "late")
-MAX_VALUE_LENGTH = 60  # a value that takes more is named, not shown
+MAX_VALUE_LENGTH = 60  # a longer value is named, not shown
 
 
 def operation_kind(identity: OperationIdentity) -> str:
-    """What an operation is called by people."""
+    """The name of an operation's kind for users."""
     spec = identity["what"]
     name = spec.get("", "view") if isinstance(spec, dict) else "operation"
     return OPERATION_NAMES.get(name, "view" if name == "view" else "operation")
 
 
 def describe_changes(saved: OperationIdentity, current: OperationIdentity) -> list[str]:
-    """What the state of an operation cannot follow, each change once; empty where it follows them all."""
+    """Every change that the operation's state cannot follow; empty where it follows them all."""
     changes = [
         *_key_changes(saved, current),
         *_input_changes(saved["inputs"], current["inputs"]),
@@ -57,7 +57,7 @@ def _input_changes(saved: list[OperationIdentity], current: list[OperationIdenti
 
 
 def _column_changes(saved: OperationIdentity, current: OperationIdentity) -> Iterator[str]:
-    """Columns that were there and have another type now: what was added or removed matters to what reads it alone."""
+    """Columns with another type than before; an added or removed column matters only to its readers."""
     for name, type_ in saved["columns"].items():
         current_type = current["columns"].get(name, type_)
         if current_type != type_:
@@ -84,7 +84,7 @@ def _setting_changes(setting: str, old: Any, new: Any) -> Iterator[str]:
         yield from _side_changes(old, new)
     elif setting in ("measures", "steps", "nevers"):
         yield from _named_item_changes(setting.removesuffix("s"), _by_name(old), _by_name(new))
-    elif setting not in ("schema", "by", "key") and old != new:  # told of by inputs and keys
+    elif setting not in ("schema", "by", "key") and old != new:  # reported by inputs and keys
         name = SETTING_NAMES.get(setting, setting.removesuffix("_us"))
         is_duration = setting.endswith("_us")
         yield _format_change(
@@ -126,7 +126,7 @@ def _named_item_changes(kind: str, old: Mapping[str, Any], new: Mapping[str, Any
 
 
 def _describe_item_change(old: Any, new: Any) -> str:
-    """How an aggregate changed, where that is short to say."""
+    """How an aggregate changed, where that is short."""
     texts = [_format_aggregate(item[1]) for item in (old, new) if isinstance(item, list) and isinstance(item[1], dict)]
     if len(texts) == 2 and texts[0] != texts[1]:
         return f" from {texts[0]} to {texts[1]}"
@@ -145,7 +145,7 @@ def _format_change(setting: str, old: str, new: str) -> str:
 
 
 def _format_value(value: Any, *, is_duration: bool = False) -> str:
-    """A value as it is declared, as far as it is short."""
+    """A value as it is declared, if it is short."""
     if value is None:
         return "none"
     if is_duration and isinstance(value, int):

@@ -1,10 +1,10 @@
-"""The terms of an operation: what of its declaration its state depends on, as plain values beside its checkpoint.
+"""The identity of an operation: the parts of its declaration that its state depends on, saved with its checkpoint.
 
-    columns begun with       id  amount  at                 rows a join keeps: [7, 9.5, 12:00]
+    columns at the start     id  amount  at                 rows in a join's state: [7, 9.5, 12:00]
     a column is added        id  country amount  at
-    columns as they are kept id  amount  at  country        rows of before are shorter: country is null in them
+    columns in state order   id  amount  at  country        older rows are shorter: country is null in them
 
-A column that is added, or one that is removed and nothing reads, leaves the state as it is.
+An added column, or a removed one that has no reader, leaves the state compatible.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 
 def operation_identity(operation: StreamOperation) -> OperationIdentity:
-    """What of an operation its state depends on, in plain values: not where it is written, nor how idle it may be."""
+    """The parts of an operation that its state depends on, as plain values: not its output topics nor its idle time."""
     spec = operation.spec
     return {
         "by": [list(columns) for columns in operation.by],
@@ -40,7 +40,7 @@ def operation_identity(operation: StreamOperation) -> OperationIdentity:
 
 
 def to_plain(value: Any) -> Any:
-    """A declared value as JSON has it, the same in every process."""
+    """A declared value as JSON, the same in every process."""
     if isinstance(value, Stream):
         columns = {column.name: column.type for column in value.schema}
         stream_fields = {"name": value.name, "id": value.id, "time": value.time, "arrival": value.arrival}
@@ -65,7 +65,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _function_fingerprint(function: Any) -> str:
-    """A function by what it does: its name, and its code with the constants in it."""
+    """A function by its behaviour: its name, and its code with constants."""
     code = getattr(function, "__code__", None)
     if code is None:
         return str(getattr(function, "__qualname__", type(function).__qualname__))
@@ -76,7 +76,7 @@ def _function_fingerprint(function: Any) -> str:
 
 
 def keep_column_order(operation: StreamOperation, saved: OperationIdentity) -> StreamOperation:
-    """An operation that keeps columns in the order in which its state has them, new ones after those."""
+    """The operation with its columns in the order of its state, new ones at the end."""
     saved_spec = saved["what"]
     is_same_kind = isinstance(saved_spec, dict) and saved_spec.get("") == type(operation.spec).__name__
     return replace(operation, spec=_reorder_columns(operation.spec, saved_spec)) if is_same_kind else operation
@@ -84,7 +84,7 @@ def keep_column_order(operation: StreamOperation, saved: OperationIdentity) -> S
 
 @singledispatch
 def _reorder_columns(spec: Any, _saved: OperationIdentity) -> Any:
-    """What keeps columns by their names."""
+    """A spec that stores columns by name needs no order."""
     return spec
 
 

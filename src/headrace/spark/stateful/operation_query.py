@@ -1,9 +1,9 @@
-"""Runs one operation as a query of its own, and tells it the time.
+"""Runs one operation as a query, and publishes its clock.
 
-    ├── data comes: the clock is told every second ──┤├── nothing comes: every `idle` ──▶
+    ├── with data: a clock record every second ──────┤├── without data: every `idle` ──▶
 
-The clock is told only as far as it is proven; where recorded history tells its own time, it is told only once nothing
-has come for `idle`: up to the newest arrival, so that what is complete by then is closed.
+The clock advances only as far as it is proven. With recorded history it advances to the newest arrival once nothing
+has come for `idle`, so that what is complete by then is closed.
 """
 
 import json
@@ -42,20 +42,20 @@ from headrace.spark.stateful.query_clock import QueryClock, RecordedClock, now_u
 from headrace.spark.stateful.start_turns import StartTurns
 
 CLOCK_SECONDS = 1.0
-TRIGGER_SECONDS = 1  # as often as the time is told: more often would only cost cores
+TRIGGER_SECONDS = 1  # as often as the clock advances: more often would only cost CPU
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as Spark's Kafka source writes them
 LOGGER = logging.getLogger("headrace.stream")
 
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """One operation as a query: what it reads and writes, and where it keeps its place."""
+    """One operation as a query: its inputs, outputs and checkpoint."""
 
     config: KeyedOperatorConfig
     checkpoint: Path
     gate_checkpoint: Callable[[str], Path]  # the checkpoint of the gate of a stream
-    derivation_clock_us: Callable[[Derivation], int]  # up to when a derivation has written all it knows
-    since_us: int | None = None  # when what it reads was appended; None: all there is
+    derivation_clock_us: Callable[[Derivation], int]  # the time up to which a derivation's output is complete
+    since_us: int | None = None  # the append time of the first records to read; None: all records
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class OperationSpec:
 
 
 def start_operation(spark: SparkSession, spec: OperationSpec, run_id: str) -> StreamingQuery:
-    """Start an operation in a session of its own; of the clock it hears what is told under the id of this run."""
+    """Start an operation in a session of its own; it follows only clock records with the id of this run."""
     prepare_checkpoint(spec.checkpoint)
     spark.conf.set("spark.sql.shuffle.partitions", STATE_PARTITIONS)
     return (
@@ -96,7 +96,7 @@ def start_operation(spark: SparkSession, spec: OperationSpec, run_id: str) -> St
 
 
 def _start_offsets(spec: OperationSpec) -> dict[str, dict[int, int]]:
-    """Where a first batch begins: times of before this query are about what it has not read."""
+    """The start offsets of the first batch; older clock records do not apply to this query."""
     config, offsets = spec.config, OffsetClient(spec.config.broker)
     start_offsets: dict[str, dict[int, int]] = {topic: {} for topic in [*config.input_topics, config.operation.clock]}
     for partition in offsets.require_partitions(list(start_offsets)):
@@ -109,7 +109,7 @@ def _start_offsets(spec: OperationSpec) -> dict[str, dict[int, int]]:
 
 
 class OperationRunner(RestartingThread):
-    """Runs an operation until it is stopped; what fails is begun again, alone, and goes on where it was."""
+    """Runs an operation until it is stopped; restarts it alone after a failure, from its checkpoint."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class OperationRunner(RestartingThread):
         before_first_start: Callable[[], None] | None = None,
         policy: RestartPolicy = DEFAULT_POLICY,
     ) -> None:
-        """`starts` are the turns in which operations of a driver start, `prepare` is called once before the first."""
+        """`start_turns` limits concurrent starts in a driver; `before_first_start` is called once before the first."""
         super().__init__(spec.name, policy)
         self.spec, self._before_first_start = spec, before_first_start
         self._spark, self._start_turns = spark.newSession(), start_turns or StartTurns()
@@ -144,7 +144,7 @@ class OperationRunner(RestartingThread):
 
     def _stop_query(self) -> None:
         if self._run is not None:
-            with suppress(Exception):  # where Java is gone, so is the query
+            with suppress(Exception):  # without Java there is no query
                 self._run.query.stop()
 
     def _can_restart(self) -> bool:
@@ -159,7 +159,7 @@ class OperationRunner(RestartingThread):
         return Lane.DRAINING if self._run is None else self._run.lane
 
     def is_running(self) -> bool:
-        """Whether it has caught up, and its first batch is done: its Python workers are there."""
+        """Whether it has caught up, and its first batch is done, so that its Python workers are up."""
         run = self._run
         return run is not None and run.lane is not Lane.DRAINING and run.query.isActive and run.has_begun
 
@@ -176,16 +176,16 @@ class OperationRunner(RestartingThread):
         return self.is_draining and self._is_working()
 
     def last_progress(self) -> dict[str, Any]:
-        """Spark's own account of the last finished batch; empty before the first."""
+        """Spark's progress of the last finished batch; empty before the first."""
         progress = self._run.query.lastProgress if self._run is not None else None
         return json.loads(progress.json) if progress is not None else {}
 
     def count_dropped_rows(self) -> int:
-        """None can be: no row that carries an event carries a time that Spark looks at."""
+        """Always 0: rows with an event have no time that Spark's watermark applies to."""
         return 0
 
     def reached_offsets(self) -> dict[str, int]:
-        """The next offset of each partition of its input, as of its last batch; of several inputs, by place."""
+        """The next offset of each partition of its input, as of its last batch; with several inputs, by partition."""
         has_one_topic, read_offsets = (
             len(self.spec.config.input_topics) == 1,
             {} if self._run is None else self._run.read_offsets,
@@ -196,16 +196,16 @@ class OperationRunner(RestartingThread):
 
 
 class ClockClients(NamedTuple):
-    """The log as a clock needs it: who knows where topics end, and who sends what is told."""
+    """The clients of a clock: one reads end offsets, one publishes the clock."""
 
     offsets: OffsetClient
     producer: Producer
 
 
 class OperationRun:
-    """An operation from one start of its query to its end, and the clock that is told to it.
+    """An operation from one start of its query to its end, with a clock of its own.
 
-    Nothing of it is carried over to the next start: what is told under the id of an earlier one is not heard.
+    Nothing carries over to the next start: a clock record with the id of an earlier run is ignored.
     """
 
     def __init__(self, spark: SparkSession, spec: OperationSpec, clients: ClockClients) -> None:
@@ -222,10 +222,10 @@ class OperationRun:
         return self._has_begun
 
     def poll(self) -> None:
-        """See how far the query is and tell it the time; raises what ended it."""
+        """Update the progress of the query and publish its clock; raises the failure that ended it."""
         if not self.query.isActive:
-            self.query.awaitTermination()  # raises what ended it
-            raise QueryFailed(f"The query {self._spec.name} ended by itself. It goes on where it was.")
+            self.query.awaitTermination()  # raises the failure that ended it
+            raise QueryFailed(f"The query {self._spec.name} ended by itself. It continues from its checkpoint.")
         try:
             self._update_read_offsets()
             if self.lane is Lane.DRAINING and self._has_caught_up():
@@ -233,18 +233,18 @@ class OperationRun:
             if time.monotonic() >= self._next_check_s:
                 self._send_clock()
         except (HeadraceError, OSError, ValueError) as error:
-            # A broker that restarts, a batch that Spark cleans up meanwhile: the next look finds it.
-            LOGGER.debug("%s: no look at the clock: %s", self._spec.name, error)
+            # The broker restarts, or Spark cleans up a batch meanwhile: the next poll succeeds.
+            LOGGER.debug("Could not update the clock of %s: %s", self._spec.name, error)
 
     def _update_read_offsets(self) -> None:
-        """See how far it has read."""
+        """Update the offsets it has read."""
         topics, committed = self._spec.config.input_topics, committed_partition_offsets(self._spec.checkpoint)
         read_offsets = {partition: offset for partition, offset in committed.items() if partition.topic in topics}
         if read_offsets != self.read_offsets:
             self.read_offsets, self._last_read_s = read_offsets, time.monotonic()
 
     def _has_caught_up(self) -> bool:
-        """Whether little is waiting."""
+        """Whether the backlog is small."""
         topics = self._spec.config.input_topics
         return (
             query_lag(
@@ -257,9 +257,9 @@ class OperationRun:
 
     @property
     def _next_check_s(self) -> float:
-        """When to look at the clock next."""
+        """When to compute the clock next."""
         idle_s = self._spec.config.operation.idle_us / 1_000_000
-        if self._spec.config.is_recorded:  # records move it, but where none come
+        if self._spec.config.is_recorded:  # records advance it, unless none arrive
             return max(self._last_read_s, self._last_check_s) + idle_s
         return self._last_check_s + (min(CLOCK_SECONDS, idle_s) if self._last_read_s > self._last_check_s else idle_s)
 

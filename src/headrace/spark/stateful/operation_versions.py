@@ -1,7 +1,7 @@
-"""Which run of an operation keeps what, and what a changed declaration does to it.
+"""Versions of an operation: each has a state of its own; a changed declaration continues one or needs a new one.
 
-first up: spend → run 1 begins with the earliest clean record
-a changed operation → refused, with its line; `--rebuild spend` begins run 2 there, or at the time of `--since`
+first up: spend → version 1 starts with the earliest clean record
+a changed operation → refused, with its line; `--rebuild spend` starts version 2 there, or at the time of `--since`
 """
 
 import json
@@ -26,9 +26,9 @@ FOLDER = "operations"
 
 @dataclass(frozen=True)
 class OperationVersion:
-    """A run of an operation: its number, the terms it was begun with, and since when it reads, if not from the first.
+    """A version of an operation: its number, the identity it was started with, and since when it reads.
 
-    `changes` and `refused` say what is new in it, and what its state cannot follow.
+    `changes` are the differences to the saved one, `refusals` those that its state cannot follow.
     """
 
     operation: StreamOperation
@@ -45,20 +45,20 @@ class OperationVersion:
 
     @property
     def rebuild_names(self) -> tuple[str, ...]:
-        """What to name after --rebuild."""
+        """The names for --rebuild."""
         return (self.operation.name,)
 
     @property
     def advice(self) -> str:
-        """What can be done about what is refused."""
+        """What to do about the refusals."""
         return (
             f"Start with --rebuild {self.operation.name} to compute it again from {_input_topics(self.operation)}, "
-            "undo the change, give it another name, or go back with --from-savepoint to one made under these terms."
+            "undo the change, give it another name, or restore with --from-savepoint one created with this declaration."
         )
 
     @property
     def operation_in_state_order(self) -> StreamOperation:
-        """The operation, with what it keeps in the order in which its state has it."""
+        """The operation, with its columns in the order of its state."""
         return keep_column_order(self.operation, self.identity)
 
     def checkpoint(self, state_folder: Path) -> Path:
@@ -66,7 +66,7 @@ class OperationVersion:
 
 
 def expand_rebuild_names(app: App, names: Collection[str]) -> frozenset[str]:
-    """All that is computed again with what is named: an operation with its streams, and what is made of those."""
+    """Everything that is rebuilt with these names: an operation with its streams, and what is derived from those."""
     rebuild_names = set(names)
     for derivation in app.derivations:  # each after those it reads
         output_names = {stream.name for stream in app.derived_streams_of(derivation)}
@@ -79,7 +79,7 @@ def expand_rebuild_names(app: App, names: Collection[str]) -> frozenset[str]:
 
 
 def begin_operation_version(app: App, version: OperationVersion, state_folder: Path, broker: str) -> None:
-    """Write down what now runs; what an earlier run of it wrote is let go of where it is computed again."""
+    """Save the version; a rebuild deletes the output of the earlier one."""
     saved = _load_state(state_folder, version.operation.name) or {}
     first_offsets_by_topic: dict[str, dict[int, int]] = saved.get("begins", {})
     if saved and saved["number"] != version.number:
@@ -100,7 +100,7 @@ def begin_operation_version(app: App, version: OperationVersion, state_folder: P
 
 
 def first_offsets(state_folder: Path) -> dict[str, dict[int, int]]:
-    """Of topics that were computed again: where what is in them began last, by partition. Before it nothing counts."""
+    """The start offsets of the last rebuild by partition, for rebuilt topics; earlier records do not count."""
     offsets_by_topic: dict[str, dict[int, int]] = {}
     for file in sorted((state_folder / FOLDER).glob("*.json")):
         for topic, partition_offsets in json.loads(file.read_text()).get("begins", {}).items():
@@ -118,7 +118,7 @@ def _group_by_topic(offsets: Mapping[Partition, int]) -> dict[str, dict[int, int
 def plan_operation_version(
     operation: StreamOperation, state_folder: Path, rebuild: bool = False, since_us: int | None = None
 ) -> OperationVersion:
-    """Compare an operation with what an earlier run of it kept; nothing is written."""
+    """Compare an operation with its saved version; nothing is written."""
     identity, saved = operation_identity(operation), _load_state(state_folder, operation.name)
     if saved is None:
         operation_label, input_topics = f"{operation_kind(identity)} {operation.name}", _input_topics(operation)

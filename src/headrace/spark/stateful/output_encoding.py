@@ -1,4 +1,4 @@
-"""What operators make, as records of the raw topics of derived streams; what they raise, as records that say so."""
+"""Encodes outputs of operators as raw records of derived streams, and their errors as records with a reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ HEADER_ROW = Row("key", "value")
 
 
 class OutputEncoder:
-    """Writes what a step made of a key: an output nobody declared is passed over."""
+    """Encodes the step results of a key; undeclared outputs are skipped."""
 
     def __init__(self, operation: StreamOperation, outputs: Sequence[DerivedStream]) -> None:
         self._key_columns = operation.by[0]
@@ -42,10 +42,10 @@ class OutputEncoder:
             yield self._encode_failure(key, failure)
 
     def _encode_or_reject(self, key: Key, output: OutputEvent, stream: DerivedStream) -> Row:
-        """What is made, or what there is of it where it cannot be written: a time after 9999, a value JSON has not."""
+        """An output, or a failure record where it cannot be encoded: a time after 9999, a value JSON has not."""
         try:
             return self._encode_output(key, output, stream)
-        except Exception as error:  # noqa: BLE001  # what an operator makes may be anything
+        except Exception as error:  # noqa: BLE001  # an operator's output may be anything
             return _failure_record(self._first_stream.name, key, orjson.dumps(repr(output)), failure_reason(error))
 
     def _encode_output(self, key: Key, output: OutputEvent, stream: DerivedStream) -> Row:
@@ -65,7 +65,7 @@ class OutputEncoder:
 
 
 class TileOutputEncoder:
-    """Writes the tiles of a view of a captured table; a change that cannot be taken is a dead letter of the table."""
+    """Encodes the tiles of a view of a captured table; an unusable change becomes a dead letter of the table."""
 
     def __init__(self, retractable_view: RetractableView, partitions: int) -> None:
         self._view, self._changes, self._partitions = retractable_view.view, retractable_view.changes, partitions
@@ -96,7 +96,7 @@ def _failure_record(topic: str, key: Key, value: bytes, reason: str) -> Row:
 
 
 def to_json_bytes(values: Mapping[str, Any], schema: Schema) -> bytes:
-    """The columns of a schema that are said, times in ISO 8601; JSON has no NaN, which is null."""
+    """The given columns of a schema as JSON, times in ISO 8601; NaN becomes null."""
     times = schema.timestamp_names
     return orjson.dumps(
         {name: _to_iso(values.get(name)) if name in times else values.get(name) for name in schema.names}

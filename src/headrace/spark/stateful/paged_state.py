@@ -1,9 +1,9 @@
-"""What operators keep, many keys in a row of state: asking Spark for a row costs more than the row.
+"""Operator state in pages, many keys in a row of Spark's state: reading a row costs more than its content.
 
-    bucket 7   shelf 0: c1, c9, c12      shelf 1: c4, c7      …      each of about two kilobytes, or of one key
+    bucket 7   page 0: c1, c9, c12      page 1: c4, c7      …      each of about two kilobytes, or of one key
 
-A shelf that is too full makes one more, which takes its part of the keys of the next in turn: linear hashing, in which
-only the number of shelves has to be known.
+When a page is too full, one more page is added, which takes its part of the keys of the next page in turn: linear
+hashing, which only needs the number of pages.
 """
 
 from binascii import crc32
@@ -13,25 +13,25 @@ import orjson
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 PAGE_BYTES = 2048
-PAGES_STATE = "kept"  # the name of the state, by shelf: key ──▶ when to look at it, and what is kept of it
+PAGES_STATE = "kept"  # the name of the state, by page: key ──▶ its timer and its state
 
 
 class KeyStateEntry(NamedTuple):
-    """What is kept of a key, and the time for which it is noted."""
+    """The state of a key, and its registered timer."""
 
     timer_us: int
     encoded_state: str
 
 
 class PagedState:
-    """The keys of a bucket; what is asked for and changed in a call is put back at its end."""
+    """The keys of a bucket; changes are written back at the end of a call."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._pages = handle.getMapState(PAGES_STATE, "shelf int", "keys binary")
         self._page_count_state = handle.getValueState("shelves", "count int")
 
     def open(self) -> None:
-        """Begin a call: Spark has turned to another bucket."""
+        """Start a call: Spark has switched to another bucket."""
         stored_count = self._page_count_state.get()
         self._is_new = stored_count is None
         self._page_count = self._stored_page_count = 1 if stored_count is None else stored_count[0]
@@ -42,7 +42,7 @@ class PagedState:
         return self._load_page(page_number(key, self._page_count)).get(key)
 
     def put(self, key: str, entry: KeyStateEntry | None) -> None:
-        """Keep something of a key, or nothing."""
+        """Set the state of a key, or remove it."""
         number = page_number(key, self._page_count)
         entries = self._load_page(number)
         if entry is not None:
@@ -52,7 +52,7 @@ class PagedState:
         self._changed_pages.add(number)
 
     def close(self) -> None:
-        """End a call: put back what was changed."""
+        """End a call: write changes back."""
         for _ in range(sum(_extra_pages(self._loaded_pages[number]) for number in self._changed_pages)):
             self._add_page()
         for number in sorted(self._changed_pages):
@@ -83,13 +83,13 @@ class PagedState:
 
 
 def page_number(key: str, page_count: int) -> int:
-    """The shelf of a key, of so many: all but the last may have been cut in two already."""
+    """The page of a key among so many pages: all but the last may have been split already."""
     number = crc32(key.encode()) % (2 * _power_of_two_below(page_count))
     return number if number < page_count else number - _power_of_two_below(page_count)
 
 
 def _power_of_two_below(count: int) -> int:
-    """The greatest power of two that is not more.
+    """The greatest power of two that is at most the count.
 
     >>> [_power_of_two_below(count) for count in (1, 2, 3, 4, 7, 8)]
     [1, 2, 2, 4, 4, 8]
@@ -98,6 +98,6 @@ def _power_of_two_below(count: int) -> int:
 
 
 def _extra_pages(entries: dict[str, KeyStateEntry]) -> int:
-    """How many shelves more its keys would fill."""
+    """How many more pages its keys would fill."""
     total_bytes = sum(len(key) + len(entry.encoded_state) for key, entry in entries.items())
     return min(total_bytes // PAGE_BYTES, len(entries) - 1) if entries else 0

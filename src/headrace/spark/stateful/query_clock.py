@@ -1,13 +1,13 @@
-"""The clock of a query: a time of arrival before which everything its inputs have has been read by it.
+"""The clock of a query: an arrival time before which it has read everything from its inputs.
 
     10:00  where do the raw topics end?  ──▶ 10:01 their gates are past that; where do the clean topics end?
-           ──▶ 10:02 the query has committed that far as well: all that arrived before 10:00 is in ──▶ NAME.clock
+        ──▶ 10:02 the query has committed that as well: everything that arrived before 10:00 is in ──▶ NAME.clock
 
-A gate is past an offset once it has committed it, written a clean record of a later one, or put aside all that came
-after its last clean record (gate_progress.py).
-Nothing is guessed. While a gate or the query is behind, the clock goes as far as each partition has been read: the log
-takes its records in the order in which they arrive. What another query writes is known only up to that one's own clock,
-whatever the time is.
+A gate is past an offset once it has committed it, written a clean record of a later one, or rejected all records
+after its last clean one (gate_progress.py).
+Nothing is guessed. While a gate or the query is behind, the clock advances as far as each partition has been read,
+since the log has records in the order of arrival. The output of another query is complete only up to that query's own
+clock, whatever the current time is.
 """
 
 import time
@@ -26,34 +26,34 @@ EndOffsets = Mapping[Partition, int]
 
 
 class EndOffsetsSnapshot(NamedTuple):
-    """A time, and where topics ended then."""
+    """A time, and the end offsets at that time."""
 
     at_us: int
     end_offsets: EndOffsets
 
 
 def now_us() -> int:
-    """The time, in the whole milliseconds in which the log tells it: what comes from now on is not before it."""
+    """The current time in whole milliseconds, the log's resolution: no later record has an earlier time."""
     return time.time_ns() // 1_000_000 * 1000
 
 
 @dataclass
 class QueryClock:
-    """Moments on their way: through the gates, then through the query, which may read topics without a gate as well."""
+    """Snapshots of end offsets that wait for the gates, then for the query, which may also read ungated topics."""
 
     gates: Sequence[GateProgressTracker]
     offsets: OffsetClient
     ungated_topics: Sequence[str] = ()
-    complete_until_us: Callable[[], int] = now_us  # up to when the raw topics have all that is known
+    complete_until_us: Callable[[], int] = now_us  # the time up to which the raw topics are complete
     is_in_arrival_order: bool = (
-        False  # whether each partition has its records as they arrived: not what another query writes
+        False  # whether each partition is in order of arrival: the output of another query is not
     )
     _pending_at_gates: list[EndOffsetsSnapshot] = field(default_factory=list)
     _pending_at_query: list[EndOffsetsSnapshot] = field(default_factory=list)
 
     def advance(self, committed_offsets: EndOffsets) -> int | None:
-        """The newest time that is through both, given how far the query has committed; None where none is news."""
-        complete_us = self.complete_until_us()  # first: what comes between the two questions is among the ends
+        """The newest time that gates and query have both reached; None where there is no newer one."""
+        complete_us = self.complete_until_us()  # read first, so that the end offsets include later records
         raw_end_offsets = self._end_offsets([gate.stream.name for gate in self.gates])
         self._pending_at_gates.append(EndOffsetsSnapshot(complete_us, raw_end_offsets))
         processed_offsets = dict(
@@ -72,7 +72,7 @@ class QueryClock:
     def _read_until_us(
         self, oldest_snapshot: EndOffsetsSnapshot, processed_offsets: EndOffsets, committed_offsets: EndOffsets
     ) -> int | None:
-        """How far all partitions have been read: up to a moment, those with nothing more of it; to a record, others."""
+        """The time up to which all partitions are read: the snapshot's for complete ones, else the last record's."""
         clean_end_offsets = self._end_offsets([gate.stream.clean for gate in self.gates])
         times_us = []
         for gate in self.gates:
@@ -97,7 +97,7 @@ class QueryClock:
         return min(times_us, default=None)
 
     def _last_arrival_us(self, partition: Partition, end_offset: int) -> int:
-        """When the last record before an offset had arrived; 0 where that is not known."""
+        """The arrival time of the last record before an offset; 0 where it is unknown."""
         if end_offset == 0:
             return 0
         records = read_offset_range(self.offsets.broker, {partition: end_offset - 1}, {partition: end_offset})
@@ -110,16 +110,16 @@ class QueryClock:
 
 @dataclass
 class RecordedClock:
-    """Where records tell the time and move the clock themselves: how far it may go once no more of them come.
+    """The clock of recorded history, which records advance: how far it may go once no more of them arrive.
 
-    newest arrival − margin ├──── what is not known to be complete while records come ────┤ newest arrival
+    newest arrival − margin ├──── not known to be complete while records arrive ────────────┤ newest arrival
     """
 
     topics: Sequence[str]
     offsets: OffsetClient
 
     def advance(self, committed_offsets: EndOffsets) -> int | None:
-        """The newest arrival, if all there is has been read; None before."""
+        """The newest arrival, if everything has been read; None before."""
         if not _are_reached(nonempty_end_offsets(self.offsets, self.topics), committed_offsets):
             return None
         arrivals = [
@@ -129,7 +129,7 @@ class RecordedClock:
 
 
 def nonempty_end_offsets(offsets: OffsetClient, topics: Sequence[str]) -> EndOffsets:
-    """Where the partitions of topics end that have anything."""
+    """The end offsets of non-empty partitions."""
     start_offsets = offsets.topic_start_offsets(topics)
     return {
         partition: end for partition, end in offsets.topic_end_offsets(topics).items() if end > start_offsets[partition]
@@ -144,7 +144,7 @@ def _last_records(offsets: OffsetClient, topic: str) -> list[ConsumerRecord]:
 def _split_at_reached(
     snapshots: list[EndOffsetsSnapshot], reached_offsets: EndOffsets
 ) -> tuple[EndOffsetsSnapshot | None, list[EndOffsetsSnapshot]]:
-    """The newest moment whose ends have all been reached, and those after it."""
+    """The newest snapshot whose end offsets have all been reached, and those after it."""
     for index in reversed(range(len(snapshots))):
         if _are_reached(snapshots[index].end_offsets, reached_offsets):
             return snapshots[index], snapshots[index + 1 :]

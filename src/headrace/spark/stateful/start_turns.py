@@ -1,7 +1,7 @@
-"""Turns in which the operations of a driver start: the Python workers of one are there before the next begins.
+"""Serializes the starts of a driver's operations: the Python workers of one are up before the next starts.
 
-Each start of an operation runs a Python process that has to connect within ten seconds, which Spark does not let one
-change: several at once on a busy machine would not.
+Each start of an operation runs a Python process that must connect within ten seconds, which Spark does not make
+configurable: several at once on a busy machine would not.
 """
 
 import threading
@@ -32,7 +32,7 @@ class StartTurns:
 
     @contextmanager
     def take_turn(self, stopped: threading.Event) -> Iterator[StartTurn | None]:
-        """A turn for the length of the block; None where one is stopped while waiting for it."""
+        """A turn for the length of the block; None where `stopped` is set while waiting for it."""
         while not stopped.is_set():
             if self._lock.acquire(timeout=POLL_SECONDS):
                 try:

@@ -1,11 +1,11 @@
-"""Backfills: where a view's history ends and its stream begins, written down once.
+"""Backfills: the offset at which a view's history ends and its stream begins, saved once.
 
     raw log   0 ──────────────── cut ──────────────────▶
               └ folded in batch ─┘└ folded by the stream ─▶
                 base tiles          live tiles
 
-The file of a view's backfill is written before its first tile, and its cut never changes: whoever is killed goes on
-with the same one, and what was folded twice is the same tile twice.
+The file of a view's backfill is written before its first tile, and its cutover never changes: a restart after a crash
+continues with the same one, and writes the same tiles again.
 """
 
 import json
@@ -20,12 +20,12 @@ from headrace.tiles.layout import base_layouts
 
 
 class CutoverGapError(HeadraceError):
-    """Records between history and the stream are in neither."""
+    """Records between history and the stream would be missing from both."""
 
 
 @dataclass(frozen=True)
 class Cutover:
-    """The first offset of each raw partition that is not history, and the same place in the clean log."""
+    """The first offset of each raw partition that is not history, and the same position in the clean log."""
 
     raw: tuple[int, ...]
     clean: tuple[int, ...]
@@ -35,17 +35,17 @@ class Cutover:
         return cls(tuple(data["raw"]), tuple(data["clean"]))
 
     def describe(self, topic: str) -> str:
-        """The cut for a person: topic-partition@offset of each partition."""
+        """The cutover as topic-partition@offset of each partition."""
         return ", ".join(f"{topic}-{number}@{offset}" for number, offset in enumerate(self.raw))
 
     def require_within_log(self, view: str, topic: str, start_offsets: Sequence[int]) -> None:
-        """Refuse a clean log that begins after the cut; `begins` are its earliest offsets."""
+        """Reject a clean log that starts after the cutover; `start_offsets` are its earliest offsets."""
         for number, (start_offset, cutover_offset) in enumerate(zip(start_offsets, self.clean, strict=True)):
             if start_offset > cutover_offset:
                 raise CutoverGapError(
                     f"The history of {view} ends before {topic}-{number}@{cutover_offset}, but that log begins at "
                     f"{start_offset}: "
-                    f"{start_offset - cutover_offset} records are in neither. Give {view} another name and "
+                    f"{start_offset - cutover_offset} records are missing from both. Give {view} another name and "
                     f"backfill that, "
                     "once the lake has what the log has; a longer retention.ms keeps the log until then."
                 )
@@ -53,7 +53,7 @@ class Cutover:
 
 @dataclass(frozen=True)
 class Backfill:
-    """One view's backfill: each stream's cut, the tiles it makes, and the ends of its changelog once all are in it."""
+    """One view's backfill: each stream's cutover, the shape of its tiles, and its changelog's ends once complete."""
 
     view: str
     cuts: Mapping[str, Cutover]
@@ -62,7 +62,7 @@ class Backfill:
 
     @property
     def description(self) -> str:
-        """The cuts for a person."""
+        """The cutovers as text."""
         return ", ".join(cutover.describe(stream) for stream, cutover in self.cuts.items())
 
     @property
@@ -70,11 +70,11 @@ class Backfill:
         return self.ends is not None
 
     def matches_view(self, view: View) -> bool:
-        """Whether a view as it is declared now reads the tiles that were folded."""
+        """Whether a view's current declaration reads the tiles that were folded."""
         return self.versions == base_tile_versions(view)
 
     def with_ends(self, ends: Sequence[int]) -> "Backfill":
-        """The same, finished."""
+        """The completed backfill."""
         return replace(self, ends=tuple(ends))
 
 
@@ -84,7 +84,7 @@ def base_tile_versions(view: View) -> tuple[str, ...]:
 
 
 def backfill_file(state_folder: Path, view: str) -> Path:
-    """Where the backfill of a view is written down."""
+    """The file of a view's backfill."""
     return state_folder / "backfills" / f"{view}.json"
 
 
@@ -99,13 +99,13 @@ def load_backfill(state_folder: Path, view: View) -> Backfill | None:
 
 
 def _read_cutovers(data: dict[str, Any], view: View) -> dict[str, Cutover]:
-    """The cut of each stream; a file from before views had several does not name the one."""
+    """The cutover of each stream; a file from before views had several streams does not name it."""
     cutovers = data["cuts"] if "cuts" in data else {view.streams[0].name: data["cut"]}
     return {stream: Cutover.from_json(cutover_data) for stream, cutover_data in cutovers.items()}
 
 
 def save_backfill(backfill: Backfill, state_folder: Path) -> None:
-    """Write a backfill down, whole or not at all."""
+    """Save a backfill atomically."""
     file = backfill_file(state_folder, backfill.view)
     file.parent.mkdir(parents=True, exist_ok=True)
     temp_file = file.with_suffix(".draft")
@@ -114,5 +114,5 @@ def save_backfill(backfill: Backfill, state_folder: Path) -> None:
 
 
 def delete_backfill(backfill: Backfill, state_folder: Path) -> None:
-    """Remove what was written down of a backfill that must not begin."""
+    """Delete the file of a backfill that must not start."""
     backfill_file(state_folder, backfill.view).unlink(missing_ok=True)

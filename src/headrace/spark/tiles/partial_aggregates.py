@@ -22,7 +22,7 @@ def partial_columns(slot: AggregateSlot, value: Column | None, is_counted: Colum
 
 
 def tile_value_json(layout: HopLayout, column_numbers: Mapping[AggregateSlot, int]) -> Column:
-    """A tile's value: its head and the partials of its layout that are fed, under the names the layout gives them."""
+    """A tile's value: its head and the partials of its layout that are fed, under the layout's names."""
     fields = [F.col("n"), F.col("t"), F.col("a")]
     for number, slot in enumerate(layout.slots):
         for suffix, block in slot.partial.all_columns if slot in column_numbers else ():

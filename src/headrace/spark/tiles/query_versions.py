@@ -1,9 +1,9 @@
-"""Generations: which tiles query keeps which views, and what a changed declaration does to them.
+"""Versions of tiles queries: each computes some views of a stream; a changed declaration may need a new one.
 
-first up: payments → generation 1 keeps CardSpend, MerchantFlow
-a view is added    → generation 2 keeps it alone, from the earliest clean record on; generation 1 goes on
-… with a backfill  → a generation of its own counts only what comes after the cut
-a view is changed  → refused, with what to do; `--rebuild payments` replays the clean log into one new generation
+first up: payments → version 1 computes CardSpend, MerchantFlow
+a view is added    → version 2 computes it alone, from the earliest clean record on; version 1 continues
+… with a backfill  → a version of its own counts only what comes after the cutover
+a view is changed  → refused, with what to do; `--rebuild payments` replays the clean log into one new version
 """
 
 import json
@@ -23,12 +23,12 @@ ViewShape = dict[str, object]
 
 
 class IncompatibleChangeError(HeadraceError):
-    """A declaration has changed in a way the kept state cannot follow."""
+    """A declaration has changed in a way that its state cannot follow."""
 
 
 @dataclass(frozen=True)
 class QueryVersion:
-    """One tiles query of a stream: its number, the views it keeps, and where it begins to count if that is a cut."""
+    """One tiles query of a stream: its number, its views, and its cutover if it has one."""
 
     number: int
     views: tuple[View, ...]
@@ -40,9 +40,9 @@ class QueryVersion:
 
 @dataclass(frozen=True)
 class QueryVersionPlan:
-    """The tiles queries of a stream that run from now on, and what that changes.
+    """The tiles queries of a stream that run from now on, and the changes.
 
-    `together` names the other streams of changed views: all of them are rebuilt, or none.
+    `coupled_streams` names the other streams of changed views: all of them are rebuilt, or none.
     """
 
     stream: Stream
@@ -60,12 +60,12 @@ class QueryVersionPlan:
 
     @property
     def rebuild_names(self) -> tuple[str, ...]:
-        """What to name after --rebuild, where that helps."""
+        """The names for --rebuild, where that helps."""
         return () if self.has_history else tuple(sorted({self.stream.name, *self.shared_streams}))
 
     @property
     def advice(self) -> str:
-        """What can be done about what is refused."""
+        """What to do about the refusals."""
         if self.has_history:
             return "Undo it, or give the view another name and backfill that: a history is not rebuilt from the log."
         streams = self.rebuild_names
@@ -78,7 +78,7 @@ class QueryVersionPlan:
 
 @dataclass
 class QueryVersionState:
-    """What an earlier run kept, if there was one: the shapes of the views of each generation."""
+    """The saved state of an earlier run, if there was one: the shapes of the views of each version."""
 
     identity: ViewShape = field(default_factory=dict)
     versions: dict[int, dict[str, ViewShape]] = field(default_factory=dict)
@@ -89,14 +89,14 @@ class QueryVersionState:
 
 
 def has_run(state_folder: Path) -> bool:
-    """Whether any stream or operation has run with this state."""
+    """Whether any stream or operation has run with this state folder."""
     return any(file for folder in ("generations", "operations") for file in (state_folder / folder).glob("*.json"))
 
 
 def plan_query_versions(
     stream: Stream, views: Sequence[View], state_folder: Path, partitions: int, rebuild: bool = False
 ) -> QueryVersionPlan:
-    """Compare the declared views with the remembered ones; nothing is written."""
+    """Compare the declared views with the saved ones; nothing is written."""
     saved = _load_state(_state_file(state_folder, stream))
     backfills = {view.name: backfill for view in views if (backfill := load_backfill(state_folder, view)) is not None}
     if saved.has_run and not rebuild:
@@ -111,7 +111,7 @@ def plan_query_versions(
 def _start_versions(
     stream: Stream, views: Sequence[View], partitions: int, saved: QueryVersionState, backfills: Mapping[str, Backfill]
 ) -> QueryVersionPlan:
-    """All views anew: in the first run, or because a rebuild was asked for."""
+    """New versions of all views: in the first run, or for a rebuild."""
     versions = _new_versions(stream, views, saved.next_number, backfills)
     if saved.versions and (backfills or saved.cutovers):
         refusal = f"A view of {stream.name} was backfilled, and a rebuild would lose its history."
@@ -128,7 +128,7 @@ def _start_versions(
 def _new_versions(
     stream: Stream, views: Sequence[View], number: int, backfills: Mapping[str, Backfill]
 ) -> tuple[QueryVersion, ...]:
-    """New generations: one of all views that begin with the log, and one of each that has a history."""
+    """New versions: one of all views without a backfill, and one of each with a backfill."""
     log_views = tuple(view for view in views if view.name not in backfills)
     log_versions = [QueryVersion(number, log_views)] if log_views else []
     backfilled_views = [view for view in views if view.name in backfills]
@@ -200,11 +200,11 @@ def _continue_versions(
 
 
 def _describe_cutover_mismatch(name: str) -> str:
-    return f"{name} is kept by a query that does not begin where its history ends."
+    return f"{name} is computed by a query that does not begin where its history ends."
 
 
 def is_computed_without_cutover(view: View, state_folder: Path) -> bool:
-    """Whether a view is kept already by a query, of any of its streams, that has no cut."""
+    """Whether a query, of any of its streams, already computes a view without a cutover."""
     saved_states = [_load_state(_state_file(state_folder, stream)) for stream in view.streams]
     return any(
         view.name in shapes and number not in saved.cutovers
@@ -222,9 +222,9 @@ def _describe_difference(name: str, saved_shape: ViewShape, view: View) -> str:
 
 
 def view_shape(view: View) -> ViewShape:
-    """What of a view its state depends on: a new window that needs no new tiles changes nothing here.
+    """The parts of a view that its state depends on: a new window that needs no new tiles changes nothing here.
 
-    A view of one stream does not name it: it is remembered with that stream.
+    A view of one stream does not name it: it is saved with that stream.
     """
     by: list[object] = [[column.name, column.type] for column in view.entity]
     tiles: dict[str, object] = {
@@ -241,7 +241,7 @@ def _stream_identity(stream: Stream) -> ViewShape:
 
 
 def _describe_identity_change(saved_identity: ViewShape, current_identity: ViewShape) -> str:
-    """How the columns that say which event is which, and when it was, have changed."""
+    """The changes of the columns for id and event time."""
     old, new = (
         {"id": f"{identity['id']} {identity['type']}", "time": identity["time"]}
         for identity in (saved_identity, current_identity)
@@ -250,7 +250,7 @@ def _describe_identity_change(saved_identity: ViewShape, current_identity: ViewS
 
 
 def save_query_versions(plan: QueryVersionPlan, state_folder: Path) -> None:
-    """Write down what now runs, whole or not at all."""
+    """Save the versions atomically."""
     stream = plan.stream
     file = _state_file(state_folder, stream)
     saved = _load_state(file)

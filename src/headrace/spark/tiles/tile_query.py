@@ -1,10 +1,10 @@
-"""Tiles: the clean events of a stream, each id once, folded into every tile they belong to.
+"""The tiles query: folds the clean events of a stream, deduplicated by id, into every tile they belong to.
 
     payments.clean ──dedup by id──▶ one row a (view, hop) ──group by tile──▶ CardSpend.tiles, MerchantFlow.tiles …
 
-One query serves all views of a stream, so each id is remembered once. A row of state holds the partials of every view:
-those that are not of its tile stay empty. A view of several streams is kept by a query of each: it feeds its part of a
-tile.
+One query computes all views of a stream, so that each id is stored once. A row of state has the partials of every view:
+those that are not of its tile stay empty. A view of several streams is computed by a query of each stream, which feeds
+its part of a tile.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ from headrace.tiles.layout import HopLayout, salted_layouts, stream_layouts
 
 WATERMARK_METADATA = "spark.watermarkDelayMs"
 COUNTS_COLUMN = "counts"
-TILE_MARGIN_US = UNITS_US["d"]  # tiles are folded that much further back than windows need: clocks differ
+TILE_MARGIN_US = UNITS_US["d"]  # folds tiles this much further back than windows need, since clocks differ
 SHUFFLE_COUNT = 2  # by id to drop duplicates, by tile to fold
 
 
 class FedPartial(NamedTuple):
-    """A partial aggregate that a stream feeds: its slot, and the kinds of what its condition reads, as views differ."""
+    """A partial aggregate that a stream feeds: its slot, and the column types of its condition, since views differ."""
 
     slot: AggregateSlot
     column_kinds: tuple[str, ...]
@@ -53,11 +53,11 @@ class TileKind:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions of the parts its tiles are cut into, by their numbers."""
+        """The versions of the salted parts of its tiles, by their numbers."""
         return tuple(part.version for part in salted_layouts(self.layout, self.view))
 
     def fed_partials(self, stream: Stream) -> list[FedPartial]:
-        """The partials that a stream can feed: those of no column of others."""
+        """The partials that a stream can feed: those without columns of other streams."""
         return [
             self._to_fed_partial(slot)
             for slot in self.layout.slots
@@ -73,7 +73,7 @@ class TileKind:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """Everything one tiles query keeps: the kinds of tile, and the partials they share."""
+    """What one tiles query computes: the kinds of tile, and the partials they share."""
 
     stream: Stream
     views: tuple[View, ...]
@@ -89,12 +89,12 @@ class TilePlan:
 
     @property
     def is_salted(self) -> bool:
-        """Whether tiles of any view are cut: only then has the state a column of parts."""
+        """Whether tiles of any view are salted: only then has the state a column for the part."""
         return any(len(tile_kind.versions) > 1 for tile_kind in self.tile_kinds)
 
     @cached_property
     def kinds_by_partial(self) -> dict[FedPartial, list[int]]:
-        """Every partial once, in an order that depends on nothing but themselves, and the numbers of its kinds."""
+        """Every distinct partial, in an order that depends only on the partials, and the numbers of its kinds."""
         partials: dict[FedPartial, list[int]] = {}
         for number, tile_kind in enumerate(self.tile_kinds):
             for partial in tile_kind.fed_partials(self.stream):
@@ -104,9 +104,9 @@ class TilePlan:
 
 @dataclass(frozen=True)
 class TileFoldConfig:
-    """How events become tiles: which, in how many partitions of each view, and how long one is kept after its end.
+    """How events become tiles: the kinds, the partitions of each view, and the retention of a tile after its end.
 
-    Where the newest event is known, tiles that no window from then on holds are left out.
+    Where the newest event is known, tiles that no later window needs are left out.
     """
 
     plan: TilePlan
@@ -124,7 +124,7 @@ class TileFoldConfig:
 def compute_tiles(clean_records: DataFrame, config: TileFoldConfig, cutover: Cutover | None = None) -> DataFrame:
     """Kafka records of the clean topic → Kafka records of the views' changelogs, with absolute tile values.
 
-    With a cut, ids are remembered from the first record on, and what comes after it is counted.
+    With a cutover, ids are deduplicated from the first record on, and only records after it are counted.
     """
     stream = config.plan.stream
     deduplicated = (
@@ -139,7 +139,7 @@ def compute_tiles(clean_records: DataFrame, config: TileFoldConfig, cutover: Cut
 
 def fold_events(unique_events: DataFrame, config: TileFoldConfig) -> DataFrame:
     """Typed events, each id once → Kafka records of the views' changelogs; in a batch as in a stream."""
-    # Spark evicts state by the column that carries the watermark: each tile's own end, not one window for all hops.
+    # Spark evicts state by the column with the watermark: each tile's own end, not one window for all hops.
     end = F.col("tile.end").alias("end", metadata={WATERMARK_METADATA: config.retention_us // 1000})
     event_tiles = unique_events.select("*", F.explode(_event_tiles(config)).alias("tile")).where("tile is not null")
     key_columns = ["kind", "entity", *(["salt"] if config.plan.is_salted else [])]
@@ -161,13 +161,13 @@ def _parse_events(clean_records: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _is_after_cutover(cutover: Cutover) -> Column:
-    """Whether a record's raw offset is at or above the cut of its partition; one added since is all after it."""
+    """Whether a record's raw offset is at or above the cutover of its partition; an added partition is all after it."""
     first_offset = F.coalesce(F.get(F.lit(list(cutover.raw)).cast("array<bigint>"), F.col("partition")), F.lit(0))
     return (F.col("offset") >= first_offset).alias(COUNTS_COLUMN)
 
 
 def to_tile_inputs(events: DataFrame, stream: Stream, *extra_columns: Column) -> DataFrame:
-    """Events and their arrival with what tiles need of them, and more where it is asked for."""
+    """Events and their arrival with the columns that tiles need, and more on request."""
     event_time = F.col("event").getField(stream.time)
     return events.select(
         "event",
@@ -180,7 +180,7 @@ def to_tile_inputs(events: DataFrame, stream: Stream, *extra_columns: Column) ->
 
 
 def _event_tiles(config: TileFoldConfig) -> Column:
-    """The tiles an event belongs to, one a kind; null where a column of the entity is null."""
+    """The tiles of an event, one of each kind; null where a column of the entity is null."""
     return F.array(*(_event_tile(config, number, tile_kind) for number, tile_kind in enumerate(config.plan.tile_kinds)))
 
 
@@ -204,7 +204,7 @@ def _event_tile(config: TileFoldConfig, number: int, tile_kind: TileKind) -> Col
 
 
 def _salt_part(stream: Stream, tile_kind: TileKind) -> Column:
-    """The part of its tiles that an event is folded into, as `salt_of` tells it."""
+    """The part of its tiles that an event is folded into, as `salt_of` computes it."""
     if len(tile_kind.versions) == 1:
         return F.lit(0)
     is_time = stream.schema.column(stream.id, stream.name).kind is Kind.TIMESTAMP

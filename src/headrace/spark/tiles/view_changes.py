@@ -1,4 +1,4 @@
-"""What has changed between the shape a view was begun with and the one it has now, in the words of its declaration.
+"""Describes how a view's shape differs from the one its state was started with.
 
 >>> begun = {"by": [["card", "string"]], "hop 60000 ms": [["float_sum", "amount", "double", "", 0]]}
 >>> describe_shape_changes(begun, begun | {"by": [["card", "string"], ["shop", "string"]]})
@@ -17,7 +17,7 @@ HOP_PREFIX, HOP_SUFFIX = "hop ", " ms"
 ABSENT_SETTINGS = {
     "streams": "one alone",
     "salt": "none",
-}  # what a shape that does not name them says of streams and salt
+}  # the defaults of shapes without streams and salt
 MAX_NAMED_TILES = 3  # more tiles than these are counted, not named
 
 
@@ -47,7 +47,7 @@ def _setting_changes(saved: SavedViewShape, current: SavedViewShape) -> Iterator
 
 
 def _tile_changes(saved: SavedViewShape, current: SavedViewShape) -> Iterator[str]:
-    """The aggregates that are kept in one of both alone, each with the length of its tiles."""
+    """The aggregates that only one of both has, each with its hop."""
     old, new = ([*_describe_tiles(shape)] for shape in (saved, current))
     yield from _describe_change([tile for tile in old if tile not in new], "removed")
     yield from _describe_change([tile for tile in new if tile not in old], "added")
