@@ -62,7 +62,7 @@ def test_a_table_that_does_not_land_is_reported_and_the_others_go_on(
         wait_until(lambda: not board.reports(IngestionProgress)[landing].error, limit_s=60, what="the other to land")
         said = board.reports(IngestionProgress)[failing]
         assert "column 'n' was string, is bigint" in said.error
-        assert "Could not land" in caplog.text
+        assert "Could not ingest" in caplog.text
         assert "Traceback" not in caplog.text, "what a sentence says needs no trace"
         assert abs(time.time() - (said.down_since_us or 0) / 1e6) < 60
         assert board.reports(IngestionProgress)[landing].down_since_us is None
@@ -104,7 +104,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_prepared(broker: 
     lake = LakeConfig(tmp_path, broker.address, (silver_mapping(stream), bronze_mapping(stream)))
     (looked_at,), (prepared,) = require_compatible_tables(lake), prepare_tables(lake)
     for problem in (looked_at, prepared):
-        assert problem.startswith(f"The table {silver_mapping(stream).table} of the lake does not land: ")
+        assert problem.startswith(f"The table {silver_mapping(stream).table} of the lake is not ingested: ")
         assert "<unknown>" not in problem  # deltalake's errors have a stack in their text
     assert LakeTable(tmp_path, bronze_mapping(stream)).format.read_schema() is not None
 

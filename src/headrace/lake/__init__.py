@@ -1,1 +1,1 @@
-"""The lake: Delta and Iceberg tables of what passes through the log, and what is computed from history."""
+"""The lake: Delta and Iceberg tables of an app's topics, and what is computed from history."""

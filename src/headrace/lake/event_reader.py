@@ -1,4 +1,4 @@
-"""Reading events back, typed and placed alike: from the lake, or straight from the log."""
+"""Reads events with the same columns from the lake, or directly from the log."""
 
 from pathlib import Path
 
@@ -12,18 +12,18 @@ from headrace.lake.ingestion.table_mapping import TableMapping, silver_mapping
 
 
 def read_silver_events(spark: SparkSession, lake_dir: Path, stream: Stream) -> DataFrame:
-    """The clean events that have landed: the stream's columns, hr_arrival, hr_partition, hr_offset and hr_day."""
+    """The clean events in the lake: the stream's columns, hr_arrival, hr_partition, hr_offset and hr_day."""
     return read_table_rows(spark, lake_dir, silver_mapping(stream))
 
 
 def read_log_events(spark: SparkSession, broker: str, stream: Stream) -> DataFrame:
-    """The same rows as `silver_events` gives, of everything that is in the clean log now."""
+    """The same rows as `read_silver_events` returns, from everything that is in the clean log now."""
     mapping = silver_mapping(stream)
     return to_new_rows(read_records(spark, broker, subscribe=mapping.topic), mapping, {})
 
 
 def read_table_rows(spark: SparkSession, lake_dir: Path, mapping: TableMapping) -> DataFrame:
-    """The rows of a table as it is now; a column that older files do not have is null there."""
+    """The current rows of a table; a column that older files lack is null there."""
     folder = (lake_dir / mapping.table).resolve()
     files = [spark_path(file.path) for file in open_table_format(folder).list_files()]
     if not files:

@@ -1,4 +1,4 @@
-"""Since when something of the lake fails, why, and when to try it again.
+"""Failures of a part of the lake: since when, why, and when to retry.
 
 failure   ✗ 1 s ✗  2 s  ✗    4 s    ✗ …… 60 s …… ✓
           └ down_since_us                         └ cleared
@@ -17,13 +17,13 @@ _RUST_STACK = re.compile(r"\s+0: (?:<unknown>|\S+::).*", re.DOTALL)
 
 
 def summarize_failure(failure: BaseException) -> str:
-    """Why something failed, in one sentence, without the stack that deltalake's errors carry in their text."""
+    """Why something failed, in one sentence, without the stack that deltalake puts into its messages."""
     return _RUST_STACK.sub("", summarize_spark_error(failure))
 
 
 @dataclass
 class FailureState:
-    """The failures of one table or worker since it last succeeded; each pause is twice as long as the one before."""
+    """The failures of one table or worker since its last success; each pause is twice the one before."""
 
     first_pause_s: float = FIRST_PAUSE_SECONDS
     longest_pause_s: float = LONGEST_PAUSE_SECONDS
@@ -39,21 +39,21 @@ class FailureState:
 
     @property
     def pause_s(self) -> float:
-        """How long the pause still lasts."""
+        """The rest of the pause."""
         return max(0.0, self._retry_at - time.monotonic())
 
     def record_failure(self, failure: Exception) -> bool:
-        """Record a failure and begin the next pause; whether it is another failure than the one before."""
+        """Record a failure and start the next pause; returns whether it differs from the one before."""
         previous_error, self.error = self.error, summarize_failure(failure)
         self.down_since_us = self.down_since_us or time.time_ns() // 1000
         pause_s = min(self.longest_pause_s, self.first_pause_s * 2 ** min(self.failures, 30))
-        # Any part of it: tables that failed together are not tried together.
-        self._retry_at = time.monotonic() + random.uniform(0.5, 1.0) * pause_s  # noqa: S311  # no secret
+        # Jitter: tables that failed together do not retry together.
+        self._retry_at = time.monotonic() + random.uniform(0.5, 1.0) * pause_s  # noqa: S311  # not for security
         self.failures += 1
         return self.error != previous_error
 
     def record_success(self) -> bool:
-        """Clear the failures; whether there were any."""
+        """Clear the failures; returns whether there were any."""
         was_down = self.failures > 0
         self.down_since_us, self.error, self.failures, self._retry_at = None, "", 0, 0.0
         return was_down

@@ -1,4 +1,4 @@
-"""The lake of an app: which topics land in it, where it is, and how it is kept. Nothing here needs Spark."""
+"""The lake of an app: its table mappings, its folder, and its retention. No Spark is needed here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from headrace.lake.lake_table import IncompatibleTableError, LakeTable
 
 
 class LakeFormatMismatchError(HeadraceError):
-    """A lake that has tables in another format than it is said to have."""
+    """A lake whose existing tables have another format than the requested one."""
 
     def __init__(self, folder: Path, existing: FormatName, requested: FormatName) -> None:
         super().__init__(
@@ -26,9 +26,9 @@ class LakeFormatMismatchError(HeadraceError):
 
 @dataclass(frozen=True)
 class LakeConfig:
-    """What lands where, how often, and how long it is kept; `format` is that of a new one, Delta without it.
+    """The mappings, interval and retention of a lake; `format` is that of a new one, Delta by default.
 
-    `begins` has the first offsets of topics that were computed again: rows from before them are removed.
+    `first_offsets` are those of rebuilt topics: rows of earlier offsets are removed.
     """
 
     folder: Path
@@ -47,9 +47,9 @@ class LakeConfig:
 
 
 def require_compatible_tables(lake: LakeConfig) -> list[str]:
-    """Refuse, before anything is touched, declarations that cannot be added to the tables that are there.
+    """Reject, before any change, declarations whose rows cannot be added to the existing tables.
 
-    Gives a sentence for each table that cannot be looked at: it does not land until that is mended, the others do.
+    Returns a sentence for each table that cannot be read: it is not ingested until it is repaired, the others are.
     """
     _require_format(lake)
     problems = []
@@ -58,7 +58,7 @@ def require_compatible_tables(lake: LakeConfig) -> list[str]:
             table.require_compatible()
         except IncompatibleTableError:
             raise
-        except Exception as problem:  # noqa: BLE001  # whatever a format says: one bad table is not the others' matter
+        except Exception as problem:  # noqa: BLE001  # any error of a format: one bad table must not stop the others
             problems.append(_problem_text(table, problem))
     return problems
 
@@ -66,24 +66,24 @@ def require_compatible_tables(lake: LakeConfig) -> list[str]:
 def _require_format(lake: LakeConfig) -> None:
     existing = detect_format(lake.folder)
     if lake.format is not None:
-        LAKE_FORMATS[lake.format].load_format()  # says what is not installed
+        LAKE_FORMATS[lake.format].load_format()  # names a missing package
         if existing not in {None, lake.format}:
             raise LakeFormatMismatchError(lake.folder, existing, lake.format)
 
 
 def prepare_tables(lake: LakeConfig) -> list[str]:
-    """Make the tables ready to be written to; a sentence for each that cannot be, which is tried again as it lands."""
+    """Prepare the tables for writing; returns a sentence for each that fails, which ingestion retries."""
     create_lake(lake.folder, lake.format)
     _require_format(lake)
     problems = []
     for table in lake.tables:
         try:
             table.prepare()
-        except Exception as problem:  # noqa: BLE001  # one bad table is not the others' matter
+        except Exception as problem:  # noqa: BLE001  # one bad table must not stop the others
             problems.append(_problem_text(table, problem))
     return problems
 
 
 def _problem_text(table: LakeTable, problem: Exception) -> str:
     reason = str(problem) if isinstance(problem, HeadraceError) else summarize_failure(problem)
-    return f"The table {table.mapping.table} of the lake does not land: {reason}"
+    return f"The table {table.mapping.table} of the lake is not ingested: {reason}"

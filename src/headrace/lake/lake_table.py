@@ -1,7 +1,7 @@
-"""One table of the lake: made, widened, read and committed to, in the format that its lake has.
+"""One table of the lake: created, extended, read and committed to, in the format of its lake.
 
-How far a topic has landed is part of the table: each commit carries, for every partition, the last offset in it.
-Files and positions become true in one step, so there is no checkpoint that could disagree.
+The ingested offsets are part of the table: each commit has, for every partition, the last offset in it. Files and
+offsets are committed atomically, so that no checkpoint can disagree.
 """
 
 import shutil
@@ -21,24 +21,24 @@ from headrace.lake.formats.arrow_schemas import arrow_schema, spark_type_name
 from headrace.lake.formats.table_format import TableFormat, open_table_format
 from headrace.lake.ingestion.table_mapping import DAY, OFFSET, PARTITION, TableMapping
 
-UNFINISHED_FOLDER = "_unfinished"  # where executors write; what begins with an underscore is no part of a table
+UNFINISHED_FOLDER = "_unfinished"  # where executors write; folders with an underscore are not part of a table
 FORBIDDEN_CHARACTERS = set(' ,;{}()\n\t="')
 
 
 class IncompatibleTableError(HeadraceError):
-    """A declaration whose events cannot be added to the table that is there."""
+    """A declaration whose rows cannot be added to the existing table."""
 
 
 @dataclass(frozen=True)
 class TablePosition:
-    """How far a partition has landed: the last offset read of the topic, and the last hr_offset in the table."""
+    """The position of a partition: the last offset read from the topic, and the last hr_offset in the table."""
 
     last_read: int = -1
     last_written: int = -1
 
 
 class LakeTable:
-    """The table of a landing, as it was when last looked at; `begins` are offsets before which no row counts."""
+    """The table of a mapping, as last opened; `first_offsets` are offsets before which no row counts."""
 
     def __init__(self, lake: Path, mapping: TableMapping, first_offsets: Mapping[int, int] | None = None) -> None:
         self.mapping, self._first_offsets = mapping, first_offsets or {}
@@ -49,13 +49,13 @@ class LakeTable:
         return open_table_format(self.folder)
 
     def reopen(self) -> None:
-        """Forget what is known of the table: it may have been moved away, or mended, by others."""
+        """Drop the cached table: another process may have moved or repaired it."""
         self.__dict__.pop("format", None)
 
     def prepare(self) -> None:
-        """Make the table, or add the columns it lacks; refuse what older files contradict. Removes a crash's scraps.
+        """Create the table, or add missing columns; raises on incompatible ones. Removes leftovers of a crash.
 
-        Where its topic was computed again, what had landed before is removed too: training reads what is served.
+        Where its topic was rebuilt, rows of before are removed too: training must read what is served.
         """
         self.require_compatible()
         self.format.ensure_table(self.format.to_storable_schema(arrow_schema(self.mapping)))
@@ -71,7 +71,7 @@ class LakeTable:
             self.format.delete_offsets_before(self._first_offsets)
 
     def require_compatible(self) -> None:
-        """Refuse a landing whose columns a table cannot have, or not beside those it has."""
+        """Reject a mapping whose columns a table cannot have, or which contradict the existing ones."""
         _require_valid_names(self.mapping)
         existing = self.format.read_schema()
         if existing is not None:
@@ -80,7 +80,7 @@ class LakeTable:
             )
 
     def positions(self, partitions: Sequence[int]) -> dict[int, TablePosition]:
-        """How far each partition has landed now."""
+        """The current position of each partition."""
         self.format.refresh()
         topic, offset_topic = self.mapping.topic, self.mapping.offset_topic
         return {
@@ -94,7 +94,7 @@ class LakeTable:
         return self.format.committed_position(_position_name(topic, partition))
 
     def commit(self, files: Sequence[Path], positions: Mapping[int, TablePosition]) -> None:
-        """Add files and move the positions, both or neither; fails where somebody else has moved them since."""
+        """Add files and advance the positions, atomically; fails where another process has advanced them."""
         mapping = self.mapping
         new_positions = {
             _position_name(mapping.topic, partition): position.last_read for partition, position in positions.items()
@@ -109,24 +109,24 @@ class LakeTable:
 
     @contextmanager
     def remove_on_failure(self, files: Sequence[Path]) -> Iterator[None]:
-        """Remove new files where what is done with them fails before they are part of the table."""
+        """Remove new files if the block fails before they are part of the table."""
         try:
             yield
         except Exception:
-            with suppress(Exception):  # what is not removed now, maintenance removes after a day
+            with suppress(Exception):  # maintenance removes leftovers after a day
                 self._remove_uncommitted(files)
             raise
 
     def _remove_uncommitted(self, files: Sequence[Path]) -> None:
         committed = {
             file.path for file in open_table_format(self.folder).list_files()
-        }  # a commit may fail once it is made
+        }  # a commit may report a failure after it succeeded
         for file in files:
             if file not in committed:
                 file.unlink(missing_ok=True)
 
     def scan_rows(self, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows that a condition holds for, without Spark; days it cannot hold for are not read."""
+        """Some columns of the rows that match a condition, without Spark; days that cannot match are not read."""
         day_partitioning = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive")
         files = [str(file.path) for file in self.format.list_files()]
         dataset = ds.dataset(

@@ -1,11 +1,11 @@
-"""Care of the tables: small files made one, old days let go, files nobody needs deleted.
+"""Maintenance of the tables: compacts small files, deletes old days, and vacuums unused files.
 
     today       ▁▁▁▁▁▁▁▁▁▁▁▁▁ many small files ──▶ █ one, whenever there are many
     yesterday   ▁▁▁ a few                     ──▶ █ one, for good
     day − 90    █                             ──▶   gone, where --lake-retention 90d is set
 
-Each is one commit of the table's log: whoever reads sees the state before it or after it, and so does a restart. Files
-that a commit has replaced, or that a crash left behind, are deleted a day later, when no reader holds them any more.
+Each is one commit of the table's log: readers see the state before it or after it, and so does a restart. Files
+that a commit has replaced, or that a crash left behind, are deleted a day later, when no reader uses them any more.
 """
 
 import logging
@@ -33,7 +33,7 @@ RETENTION_HOURS = 24
 
 @dataclass(frozen=True)
 class MaintenanceConfig:
-    """How a table is cared for."""
+    """The maintenance settings of a table."""
 
     retention: timedelta | None = None
     small_file_bytes: int = SMALL_FILE_BYTES
@@ -41,7 +41,7 @@ class MaintenanceConfig:
 
 
 def maintain_table(folder: Path, config: MaintenanceConfig, today: date) -> None:
-    """Compact, let go of old days and delete what is not needed, each if there is reason to."""
+    """Compact, delete old days and vacuum, each if needed."""
     table = open_table_format(folder)
     if config.retention is not None:
         first_kept_day = today - config.retention
@@ -53,7 +53,7 @@ def maintain_table(folder: Path, config: MaintenanceConfig, today: date) -> None
 
 
 def days_to_compact(files: Sequence[LakeFile], config: MaintenanceConfig, today: date) -> list[date]:
-    """The days whose small files are to be made one: many of them, or a few of a day that is over."""
+    """The days whose small files are compacted: with many of them, or a few on a past day."""
     small_files = Counter(file.day for file in files if file.day is not None and file.size < config.small_file_bytes)
     return sorted(
         day for day, count in small_files.items() if count >= (2 if day < today else config.min_files_to_compact)
@@ -61,10 +61,10 @@ def days_to_compact(files: Sequence[LakeFile], config: MaintenanceConfig, today:
 
 
 class MaintenanceThread(threading.Thread):
-    """Cares for tables now and then, off the thread that lands; one that fails is no other's matter."""
+    """Maintains tables periodically, on a thread of its own; a failing table does not affect the others."""
 
     def __init__(self, folders: Sequence[Path], config: MaintenanceConfig, producer: Producer | None = None) -> None:
-        """Tells of each table, once it was cared for, where there is a producer to tell it with."""
+        """With a producer, it reports on each table after maintaining it."""
         super().__init__(name="lake care", daemon=True)
         self._failures = {folder: FailureState() for folder in folders}
         self._config, self._producer = config, producer
@@ -80,19 +80,19 @@ class MaintenanceThread(threading.Thread):
             return
         state = self._failures[folder]
         try:
-            if (folder / open_table_format(folder).metadata_folder).is_dir():  # else nothing has landed yet
+            if (folder / open_table_format(folder).metadata_folder).is_dir():  # else nothing is ingested yet
                 maintain_table(folder, self._config, datetime.now(UTC).date())
             state.record_success()
-        except Exception as failure:  # noqa: BLE001  # a commit in between, a full disk: the next round tries again
+        except Exception as failure:  # noqa: BLE001  # a concurrent commit or a full disk: the next round retries
             state.record_failure(failure)
-            LOGGER.warning("Could not maintain the table at %s, which is tried again: %s", folder, state.error)
+            LOGGER.warning("Could not maintain the table at %s; it is retried: %s", folder, state.error)
         self._report(folder, state)
 
     def _report(self, folder: Path, state: FailureState) -> None:
         if self._producer is None:
             return
         table, at_us = "/".join(folder.parts[-2:]), time.time_ns() // 1000
-        with suppress(Exception):  # a broker that is away: it is told at the next round
+        with suppress(Exception):  # the broker is down: the next round reports
             publish_progress(self._producer, MaintenanceProgress(table, at_us, state.down_since_us, state.error))
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""Features of the past in Arrow: events and a spine of some entities in, one column a feature out.
+"""Point-in-time features in Arrow: takes events and a spine of some entities, returns one column a feature.
 
     events   e0 …  the entity │ hr_time, hr_known │ hr_id │ v0 … values that are folded │ w0 … whether a condition holds
     spine    e0 …  the entity │ hr_at             │ r0 … fields of a request │ hr_known_HOP_STREAM, if not hr_at
 
-A view of several streams has hr_stream beside hr_id: the stream's number in the order of their names. Hops are in µs.
-Spark computes what goes in (`training`); nothing here is a Python object an event or a row.
+A view of several streams has hr_stream next to hr_id: the stream's number in the order of their names. Hops are in µs.
+Spark computes the inputs (`training`); no event or row is a Python object here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ NEVER_US = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class ViewInputs:
-    """What of its streams' events a view's windows read."""
+    """The columns of its streams' events that a view's windows read."""
 
     view: View
 
@@ -59,7 +59,7 @@ class ViewInputs:
 
 
 def compute_past_features(view: View, events: pa.Table, spine: pa.Table) -> pa.Table:
-    """The features of each row of the spine, in its order, and whether there was anything to find."""
+    """The features of each row of the spine, in its order, and the status of its entity."""
     past_events, pairs = _prepare_lookup(view, events, spine)
     order = np.lexsort((pairs.at_us, pairs.entities))
     values_by_feature = compute_features(view, past_events.history, pairs[order])
@@ -92,17 +92,17 @@ def _prepare_lookup(view: View, events: pa.Table, spine: pa.Table) -> tuple["_Pa
 
 
 def hop_streams(view: View) -> list[tuple[int, int]]:
-    """Hop and number of the stream of everything an answer is made of, in the order of `lives_of(view)`."""
+    """Hop and stream number of every input of a row, in the order of `live_layouts(view)`."""
     return [(layout.hop_us, stream) for stream in range(len(view.streams)) for layout in hop_layouts(view)]
 
 
 def known_column(kind: str, hop_us: int, stream: int) -> str:
-    """The spine's column of what was known, or of how many events, of one hop and stream."""
+    """The spine's column of known times, or of event counts, of one hop and stream."""
     return f"hr_{kind}_{hop_us}_{stream}"
 
 
 def _number_entities(events: pa.Table, spine: pa.Table, entity_columns: Sequence[str]) -> tuple[Ints, Ints]:
-    """The entities of events and of the spine by number; a null is a value like any other here."""
+    """The entities of events and of the spine by number; a null is an ordinary value here."""
     numbers = np.zeros(len(events) + len(spine), np.int64)
     for name in entity_columns:
         column = pa.chunked_array([*events[name].chunks, *spine[name].chunks], events[name].type)
@@ -118,7 +118,7 @@ def _to_ints(column: pa.ChunkedArray) -> Ints:
 
 
 class _PastEvents:
-    """The events of some entities, and the way back from what was folded to what it stands for."""
+    """The events of some entities, and the decoding of folded values."""
 
     def __init__(self, view: View, events: pa.Table, entities: Ints) -> None:
         self._view, self._events, self._inputs = view, events, ViewInputs(view)
@@ -135,7 +135,7 @@ class _PastEvents:
         return EventHistory(group_ids, self._times_us, _to_ints(self._events["hr_known"]), columns, stream_count)
 
     def to_feature_column(self, feature: Feature, values: ValueColumn | MapColumn) -> pa.Array:
-        """A feature's column as it is given out."""
+        """A feature's column in its output type."""
         slot, arrow_type = to_slot(feature.aggregate), output_type(feature, self._view)
         if isinstance(values, MapColumn):
             return self._to_maps(slot, values, arrow_type)
@@ -153,20 +153,20 @@ class _PastEvents:
         return indices.cast(arrow_type)
 
     def _to_lists(self, slot: AggregateSlot, values: ValueColumn, arrow_type: pa.DataType) -> pa.Array:
-        """A list a pair, null where it would be empty."""
+        """A list for each pair, null where it would be empty."""
         sizes = values.valid.sum(axis=1)
         ends = np.append(0, np.cumsum(sizes)).astype(np.int32)
         items = self._to_item_values(slot, values.data[values.valid], arrow_type.value_type)
         return pa.ListArray.from_arrays(pa.array(ends), items, mask=pa.array(sizes == 0))
 
     def _to_maps(self, slot: AggregateSlot, maps: MapColumn, arrow_type: pa.DataType) -> pa.Array:
-        """A map a pair, which may be empty."""
+        """A map for each pair, which may be empty."""
         entries = maps.entry_indices
         keys = self._to_item_values(slot, maps.keys[entries], arrow_type.key_type)
         return pa.MapArray.from_arrays(pa.array(maps.offsets, pa.int32()), keys, pa.array(maps.counts[entries]))
 
     def _to_item_values(self, slot: AggregateSlot, codes: Ints, arrow_type: pa.DataType) -> pa.Array:
-        """The values that were counted, from what stands for them: of a text its rank."""
+        """The counted values, decoded: texts from their rank."""
         values = pa.array(codes)
         return (
             _take_values(self._rank_texts(slot)[0], values, arrow_type)
@@ -202,7 +202,7 @@ class _PastEvents:
 
     @cached_property
     def _event_order(self) -> Ints:
-        """Events by time, id and stream; ids are looked at only where times are equal."""
+        """Events by time, id and stream; ids are compared only where times are equal."""
         by_time = np.argsort(self._times_us, kind="stable")
         sorted_us = self._times_us[by_time]
         if not (sorted_us[1:] == sorted_us[:-1]).any():
@@ -217,7 +217,7 @@ class _PastEvents:
         return np.argsort(self._event_order)
 
     def _rank_texts(self, slot: AggregateSlot) -> tuple[pa.Array, Ints]:
-        """The different texts in their order, and of each event the place of its own."""
+        """The distinct texts in order, and for each event the index of its text."""
         texts = self._column_values(slot)
         if slot.partial.is_sketch:
             texts = pc.utf8_slice_codeunits(texts, 0, MAX_TEXT_LENGTH)
@@ -233,7 +233,7 @@ def _take_values(values: pa.Array, indices: pa.Array, arrow_type: pa.DataType) -
 
 
 def _to_coupons(column: pa.Array) -> Ints:
-    """What a sketch keeps of each value; each different one is hashed once."""
+    """The sketch input of each value; each distinct one is hashed once."""
     encoded = column.dictionary_encode()
     coupons = np.array([to_coupon(value) for value in encoded.dictionary.to_pylist()] or [0], np.int64)
     event_coupons: Ints = coupons[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
@@ -263,7 +263,7 @@ def _all_valid(table: pa.Table, names: Sequence[str]) -> Mask:
 
 
 def _status_column(history: EventHistory, pairs: EntityTimePairs) -> pa.Array:
-    """Whether a row's entity is known, and was by then."""
+    """Whether a row's entity is known, and had an event by then."""
     entities, at_us = pairs.entities, pairs.at_us
     first_us = np.full(int(max(entities.max(initial=0), history.entities.max(initial=0))) + 1, NEVER_US)
     np.minimum.at(first_us, history.entities, history.known_us)

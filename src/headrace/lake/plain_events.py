@@ -1,4 +1,4 @@
-"""Events that were read one by one, as the Arrow table `lookback` takes: without Spark."""
+"""Events that were read one by one, as the Arrow table of `compute_past_features`, without Spark."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from headrace.tiles.events.event_parser import Event
 from headrace.tiles.events.expression_kernel import evaluate_condition
 from headrace.tiles.fold import column_value, to_event_columns
 
-ARROW_TYPES = arrow_features.ARROW_TYPES | {Kind.TIMESTAMP: pa.int64()}  # moments in µs
+ARROW_TYPES = arrow_features.ARROW_TYPES | {Kind.TIMESTAMP: pa.int64()}  # times in µs
 
 
 def to_events_table(view: View, stream: Stream, events: Sequence[Event], known_us: Sequence[int]) -> pa.Table:
-    """The columns a view's windows read, of one stream's events that have their whole entity."""
+    """The columns a view's windows read, for one stream's events with a complete entity."""
     complete_indices = [
         index
         for index, event in enumerate(events)

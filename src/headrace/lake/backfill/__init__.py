@@ -1,1 +1,1 @@
-"""Backfills: a view's history folded in one batch."""
+"""Backfills: a view's history, folded in one batch."""

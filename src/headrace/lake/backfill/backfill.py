@@ -1,9 +1,9 @@
-"""`headrace backfill`: a view's history folded in one batch on Spark, into tiles that its stream is merged with.
+"""`headrace backfill`: folds a view's history in one batch on Spark, into tiles that merge with those of its stream.
 
     lake     silver events below the cut, each id once ──▶ base tiles ──┐
     stream   clean records from the cut on ──────────────▶ live tiles ──┴▶ the view's changelog
 
-It may be killed at any moment and started again: the cut stays, and a tile that is written again is the same tile.
+It may be killed at any time and started again: the cutover stays, and a rewritten tile is the same tile.
 """
 
 import time
@@ -34,7 +34,7 @@ ProgressReporter = Callable[[str], None]
 def backfill_view(
     session: Callable[[], SparkSession], view: View, config: BackfillConfig, report: ProgressReporter
 ) -> Backfill:
-    """Fold the history of a view and mark it done; one that is done stays as it is, and needs no Spark."""
+    """Fold the history of a view and mark it done; a completed backfill is left as it is, without Spark."""
     if view.captured_table:
         require_point_in_time_support(view)
     backfill = begin_or_resume_backfill(view, config)
@@ -56,7 +56,7 @@ def backfill_view(
 def write_history(
     spark: SparkSession, view: View, stream: Stream, cutover: Cutover, config: BackfillConfig, report: ProgressReporter
 ) -> None:
-    """Write the tiles of everything before the cut of one stream."""
+    """Write the tiles of everything before the cutover of one stream."""
     with disable_ansi_mode(spark):
         history = filter_before_cutover(read_silver_events(spark, config.lake, stream), cutover)
         newest_us = _newest_time_us(history, stream)
@@ -74,12 +74,12 @@ def write_history(
 
 
 def filter_before_cutover(events: DataFrame, cutover: Cutover) -> DataFrame:
-    """The events whose raw offset is below the cut of their partition."""
+    """The events whose raw offset is below the cutover of their partition."""
     return events.where(F.col(OFFSET) < F.get(F.lit(list(cutover.raw)).cast("array<bigint>"), F.col(PARTITION)))
 
 
 def fold_base_tiles(events: DataFrame, fold_config: TileFoldConfig) -> DataFrame:
-    """Events as the lake has them, each id once → records of the views' changelogs, as the stream folds them."""
+    """Events from the lake, each id once → records of the views' changelogs, as the stream folds them."""
     stream = fold_config.plan.stream
     event = F.struct(*(F.col(f"`{column.name}`") for column in stream.schema))
     events_with_arrival = events.select(event.alias("event"), F.unix_micros(ARRIVAL).alias("arrival_us"))
@@ -87,14 +87,14 @@ def fold_base_tiles(events: DataFrame, fold_config: TileFoldConfig) -> DataFrame
 
 
 def _newest_time_us(history: DataFrame, stream: Stream) -> int | None:
-    """The time windows are read at, at the earliest: as stores tell it, who let nothing far ahead make all else old."""
+    """The earliest read time of windows, as stores compute it: an event far ahead does not make all others old."""
     time_us: Column = F.least(F.unix_micros(F.col(f"`{stream.time}`")), F.unix_micros(ARRIVAL))
-    newest_us: int | None = history.agg(F.max(time_us)).head()[0]  # type: ignore[index]  # an aggregate has a row
+    newest_us: int | None = history.agg(F.max(time_us)).head()[0]  # type: ignore[index]  # an aggregate always has a row
     return newest_us
 
 
 def _filter_needed(history: DataFrame, view: View, stream: Stream, newest_us: int) -> DataFrame:
-    """What windows may hold, and before it what the stream too would remember the ids of."""
+    """The events that windows may need, plus those whose ids the stream would remember."""
     layouts = hop_layouts(view)
     if any(layout.is_kept_forever for layout in layouts):
         return history

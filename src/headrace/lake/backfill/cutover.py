@@ -1,4 +1,4 @@
-"""The beginning of a backfill: the cut is found, refused where it would miss or double something, and written down."""
+"""The start of a backfill: chooses the cutover, rejects one that would miss or double events, and saves it."""
 
 import time
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from headrace.spark.tiles.backfill_cutovers import (
 )
 from headrace.spark.tiles.query_versions import is_computed_without_cutover
 
-# While it catches up the stream lets its partitions be a day apart: where it begins, they must be far closer.
+# While catching up, the stream's partitions may be a day apart: at the cutover they must be far closer.
 MAX_DELAY_US = UNITS_US["h"]
 
 
 class BackfillRefused(HeadraceError):
-    """A view that cannot have its history folded as things are."""
+    """A view whose history cannot be folded in the current state."""
 
 
 @dataclass(frozen=True)
 class BackfillConfig:
-    """Where history is, where its tiles go, and where its cut is written down."""
+    """Where history is, where its tiles go, and where its cutover is saved."""
 
     lake: Path
     broker: str
@@ -40,7 +40,7 @@ class BackfillConfig:
 
 
 def begin_or_resume_backfill(view: View, config: BackfillConfig) -> Backfill:
-    """The backfill of a view: as it was begun, or begun now."""
+    """The backfill of a view: resumed, or started now."""
     backfill = load_backfill(config.state, view)
     if backfill is None:
         return _begin_backfill(view, config)
@@ -58,7 +58,7 @@ def _begin_backfill(view: View, config: BackfillConfig) -> Backfill:
     offset_client = OffsetClient(config.broker)
     if any(offset_client.end_offset_list(view.topic)):
         raise BackfillRefused(
-            f"{view.topic} has tiles already: they would be counted beside those of the history. "
+            f"{view.topic} has tiles already: they would be counted in addition to those of the history. "
             f"Give {view.name} another name."
         )
     cutovers = {
@@ -68,7 +68,7 @@ def _begin_backfill(view: View, config: BackfillConfig) -> Backfill:
     backfill = Backfill(view.name, cutovers, base_tile_versions(view))
     save_backfill(backfill, config.state)
     try:
-        _require_new_view(view, config.state)  # a stream that was started meanwhile has not seen the file
+        _require_new_view(view, config.state)  # a stream that was started meanwhile has not read the file
     except BackfillRefused:
         delete_backfill(backfill, config.state)
         raise
@@ -78,7 +78,7 @@ def _begin_backfill(view: View, config: BackfillConfig) -> Backfill:
 def _require_new_view(view: View, state: Path) -> None:
     if is_computed_without_cutover(view, state):
         raise BackfillRefused(
-            f"{view.name} is kept by a query that counts from the beginning of the log: its history would be counted "
+            f"{view.name} is computed by a query from the beginning of the log: its history would be counted "
             f"twice. Give the view another name, and backfill that before it is started."
         )
 

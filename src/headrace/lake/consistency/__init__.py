@@ -1,1 +1,1 @@
-"""Training-serving consistency: what was served against what batch computes."""
+"""The training-serving consistency check: served values against batch values."""

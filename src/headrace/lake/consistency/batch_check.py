@@ -1,4 +1,4 @@
-"""`headrace check`: what was served, replayed in batch on Spark and compared value by value."""
+"""`headrace check`: recomputes served values in batch on Spark and compares them one by one."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ FINDINGS_SCHEMA = pa.schema([("findings", pa.binary())])
 
 
 def check_served(spark: SparkSession, view: View, source: str) -> CheckFindings:
-    """Everything that was served of a view and kept, against the events of the lake or of the log."""
+    """Check every kept served row of a view against the events of the lake or of the log."""
     require_point_in_time_support(view)
     with disable_ansi_mode(spark):
         deduplicated = [
@@ -64,7 +64,7 @@ def _read_served_rows(spark: SparkSession, mapping: TableMapping, source: str) -
 
 
 def _to_spine(served_rows: DataFrame, view: View) -> DataFrame:
-    """Answers of the layout that is declared now, as `checking` takes them."""
+    """Served rows of the current layout, as a spine for `compare_served`."""
     served_json = F.from_json("value", ANSWER_SCHEMA)
     entity = ", ".join(f"`{column.name}` {column.type}" for column in view.entity)
     parsed = served_rows.select(served_json.alias("a")).select("a.*", F.from_json("a.row", entity).alias("e"))
@@ -110,7 +110,7 @@ def _decode_findings(encoded: bytes) -> CheckFindings:
 
 
 def save_findings(findings: CheckFindings, view: View, lake: str) -> None:
-    """Add what was found to the lake: a row a feature, with when it was checked."""
+    """Append the findings to the lake: a row for each feature, with the time of the check."""
     rows = [
         {"checked_at": datetime.now(UTC), "feature": name, **asdict(counts)}
         for name, counts in findings.by_arrival.items()

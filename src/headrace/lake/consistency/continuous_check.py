@@ -1,9 +1,9 @@
-"""The check that never stops: a sample of entities is recomputed beside the stream, and what was served compared.
+"""The continuous consistency check: recomputes a sample of entities from the stream, and compares served values.
 
     payments.clean    ──▶ events of some entities, each id once ─┐
     CardSpend.served  ──▶ answers about them, a few seconds old ─┴─▶ checked, counted, told to the server's /metrics
 
-Which entities is a matter of their key's hash: at first all of them; each time there are too many events, half as many.
+Entities are sampled by the hash of their key: at first all of them; each time there are too many events, half as many.
 """
 
 import json
@@ -39,7 +39,7 @@ TEXT_KEY_KINDS = {Kind.STRING, Kind.INTEGER}
 
 
 class EntitySample:
-    """Events of some entities of a view, and what was served about them and is not compared yet."""
+    """Events of some entities of a view, and served rows about them that are not compared yet."""
 
     def __init__(self, view: View) -> None:
         self.view, self.findings = view, CheckFindings()
@@ -52,11 +52,11 @@ class EntitySample:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What it must be given: the clean events of each stream, and what was served."""
+        """The topics to read: the clean events of each stream, and the served log."""
         return (*self._streams, self.view.served)
 
     def add_event(self, record: ConsumerRecord) -> None:
-        """An event, unless it is a replay, a duplicate, or not of the sample."""
+        """Add an event, unless it is a replay, a duplicate, or not in the sample."""
         offset, key, partition = (
             OFFSET_HEADER.read_or(record, -1),
             record.key or b"",
@@ -75,13 +75,13 @@ class EntitySample:
             self._events = {event_key: kept for event_key, kept in self._events.items() if self._is_sampled(kept.key)}
 
     def add_served_row(self, record: ConsumerRecord) -> None:
-        """An answer, to be compared once what it was made of must have come by here."""
+        """Add a served row, to be compared once its events must have arrived here."""
         served_row = json.loads(record.value or b"{}")  # not orjson, for which a sum beyond 64 bits is a double
         if served_row.get("versions") == self._versions:
             self._served_rows.append(served_row | {"row": json.dumps(served_row["row"])})
 
     def compare_until(self, until_us: int) -> None:
-        """Compare what was served by a time."""
+        """Compare the rows that were served up to a time."""
         due_rows = [served_row for served_row in self._served_rows if served_row["at"] <= until_us]
         self._served_rows = [answer for answer in self._served_rows if answer["at"] > until_us]
         sampled_rows = [answer for answer in due_rows if self._is_sampled(str(answer["entity"][0]).encode())]
@@ -133,7 +133,7 @@ class _SampledEvent(NamedTuple):
 
 
 def continuously_checked_views(app: App) -> list[View]:
-    """The views that are checked all the while: those by their streams' key, of which records tell without reading."""
+    """The views that are checked continuously: those by their streams' key, which a record has without parsing."""
     return [
         view
         for view in app.views
@@ -144,7 +144,7 @@ def continuously_checked_views(app: App) -> list[View]:
 
 
 def check_until_stopped(app: App, broker: str, stop: threading.Event) -> None:
-    """Compare what is served, until `stop` is set."""
+    """Compare served rows, until `stop` is set."""
     samples = [EntitySample(view) for view in continuously_checked_views(app)]
     if not samples:
         stop.wait()

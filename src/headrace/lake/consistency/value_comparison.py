@@ -1,12 +1,12 @@
-"""Served values against recomputed ones, one by one: the pure part of `headrace check`.
+"""Compares served values with recomputed ones: the pure part of `headrace check`.
 
     served       what the server said, and what that was made of: of each hop and stream, how many events, and the last
                  arrival
     by arrival   recomputed from the events that had arrived by then
     by event     recomputed from the events that had happened by the time asked
 
-Where the recomputation finds another number of events than the answer was made of, some were on their way through the
-stream just then: in flight, and not compared by arrival.
+Where the recomputation finds another number of events than the served row had, some were in flight through the
+stream at that time; such rows are not compared by arrival.
 """
 
 import json
@@ -37,11 +37,11 @@ MAX_EXPLAINING_EVENTS = 8
 
 @dataclass
 class ComparisonCounts:
-    """How often one feature's served values were what was recomputed."""
+    """How often one feature's served values equal the recomputed ones."""
 
     exact: int = 0
-    rounded: int = 0  # doubles added up in another order
-    estimated: int = 0  # sketches, within what they state
+    rounded: int = 0  # doubles summed in another order
+    estimated: int = 0  # sketches, within their stated error
     in_flight: int = 0
     wrong: int = 0
     largest: float = 0.0
@@ -54,7 +54,7 @@ class ComparisonCounts:
 
 @dataclass
 class CheckFindings:
-    """What a check found: by feature, compared by arrival and by event, and the worst rows."""
+    """The findings of a check: by feature, compared by arrival and by event, and the worst rows."""
 
     rows: int = 0
     by_arrival: dict[str, ComparisonCounts] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class CheckFindings:
         self.add_worst(*other.worst)
 
     def add_worst(self, *wrong_rows: dict[str, Any]) -> None:
-        """Keep rows that were wrong, if they are among the worst."""
+        """Keep wrong rows, if they are among the worst."""
         self.worst = sorted([*self.worst, *wrong_rows], key=lambda row: -row["difference"])[:MAX_WORST_ROWS]
 
     def to_json(self) -> dict[str, Any]:
@@ -77,21 +77,21 @@ class CheckFindings:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many values were what, by arrival."""
+        """How many values had each outcome, by arrival."""
         comparisons = self.by_arrival.values()
         return {name: sum(getattr(counts, name) for counts in comparisons) for name in OUTCOMES}
 
     @property
     def wrong(self) -> int:
-        """How many values were neither what had arrived says, nor in flight."""
+        """How many values were neither equal to the recomputed ones nor in flight."""
         return self.outcomes["wrong"]
 
 
 def compare_served(view: View, events: pa.Table, served: pa.Table) -> CheckFindings:
-    """Compare served rows with what their entities' events say.
+    """Compare served rows with the values recomputed from their entities' events.
 
-    `events` are as `lookback` takes them, known by arrival; `served` has its spine, and the answers' JSON in `hr_row`
-    and `hr_events_HOP_STREAM`, of how many events each hop held of a stream.
+    `events` are as `compute_past_features` takes them, known by arrival; `served` has its spine, the rows' JSON in
+    `hr_row`, and in `hr_events_HOP_STREAM` how many events each hop held of a stream.
     """
     by_arrival = compute_past_features(view, events, served).to_pylist(maps_as_pydicts="strict")
     events_by_time = events.set_column(events.column_names.index("hr_known"), "hr_known", events["hr_time"])
@@ -123,12 +123,12 @@ def compare_served(view: View, events: pa.Table, served: pa.Table) -> CheckFindi
 
 
 def _without_known_times(served: pa.Table) -> pa.Table:
-    """The spine without what was known when: everything that had happened by the time asked."""
+    """The spine without known times: everything that had happened by the requested time."""
     return served.select([name for name in served.column_names if not name.startswith("hr_known_")])
 
 
 def _in_flight(view: View, events: pa.Table, served: pa.Table) -> dict[str, Mask]:
-    """Of each feature, the rows whose hop held another number of events of some stream than is found."""
+    """For each feature, the rows whose hop held another number of events of some stream than is found."""
     differs_by_hop = {feature.window.hop_us: np.zeros(len(served), np.bool_) for feature in view.features}
     for hop_stream, event_counts in count_past_events(view, events, served).items():
         differs_by_hop[hop_stream[0]] |= event_counts != served[known_column("events", *hop_stream)].to_numpy()
@@ -138,9 +138,9 @@ def _in_flight(view: View, events: pa.Table, served: pa.Table) -> dict[str, Mask
 
 
 def _tolerances(view: View, events: pa.Table) -> dict[str, float]:
-    """How far doubles added up in another order may lie apart, and counts of a map, as a share of them all.
+    """The tolerance of doubles summed in another order, and of counts of a map, as a share of the total.
 
-    Nothing bounds what other sketches may say.
+    The error of other sketches has no bound.
     """
     inputs = ViewInputs(view)
     tolerances = dict.fromkeys(view.names, 0.0)
@@ -178,7 +178,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _parse_served(served: Any, recomputed: Any) -> Any:
-    """A value of an answer's JSON as the type it stands for."""
+    """A value of a served row's JSON, in the type of the recomputed one."""
     if isinstance(recomputed, datetime) and isinstance(served, str):
         return datetime.fromisoformat(served)
     return float(served) if isinstance(recomputed, float) and isinstance(served, str | int) else served
@@ -198,7 +198,7 @@ def _difference(served: Any, recomputed: Any) -> float:
 
 
 def _explain_row(view: View, events: pa.Table, served: pa.Table, row_number: int) -> dict[str, Any]:
-    """Whose row it is, when, and the entity's last events by then."""
+    """The row's entity and time, and the entity's last events by then."""
     row = served.slice(row_number, 1).to_pylist()[0]
     entity = {name: row[f"e{index}"] for index, name in enumerate(view.by)}
     entity_events = events
@@ -212,7 +212,7 @@ def _explain_row(view: View, events: pa.Table, served: pa.Table, row_number: int
 
 
 def _event_identity(view: View, event: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells an event from others: its id, its times and, where there are several, its stream."""
+    """The identity of an event: its id, its times and, with several streams, its stream."""
     stream = view.sorted_streams[event.get("hr_stream", 0)]
     stream_name = {STREAM_COLUMN: stream.name} if len(view.streams) > 1 else {}
     return {stream.id: event["hr_id"], "time_us": event["hr_time"], "arrival_us": event["hr_known"]} | stream_name

@@ -1,1 +1,1 @@
-"""Landing the topics of an app in the tables of its lake."""
+"""Ingests the topics of an app into the tables of its lake."""

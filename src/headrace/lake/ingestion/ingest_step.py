@@ -1,4 +1,4 @@
-"""One step of a landing: the records that have come since, written by the executors, committed by the driver.
+"""One step of ingestion: executors write the new records, the driver commits them.
 
 read so far     end of the log now
 ├───────────────┼──▶ records ──▶ rows, each once ──▶ a file a day ──▶ one commit: files and positions
@@ -25,17 +25,17 @@ from headrace.lake.ingestion.record_rows import read_records, to_new_rows
 from headrace.lake.ingestion.table_mapping import DAY, OFFSET, PARTITION
 from headrace.lake.lake_table import UNFINISHED_FOLDER, LakeTable, TablePosition
 
-SINGLE_TASK_RECORDS = 20_000  # records that one task writes as quickly as several would: fewer files
-MAX_TASKS = 8  # of a step: each is a branch of Spark's plan
+SINGLE_TASK_RECORDS = 20_000  # one task writes this many as quickly as several would, into fewer files
+MAX_TASKS = 8  # in a step: each is a branch of Spark's plan
 WRITE_SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.unionOutputPartitioning": "false",  # else shares of one task each would all be one task's
+    "spark.sql.unionOutputPartitioning": "false",  # else Spark would merge the branches into one task
 }
 
 
 def new_write_session(spark: SparkSession) -> SparkSession:
-    """A session with the settings that tables are written with, and no others' settings changed."""
+    """A session with the settings for writing tables, which leaves the settings of others unchanged."""
     session = spark.newSession()
     for name, value in WRITE_SETTINGS.items():
         session.conf.set(name, value)
@@ -43,7 +43,7 @@ def new_write_session(spark: SparkSession) -> SparkSession:
 
 
 class IngestStepResult(NamedTuple):
-    """How many records a step has taken, how many it has left for the next, and which offsets that begins at."""
+    """How many records a step has ingested, how many are left for the next, and the offsets at which that starts."""
 
     ingested: int
     remaining: int
@@ -51,14 +51,14 @@ class IngestStepResult(NamedTuple):
 
 
 class TableIngester:
-    """Lands one topic in its table, a step at a time."""
+    """Ingests one topic into its table, a step at a time."""
 
     def __init__(self, spark: SparkSession, broker: str, table: LakeTable, max_records: int) -> None:
         self._spark, self._broker, self.table, self._max_records = spark, broker, table, max_records
         self._offset_client, self._is_prepared = OffsetClient(broker), False
 
     def ingest(self) -> IngestStepResult:
-        """Land what has come, as much of it as a step takes; after one that failed the table is looked at anew."""
+        """Ingest new records, up to the limit of a step; after a failed step the table is opened again."""
         try:
             return self._run_step()
         except Exception:
@@ -78,8 +78,8 @@ class TableIngester:
         )
 
     def failed_step_result(self, last_result: IngestStepResult) -> IngestStepResult:
-        """A step that has failed: it took nothing, and all that has come since the last one is left."""
-        with suppress(Exception):  # what has failed may be this as well
+        """The result of a failed step: it ingested nothing, and everything since the last one is left."""
+        with suppress(Exception):  # this may fail as well
             _, spans = pending_spans(self.table, self._offset_client)
             return IngestStepResult(0, _count_records(spans), last_result.next_offsets)
         return IngestStepResult(0, last_result.remaining, last_result.next_offsets)
@@ -97,7 +97,7 @@ class TableIngester:
             read_records(self._spark, self._broker, **_kafka_options(mapping.topic, task_share))
             for task_share in split_among_tasks(spans)
         ]
-        # A share is one task's from log to file: where all is in one place, no shuffle is needed to find replays.
+        # A branch has one task from log to file: with all records in one task, finding replays needs no shuffle.
         new_rows = [to_new_rows(share.coalesce(1), mapping, last_written) for share in frames]
         files = write_parquet_files(reduce(DataFrame.union, new_rows), self.table.folder)
         with self.table.remove_on_failure(files):
@@ -116,7 +116,7 @@ def _count_records(spans: Mapping[int, OffsetSpan]) -> int:
 
 
 def split_among_tasks(spans: Mapping[int, OffsetSpan]) -> list[dict[int, OffsetSpan]]:
-    """The spans dealt out to tasks, about as much to each; few records are all one task's.
+    """Divide the spans among tasks, about equally; few records stay with one task.
 
     >>> split_among_tasks({0: OffsetSpan(0, 9), 1: OffsetSpan(0, 5)})
     [{0: OffsetSpan(start=0, stop=9), 1: OffsetSpan(start=0, stop=5)}]
@@ -138,9 +138,9 @@ def _kafka_options(topic: str, spans: Mapping[int, OffsetSpan]) -> dict[str, str
 
 
 def write_parquet_files(frame: DataFrame, folder: Path) -> list[Path]:
-    """Write a frame into a table's folder under names that only this attempt has: of each task a file a day.
+    """Write a frame into a table's folder under names unique to this attempt: for each task a file a day.
 
-    Spark works in a folder of the attempt's own: a job that outlives its killed driver must not meet the next one.
+    Spark writes to a folder of this attempt: a job that outlives its killed driver must not collide with the next one.
     """
     attempt_folder = folder / UNFINISHED_FOLDER / uuid4().hex
     try:
@@ -151,11 +151,11 @@ def write_parquet_files(frame: DataFrame, folder: Path) -> list[Path]:
 
 
 def _move_files(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Move files to the days of a table; none where one of them cannot be moved."""
+    """Move files to the day folders of a table; all of them or none."""
     moved: list[Path] = []
     try:
         for file in files:
-            moved.append(_move_file(file, folder))  # noqa: PERF401  # those before one that fails are removed
+            moved.append(_move_file(file, folder))  # noqa: PERF401  # after a failure the moved ones are removed
     except OSError:
         for file in moved:
             file.unlink(missing_ok=True)
@@ -170,7 +170,7 @@ def _move_file(file: Path, folder: Path) -> Path:
 
 
 def max_offsets(files: Sequence[Path]) -> dict[int, int]:
-    """The last hr_offset of each partition in some files."""
+    """The last hr_offset of each partition in these files."""
     if not files:
         return {}
     offset_rows = pa.concat_tables(pq.ParquetFile(file).read([PARTITION, OFFSET]) for file in files)

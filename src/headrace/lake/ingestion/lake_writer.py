@@ -1,4 +1,4 @@
-"""Lands the topics of an app beside its real-time queries, in a Spark session of its own, every minute."""
+"""Ingests the topics of an app in parallel to its real-time queries, in a Spark session of its own, every minute."""
 
 import logging
 import threading
@@ -21,12 +21,12 @@ from headrace.lake.lake_table import LakeTable
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
 
 LOGGER = logging.getLogger("headrace.lake")
-RECORDS_PER_STEP = 100_000  # bounds the memory and the time of a step; a backlog takes several, without a pause between
+RECORDS_PER_STEP = 100_000  # limits the memory and duration of a step; a backlog takes several, without a pause
 MAX_PRIORITY_WAIT_SECONDS = 60.0
 
 
 class IngestContext(NamedTuple):
-    """What rounds share: the session that writes, the lake, and who is told of it."""
+    """What workers share: the session that writes, the lake, and the producer of progress reports."""
 
     session: SparkSession
     lake: LakeConfig
@@ -34,17 +34,17 @@ class IngestContext(NamedTuple):
 
 
 class BacklogListener(Protocol):
-    """Whoever wants to know how landing goes."""
+    """A listener to the progress of ingestion."""
 
     def on_caught_up(self) -> None:
-        """All but the newest events have landed."""
+        """Called when everything but the newest events is ingested."""
 
     def on_fell_behind(self, waiting_records: int) -> None:
-        """So many records wait, more than a step takes."""
+        """Called when this many records wait, more than a step takes."""
 
 
 class LakeWriter:
-    """Lands topics until stopped: raw records, beside them events, beside them what is made of events and gives way.
+    """Ingests topics until stopped: raw records and events in parallel, and derived tables at a lower priority.
 
     raw      ├ bronze ┤├ bronze ┤├ bronze ┤                                behind for as long as a step leaves some
     events   ├ silver ───┤├ silver ───┤├ late ┤├ dead ┤
@@ -58,7 +58,7 @@ class LakeWriter:
         tables: Sequence[LakeTable],
         listener: "BacklogListener | None" = None,
     ) -> None:
-        """Tells `pace` after a round of events whether all but the newest had landed, or far too much is left."""
+        """Calls `listener` after a round of events when all but the newest are ingested, or far too many are left."""
         gold_tables = [table for table in tables if table.mapping.is_gold]
         context = IngestContext(new_write_session(spark), lake, Producer(lake.broker))
         raw_tables = [table for table in tables if table.mapping.is_bronze]
@@ -80,14 +80,14 @@ class LakeWriter:
         if self._listener is None:
             return
         remaining = sum(worker.remaining for worker in self._priority_workers)
-        with suppress(Exception):  # a broker that restarts, a table that is not there yet: the next round looks again
+        with suppress(Exception):  # the broker restarts, or a table does not exist yet: the next round checks again
             if remaining > RECORDS_PER_STEP:
                 self._listener.on_fell_behind(remaining)
             elif not remaining and self._count_pending_raw_records() <= RECORDS_PER_STEP:
                 self._listener.on_caught_up()
 
     def _count_pending_raw_records(self) -> int:
-        """Raw records that no event in the lake comes after: of a backlog, most have not even passed the gate."""
+        """Raw records beyond the last event in the lake: most of a backlog has not even passed the gate."""
         ends = self._offset_client.topic_end_offsets(list({table.mapping.offset_topic for table in self._event_tables}))
         last_offsets: dict[tuple[str, int], int] = {}
         for table in self._event_tables:
@@ -115,7 +115,7 @@ class LakeWriter:
 
 
 class IngestWorker(threading.Thread):
-    """Lands some topics, one after another. A table that fails is tried again after a pause: no other waits for it."""
+    """Ingests topics, one after another. A failed table is retried after a pause, and does not delay the others."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class IngestWorker(threading.Thread):
         priority_workers: Sequence["IngestWorker"] = (),
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self.remaining = 1 if tables else 0  # at least, until it has looked
+        self.remaining = 1 if tables else 0  # a lower bound, until the first round
         self._on_round_done, self._priority_workers = on_round_done, priority_workers
         self._ingesters = [
             TableIngester(context.session, context.lake.broker, table, RECORDS_PER_STEP) for table in tables
@@ -146,7 +146,7 @@ class IngestWorker(threading.Thread):
             self._on_round_done()
 
     def _pause_s(self) -> float:
-        """Until the next round, or until the first table that failed is tried again."""
+        """The time until the next round, or until the first failed table is retried."""
         return min([self._interval_s, *(state.pause_s for state in self._failures.values() if state.failures)])
 
     def _wait_for_priority_workers(self) -> None:
@@ -159,28 +159,28 @@ class IngestWorker(threading.Thread):
             pass
 
     def _ingest(self, ingester: TableIngester) -> int:
-        """Take a step; how many records it has left for another at once."""
+        """Take a step; returns how many records are left for another one at once."""
         state, started = self._failures[ingester], time.monotonic()
         if self._stopped.is_set() or not state.is_due:
             return 0
         try:
             self._last_results[ingester] = ingester.ingest()
-        except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
+        except Exception as failure:  # noqa: BLE001  # the broker restarts, or the disk is full: no record is lost by waiting
             if not self._stopped.is_set():
                 self._record_failure(ingester, failure, time.monotonic() - started)
             return 0
         if state.record_success():
-            LOGGER.info("%s lands again", ingester.table.mapping.table)
+            LOGGER.info("Ingests %s again", ingester.table.mapping.table)
         self._report(ingester, self._last_results[ingester], time.monotonic() - started)
         return self._last_results[ingester].remaining
 
     def _record_failure(self, ingester: TableIngester, failure: Exception, seconds: float) -> None:
         state, table = self._failures[ingester], ingester.table.mapping.table
         if state.record_failure(failure):
-            trace = None if isinstance(failure, HeadraceError) else failure  # its sentence says it all
-            LOGGER.error("Could not land %s, which is tried again: %s", table, state.error, exc_info=trace)
+            trace = None if isinstance(failure, HeadraceError) else failure  # its message is sufficient
+            LOGGER.error("Could not ingest %s; it is retried: %s", table, state.error, exc_info=trace)
         else:
-            LOGGER.error("Could not land %s, for the %s. time: %s", table, state.failures, state.error)
+            LOGGER.error("Could not ingest %s (failure %s): %s", table, state.failures, state.error)
         self._report(ingester, ingester.failed_step_result(self._last_results[ingester]), seconds)
 
     def _report(self, ingester: TableIngester, result: IngestStepResult, seconds: float) -> None:
@@ -198,7 +198,7 @@ class IngestWorker(threading.Thread):
             down_since_us=state.down_since_us,
             error=state.error,
         )
-        with suppress(Exception):  # a broker that is away: it is told at the next step
+        with suppress(Exception):  # the broker is down: the next step reports
             publish_progress(self._producer, progress)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What of a topic is still to land, told by its table and its log."""
+"""The offsets of a topic that are still to ingest, from its table and its log."""
 
 import logging
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ LOGGER = logging.getLogger("headrace.lake")
 
 
 class LogRecreatedError(HeadraceError):
-    """A table is ahead of the log it is said to come from."""
+    """A table is ahead of the log it was ingested from."""
 
     def __init__(self, table: LakeTable, partition: int, last_read: int, end: int) -> None:
         super().__init__(
             f"The table at {str(table.folder)!r} holds {table.mapping.offset_topic}-{partition}@{last_read}, but "
             f"that log ends "
-            f"at {end}: it is not the log that landed here. Move that folder away, or give another --lake DIR."
+            f"at {end}: it is not the log that was ingested here. Move that folder away, or give another --lake DIR."
         )
 
 
 @dataclass(frozen=True)
 class OffsetSpan:
-    """The offsets of one partition that a step reads: from start up to, not with, stop."""
+    """The offsets of one partition that a step reads: from start up to stop (exclusive)."""
 
     start: int
     stop: int
@@ -36,7 +36,7 @@ class OffsetSpan:
 def pending_spans(
     table: LakeTable, offset_client: OffsetClient
 ) -> tuple[dict[int, TablePosition], dict[int, OffsetSpan]]:
-    """How far each partition has landed, and what of those with news has not."""
+    """The position of each partition in the table, and the spans that are still to ingest."""
     mapping = table.mapping
     begins = {
         partition.number: offset for partition, offset in offset_client.topic_start_offsets([mapping.topic]).items()
@@ -58,14 +58,19 @@ def _start_offset(table: LakeTable, partition: int, position: TablePosition, beg
     if start > end:
         if not table.mapping.may_replay:
             raise LogRecreatedError(table, partition, position.last_read, end)
-        return begin  # made anew by the gate from the raw log: what has landed is known by its raw offset
+        return begin  # rebuilt by the gate from the raw log: ingested records are recognized by raw offset
     if begin > start > 0:
-        LOGGER.warning("%s-%s: %s records were gone before they landed", table.mapping.topic, partition, begin - start)
+        LOGGER.warning(
+            "Lost records of %s-%s: retention removed %s before they were ingested",
+            table.mapping.topic,
+            partition,
+            begin - start,
+        )
     return max(start, begin)
 
 
 def limit_spans(spans: Mapping[int, OffsetSpan], max_records: int) -> dict[int, OffsetSpan]:
-    """The spans cut so that together they are about so long at most, partitions moving evenly.
+    """Limit the total length of the spans, so that partitions advance evenly.
 
     >>> limit_spans({0: OffsetSpan(0, 1000), 1: OffsetSpan(5, 10)}, 200)
     {0: OffsetSpan(start=0, stop=100), 1: OffsetSpan(start=5, stop=10)}

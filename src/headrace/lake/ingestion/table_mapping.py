@@ -1,4 +1,4 @@
-"""Landings: which topic lands in which table, and what each column of a row is.
+"""Table mappings: which topic is ingested into which table, and the expression of each column.
 
     payments            ──▶ bronze/payments          the bytes as they came
     payments.clean      ──▶ silver/payments          typed events, by day of event time
@@ -8,7 +8,7 @@
     CardSpend.served    ──▶ gold/CardSpend_served    a sample of what was served
     fraud.predictions   ──▶ gold/fraud_predictions   every score of a model, with what it was made from
 
-A landing is a plain value: Spark is needed to carry it out, not to speak of it.
+A mapping is a plain value: only its execution needs Spark.
 """
 
 from collections.abc import Iterable
@@ -44,10 +44,10 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class TableMapping:
-    """A topic and the table it lands in; every table has a place, an arrival and a day, and is partitioned by the day.
+    """A topic and its table; every table has an offset, an arrival and a day, and is partitioned by the day.
 
-    `counts` is the topic whose offsets hr_offset holds. Where it is another than `topic`, records are copies made at
-    least once: one whose hr_offset is not above the last of its partition is a replay, and does not land.
+    `offset_topic` is the topic whose offsets hr_offset holds. Where it differs from `topic`, records are copies made at
+    least once: one whose hr_offset is not above the last of its partition is a replay, and is skipped.
     """
 
     topic: str
@@ -58,12 +58,12 @@ class TableMapping:
 
     @property
     def is_gold(self) -> bool:
-        """Whether it is made of events, and not the events themselves."""
+        """Whether it is derived from events."""
         return self.table.startswith(GOLD)
 
     @property
     def is_bronze(self) -> bool:
-        """Whether it is the raw records, which wait for no gate."""
+        """Whether it has the raw records, which need no gate."""
         return self.table.startswith(BRONZE)
 
     @property
@@ -77,7 +77,7 @@ class TableMapping:
 
 
 def record_position_columns() -> tuple[LakeColumn, ...]:
-    """Arrival, place and day of arrival of a record as its own topic has them."""
+    """Arrival, offset and day of arrival of a record in its own topic."""
     return _position_columns("timestamp", "offset", "timestamp")
 
 
@@ -119,13 +119,13 @@ def bronze_mapping(stream: Stream) -> TableMapping:
 
 
 def silver_mapping(stream: Stream) -> TableMapping:
-    """Clean events, typed, by day of their own time; producers' duplicates are all there."""
+    """Clean events, typed, by day of event time; producers' duplicates are included."""
     columns = (*_event_columns(stream), *gate_position_columns(f"event.`{stream.time}`"))
     return TableMapping(stream.clean, silver_table(stream.lake_name), columns, stream.name, stream)
 
 
 def late_mapping(stream: Stream) -> TableMapping:
-    """Late events, typed. By day of arrival: their own days may be any, and each would be a file."""
+    """Late events, typed. By day of arrival: their event days are arbitrary, and each would be a file."""
     table = silver_table(stream.lake_name, "late")
     return TableMapping(
         stream.late_topic, table, (*_event_columns(stream), *gate_position_columns()), stream.name, stream
@@ -133,7 +133,7 @@ def late_mapping(stream: Stream) -> TableMapping:
 
 
 def dead_letter_mapping(stream: Stream) -> TableMapping:
-    """Dead letters: the bytes, the reason, and the topic they stood in."""
+    """Dead letters: the bytes, the reason, and the source topic."""
     reason_columns = (
         LakeColumn("reason", "string", gate_header_sql(REASON_HEADER, DEAD_LETTER_HEADERS)),
         LakeColumn("topic", "string", gate_header_sql(TOPIC_HEADER, DEAD_LETTER_HEADERS)),
@@ -145,7 +145,7 @@ def dead_letter_mapping(stream: Stream) -> TableMapping:
 
 
 def tiles_mapping(view: View) -> TableMapping:
-    """The changelog of a view: of several values of a tile, the one with the greatest n is the newest."""
+    """The changelog of a view: among several values of a tile, the one with the greatest n is the newest."""
     return TableMapping(
         view.topic,
         gold_table(view.name, "tiles"),
@@ -155,14 +155,14 @@ def tiles_mapping(view: View) -> TableMapping:
 
 
 def served_mapping(view: View) -> TableMapping:
-    """A sample of what was served, with what it was made of."""
+    """A sample of served values, with their inputs."""
     return TableMapping(
         view.served, gold_table(view.name, "served"), (_TEXT_VALUE_COLUMN, *record_position_columns()), view.served
     )
 
 
 def predictions_mapping(model: Model) -> TableMapping:
-    """Every score of a model; of several with one id, version and role the first of its partition counts."""
+    """Every score of a model; among several with one id, version and role the first of its partition counts."""
     columns = (
         LakeColumn("id", "string", "cast(key AS string)"),
         *(_json_column(name, "string") for name in ("decision", "version", "role", "source")),
@@ -182,7 +182,7 @@ def _json_field(name: str) -> str:
 
 
 def _json_column(name: str, spark_type: str) -> LakeColumn:
-    # Tried, not cast: whoever can write to the topic must not be able to stop its landing.
+    # A failed cast is null: no producer of the topic may be able to stop its ingestion.
     return LakeColumn(name, spark_type, f"try_cast({_json_field(name)} AS {spark_type})")
 
 
@@ -191,7 +191,7 @@ def _timestamp_column(name: str) -> LakeColumn:
 
 
 def table_mappings(app: App) -> tuple[TableMapping, ...]:
-    """Every landing of an app."""
+    """Every table mapping of an app."""
     streams = [
         to_mapping(stream)
         for stream in app.streams

@@ -1,1 +1,1 @@
-"""How late events come."""
+"""The lateness of events."""

@@ -1,4 +1,4 @@
-"""What was measured of a stream's lateness, in values, in JSON and for a person."""
+"""Measurements of a stream's lateness, as values, JSON and text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from headrace.declare.durations import duration_text
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
-RECOMMENDED_MARGIN = 1.5  # how many times P99 the recommended lateness is at least
+RECOMMENDED_MARGIN = 1.5  # the minimum recommended lateness as a multiple of P99
 
 
 @dataclass(frozen=True)
 class LatenessDistribution:
-    """A distribution of lateness, in microseconds: each figure is one that occurred."""
+    """A distribution of lateness, in microseconds: each quantile is an observed value."""
 
     events: int
     p50_us: int
@@ -24,7 +24,7 @@ class LatenessDistribution:
 
 @dataclass(frozen=True)
 class LatenessLoss:
-    """What a `late=` would lose: the share of events, and of what each feature adds up; None where that is nothing."""
+    """The loss of a `late=`: the share of events, and of each feature's count or sum; None where there is none."""
 
     late_us: int
     event_share: float
@@ -44,7 +44,7 @@ class LatenessReport:
 
 
 def to_json(report: LatenessReport) -> dict[str, Any]:
-    """What was found, in plain values; durations in milliseconds, shares from 0 to 1."""
+    """The report as plain values; durations in milliseconds, shares from 0 to 1."""
     return {
         "stream": report.stream,
         **_distribution_to_json(report.distribution),
@@ -70,7 +70,7 @@ def _late_text(loss: LatenessLoss) -> str:
 
 
 def to_text(report: LatenessReport) -> str:
-    """What was found, for a person."""
+    """The report as text."""
     lines = [
         f"{report.stream}: arrival − event time",
         f"{'':12}{'events':>12}{'P50':>12}{'P90':>12}{'P99':>12}{'P99.9':>12}{'maximum':>12}",

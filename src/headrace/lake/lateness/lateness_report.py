@@ -1,12 +1,12 @@
-"""How late events come, which `late=` that asks for, and what each choice would lose.
+"""How late events arrive, the `late=` that this recommends, and what each choice would lose.
 
     event time ──────── arrival                lateness = arrival − event time
                └ P50 ┘
                └───────── P99 ────────┘
                └──────────── 1.5 × P99, rounded up to a human duration ─┘ recommended
 
-Read from the raw records in the lake, judged as the gate judges them: late and dropped events are in it, dead letters
-are not. An event that was sent several times counts once, as it first arrived.
+Read from the raw records in the lake, classified as the gate does: late and dropped events are included, dead letters
+are not. An event that was sent several times counts once, at its first arrival.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def measure_lateness(
     views: Sequence[View],
     known_schemas: KnownSchemas | None = None,
 ) -> LatenessReport:
-    """Measure every event of a stream that has landed; `known` are its registered schemas."""
+    """Measure every event of a stream in the lake; `known_schemas` are its registered schemas."""
     events = first_arrivals(read_table_rows(spark, lake_dir, bronze_mapping(stream)), stream, known_schemas).cache()
     try:
         return _build_report(events, stream, views)
@@ -61,7 +61,7 @@ def measure_lateness(
 
 
 def first_arrivals(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
-    """The events among raw rows of the lake, each id once, as it first arrived: event, lateness and arrival."""
+    """The events among raw rows of the lake, each id once, at its first arrival: event, lateness and arrival."""
     records = raw.withColumnsRenamed({ARRIVAL: "timestamp", PARTITION: "partition", OFFSET: "offset"})
     not_dead = classify_records(records, stream, known_schemas).where("reason is null")
     same_id = Window.partitionBy(F.col("event").getField(stream.id)).orderBy("timestamp", "partition", "offset")
@@ -73,7 +73,7 @@ def _build_report(events: DataFrame, stream: Stream, views: Sequence[View]) -> L
     totals = events.agg(*_lateness_aggregates()).collect()[0].asDict()
     if not totals["events"]:
         raise NoEventsIngestedError(
-            f"No event of {stream.name!r} has landed in the lake yet. Run `headrace up APP` with events coming in, "
+            f"No event of {stream.name!r} is in the lake yet. Run `headrace up APP` with events coming in, "
             "or give the folder it writes to with --lake DIR."
         )
     distribution = LatenessDistribution(**totals)
@@ -104,7 +104,7 @@ def _lateness_aggregates() -> list[Column]:
 
 
 def recommend_late_us(p99_us: int) -> int:
-    """The shortest human duration that is half as long again as P99.
+    """The shortest round duration that is at least half as long again as P99.
 
     >>> [recommend_late_us(late_us) // 1_000_000 for late_us in (40_000_000, 40_000_001, -5)]
     [60, 120, 1]
@@ -144,7 +144,7 @@ def _ratio(part: float | None, total: float | None) -> float | None:
 
 
 def _weights(view: View, stream: Stream) -> list[tuple[str, Column]]:
-    """What each event adds to a count or a sum: 1, or the size of its number; one entry for all windows alike."""
+    """What each event adds to a count or a sum: 1, or the absolute value of its number; one entry for all windows."""
     names_by_aggregate: dict[Aggregate, list[str]] = {}
     for feature in view.features:
         if aggregate_function(feature.aggregate.function).is_additive:

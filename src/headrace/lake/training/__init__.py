@@ -1,1 +1,1 @@
-"""Training sets: features as they were at a time."""
+"""Training sets: point-in-time features."""

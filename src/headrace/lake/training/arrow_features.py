@@ -1,4 +1,4 @@
-"""Features in Arrow: their types, and the way of columns to the kernel of expressions and back."""
+"""Features in Arrow: their types, and the conversion of columns for the expression kernel."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ LARGE_SUM_TYPE = pa.decimal128(38, 0)
 
 
 def output_type(feature: Feature, view: View) -> pa.DataType:
-    """The type of a feature's column; sums of 64-bit integers may pass 64 bits."""
+    """The type of a feature's column; sums of 64-bit integers may exceed 64 bits."""
     result = feature.aggregate.result_type
     if result.is_unbounded and view.schema.column(str(feature.aggregate.column), view.name).type == "bigint":
         return LARGE_SUM_TYPE

@@ -1,8 +1,8 @@
-"""Labelled events: each event of a model's stream with what it turned out to be, as it was known at a moment.
+"""Labelled events: each event of a model's stream with its label, as it was known at a time.
 
 event ──── its labels count ────┤ within ── late ones may still arrive ──┤ closed: `default`, or never known
 
-Which label counts is said in `declare.terms`, for these as for the outcomes of predictions.
+`declare` defines which label counts, for these as for the outcomes of predictions.
 """
 
 import math
@@ -27,17 +27,17 @@ _ID, _TIME, _ARRIVED, _LABEL = "hr_id", "hr_time", "hr_arrived", "hr_label"
 
 @dataclass(frozen=True)
 class ArrivalWindow:
-    """What is asked for: everything that had arrived by a moment, of events that arrived so long before it at most."""
+    """A limit by arrival: everything that had arrived by a time, of events that arrived within a period before it."""
 
     until_us: int
     lookback_us: int | None = None
 
     def includes(self, arrival: Column) -> Column:
-        """Whether an arrival is among it."""
+        """Whether an arrival is included."""
         return F.unix_micros(arrival) <= self.until_us
 
     def selects_event(self, arrival: Column) -> Column:
-        """Whether an event is asked for by its arrival."""
+        """Whether an event is selected by its arrival."""
         is_recent = (
             F.lit(True) if self.lookback_us is None else F.unix_micros(arrival) > self.until_us - self.lookback_us
         )
@@ -45,7 +45,7 @@ class ArrivalWindow:
 
 
 def current_time_us(spark: SparkSession, model: Model, labels: Labels, source: Source) -> int:
-    """Now by the clock or, where labels tell their own arrivals, when the newest event or label arrived."""
+    """The current time or, where labels have recorded arrivals, the newest arrival of an event or label."""
     if not labels.stream.is_recorded:
         return time.time_ns() // 1000
     events = (read_source_events(spark, stream, source) for stream in dict.fromkeys((model.stream, labels.stream)))
@@ -56,7 +56,7 @@ def current_time_us(spark: SparkSession, model: Model, labels: Labels, source: S
 def labelled_training_set(
     spark: SparkSession, model: Model, labels: Labels, source: Source, window: ArrivalWindow
 ) -> pa.Table:
-    """The training set of a model: its labelled events with their features as they were when each arrived."""
+    """The training set of a model: its labelled events with their features as of each arrival."""
     spine = labelled_events(spark, model, labels, source, window).where(F.col(f"`{labels.value}`").isNotNull())
     return training_set(spark, spine, model.views, source=source, time=ARRIVAL).toArrow()
 
@@ -64,7 +64,7 @@ def labelled_training_set(
 def labelled_events(
     spark: SparkSession, model: Model, labels: Labels, source: Source, window: ArrivalWindow
 ) -> DataFrame:
-    """The events of a model's stream, each id once, with arrival and label; that is null where it is not known."""
+    """The events of a model's stream, each id once, with arrival and label, which is null where it is unknown."""
     stream = model.stream
     events = deduplicate_events(read_source_events(spark, stream, source), stream).events.where(
         window.selects_event(F.col(ARRIVAL))
@@ -77,7 +77,7 @@ def labelled_events(
 
 
 def _choose_labels(events: DataFrame, label_events: DataFrame, model: Model, labels: Labels) -> DataFrame:
-    """Of each event that has a label in time, the one that counts."""
+    """The label that counts, for each event that has one in time."""
     stream, terms = model.stream, label_policy_of(labels)
     event_times = events.select(
         F.col(f"`{stream.id}`").alias(_ID),
@@ -101,16 +101,18 @@ def _choose_labels(events: DataFrame, label_events: DataFrame, model: Model, lab
 
 
 def _has_value(value: Column, labels: Labels) -> Column:
-    """Whether a value says anything."""
+    """Whether a value is a label."""
     is_double = labels.stream.schema.column(labels.value, labels.stream.name).kind is Kind.DOUBLE
-    return F.abs(value) < math.inf if is_double else value.isNotNull()  # no NaN either: Spark has it above infinity
+    return (
+        F.abs(value) < math.inf if is_double else value.isNotNull()
+    )  # excludes NaN too: Spark orders it above infinity
 
 
 def _label_or_default(time_column: str, labels: Labels, window: ArrivalWindow) -> Column:
-    """The label that was found; the default where none can come any more."""
+    """The label; the default where none can arrive any more."""
     if labels.default is None:
         return F.col(_LABEL)
-    after_us = window.until_us + 1  # all is known that arrived before it
+    after_us = window.until_us + 1  # everything that arrived before it is known
     is_closed = label_policy_of(labels).is_closed(
         F.unix_micros(F.col(f"`{time_column}`")), F.unix_micros(ARRIVAL), after_us
     )

@@ -1,4 +1,4 @@
-"""Files of spines as whoever made them writes them: by pandas, Polars, Spark, a database's export, or by hand."""
+"""Reads spine files of any common writer: pandas, Polars, Spark, a database's export, or an editor."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -19,20 +19,20 @@ CSV_OPTIONS = {
     "header": "true",
     "escape": '"',
 }  # RFC 4180, as pandas writes it: a quote is doubled, a backslash is itself
-PANDAS_INDEX_PREFIX = "__index_level_"  # how pandas names an index that has no name
+PANDAS_INDEX_PREFIX = "__index_level_"  # pandas' name of an unnamed index
 NANOS_AS_LONG = "spark.sql.legacy.parquet.nanosAsLong"
 
 
 class UnknownFileFormatError(HeadraceError):
-    """A file whose name does not tell what is in it."""
+    """A file whose suffix does not reveal its format."""
 
 
 class UnreadableSpineError(HeadraceError):
-    """A file of a spine that is not there, is broken, or has columns that Spark cannot read."""
+    """A spine file that is missing, corrupt, or has columns that Spark cannot read."""
 
 
 def require_known_formats(spine: Path, *outputs: Path) -> None:
-    """Refuse files whose names do not tell what is in them, and a spine that is not there."""
+    """Reject files with an unknown suffix, and a missing spine."""
     _require_suffix(spine, (*FORMAT_OF_SUFFIX, *ARROW_SUFFIXES))
     for file in outputs:
         _require_suffix(file, tuple(FORMAT_OF_SUFFIX))
@@ -48,7 +48,7 @@ def _require_suffix(file: Path, suffixes: Collection[str]) -> None:
 
 
 def read_spine(spark: SparkSession, file: Path, keys: Collection[str], time: str) -> DataFrame:
-    """The rows of a spine; its keys that are texts are read as they are written where a file has no types."""
+    """The rows of a spine; text keys are read unchanged where a file has no types."""
     if file.suffix in ARROW_SUFFIXES:
         frame = spark.createDataFrame(_to_spark_types(_arrow_table(file)))
     elif FORMAT_OF_SUFFIX[file.suffix] == "csv":
@@ -61,7 +61,7 @@ def read_spine(spark: SparkSession, file: Path, keys: Collection[str], time: str
 
 
 def write_rows(frame: DataFrame, file: Path) -> None:
-    """Write rows to a file in the format that its name tells."""
+    """Write rows to a file in the format of its suffix."""
     file_format = FORMAT_OF_SUFFIX[file.suffix]
     options = CSV_OPTIONS if file_format == "csv" else {}
     frame.write.format(file_format).options(**options).mode("overwrite").save(_uri(file))
@@ -72,7 +72,7 @@ def _uri(file: Path) -> str:
 
 
 def _read_csv(spark: SparkSession, file: Path, keys: Collection[str], time: str) -> DataFrame:
-    """With types that are guessed, but for the key and the time: 007 is no 7, and a time is read by its own rules."""
+    """Read with inferred types, except for the key and the time: 007 is not 7, and times have their own rules."""
     reader = spark.read.options(**CSV_OPTIONS, multiLine="true")
     inferred = reader.option("inferSchema", "true").csv(_uri(file)).schema
     text_columns = {
@@ -84,7 +84,7 @@ def _read_csv(spark: SparkSession, file: Path, keys: Collection[str], time: str)
 
 
 def _read_parquet(spark: SparkSession, file: Path) -> DataFrame:
-    """With times in nanoseconds, which Spark has no type for, as times in microseconds."""
+    """Read times in nanoseconds, which Spark lacks, as times in microseconds."""
     schema = _parquet_schema(file)
     for field in schema:
         if pa.types.is_time(field.type):
@@ -92,11 +92,11 @@ def _read_parquet(spark: SparkSession, file: Path) -> DataFrame:
                 f"The spine's column {field.name!r} is {field.type}, which Spark cannot read. Drop it, or write it as "
                 "text."
             )
-    spark.conf.set(NANOS_AS_LONG, "true")  # and left so: rows are read with the setting of that time
+    spark.conf.set(NANOS_AS_LONG, "true")  # stays set: rows are read lazily, with the setting of that time
     frame = spark.read.parquet(_uri(file))
     bigint_columns = {
         name for name, spark_type in frame.dtypes if spark_type == "bigint"
-    }  # times of old Parquet are times to Spark
+    }  # Spark reads times of old Parquet files as such
     nanosecond_columns = [field.name for field in schema if _is_nanos(field.type) and field.name in bigint_columns]
     return (
         frame.withColumns({name: F.timestamp_micros(nanos_to_micros(name)) for name in nanosecond_columns})
@@ -126,7 +126,7 @@ def _arrow_table(file: Path) -> pa.Table:
         with pa.memory_map(str(file)) as source:
             try:
                 return pa.ipc.open_file(source).read_all()
-            except pa.ArrowInvalid:  # written as a stream
+            except pa.ArrowInvalid:  # in the streaming format
                 source.seek(0)
                 return pa.ipc.open_stream(source).read_all()
     except (pa.ArrowException, OSError) as failure:
@@ -134,7 +134,7 @@ def _arrow_table(file: Path) -> pa.Table:
 
 
 def _to_spark_types(table: pa.Table) -> pa.Table:
-    """Columns in types that Spark has: times in microseconds and UTC, in which those without a zone are; no codes."""
+    """Columns in types that Spark has: times in microseconds and UTC, the default zone; no dictionary codes."""
     for index, field in enumerate(table.schema):
         arrow_type = _to_spark_type(field.type)
         if arrow_type != field.type:

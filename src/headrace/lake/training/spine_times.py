@@ -1,4 +1,4 @@
-"""The times of a spine, in whatever form they clearly are, as microseconds.
+"""The times of a spine, in any unambiguous form, as microseconds.
 
     timestamp                     2026-01-01 12:00 in any zone   as it is
     timestamp without a zone      2026-01-01 12:00               taken for UTC
@@ -6,7 +6,7 @@
     text                          ISO 8601, zone or none         the same as above
     whole number                  1767268800 …                   since 1970: s, ms, µs or ns, told by its size
 
-Everything else is refused, for a time that is guessed wrong is a training set that is wrong.
+Everything else is rejected: a wrong guess of a time would make a wrong training set.
 """
 
 from typing import NamedTuple
@@ -19,26 +19,26 @@ from headrace.errors import HeadraceError
 
 ISO_8601 = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 DATE_ONLY, ZONE_SUFFIX = r"^\d{4}-\d{2}-\d{2}$", r"(Z|[+-]\d{2}(:?\d{2})?)$"
-NO_SECONDS = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(Z|[+-]|$)"  # Spark takes a zone after seconds alone
+NO_SECONDS = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(Z|[+-]|$)"  # Spark accepts a zone only after seconds
 HINT = "Write timestamps, or texts such as 2026-01-31T12:00:00Z"
-# Numbers of the years 1990 to 2100 in each unit: no number is of two.
+# Numbers of the years 1990 to 2100 in each unit: the ranges do not overlap.
 MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 MIN_SECONDS, MAX_SECONDS = 631_152_000, 4_102_444_800
 
 
 class InvalidTimeColumnError(HeadraceError):
-    """A column of a spine that is not clearly a time."""
+    """A column of a spine that is not unambiguously a time."""
 
 
 class NumberRange(NamedTuple):
-    """The least and the greatest number of a column; None where there is none."""
+    """The least and the greatest number of a column; None where it has no values."""
 
     least: int | None
     greatest: int | None
 
 
 def time_column_us(spine: DataFrame, name: str) -> Column:
-    """The column of times of a spine in microseconds; looks at the values where its type does not tell them."""
+    """The time column of a spine in microseconds; inspects the values where the type is ambiguous."""
     data_type, column = spine.schema[name].dataType, F.col(f"`{name}`")
     if isinstance(data_type, TimestampType):
         return F.unix_micros(column)
@@ -89,7 +89,7 @@ def _convert_numbers(spine: DataFrame, name: str, data_type: DataType) -> Column
 
 
 def nanos_to_micros(name: str) -> Column:
-    """A column of nanoseconds in the microseconds they are in; before 1970 too, without a detour through doubles."""
+    """Nanoseconds as microseconds, rounded down; also before 1970, and without conversion to doubles."""
     return F.expr(f"(`{name}` - pmod(`{name}`, 1000L)) div 1000L")
 
 

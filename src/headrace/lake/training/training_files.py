@@ -1,4 +1,4 @@
-"""Training sets from file to file: a spine read, its features looked up, the result written, and what was found."""
+"""Training sets from file to file: reads a spine, looks up features, writes the result, and counts statuses."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ StatusCounts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class BatchScoring:
-    """What adds columns to batches of a training set, the columns it adds, and those of the spine it reads."""
+    """The function that adds columns to batches of a training set, its output columns, and its spine columns."""
 
     run: Callable[[Batches], Batches]
     added_columns: tuple[tuple[str, pa.DataType], ...]
@@ -56,7 +56,7 @@ class BatchScoring:
 def write_training_set(
     spark: SparkSession, spine: Path, out: Path, views: Sequence[View], request: TrainingSetRequest
 ) -> StatusCounts:
-    """Write the training set of a spine; gives how many rows had what to be found, by view."""
+    """Write the training set of a spine; returns how many rows had features, by view."""
     rows = _look_up_features(spark, spine, views, request)
     write_rows(rows.drop(*map(status_column, views)), out)
     return _count_statuses_by_view(rows, views)
@@ -65,7 +65,7 @@ def write_training_set(
 def build_training_table(
     spark: SparkSession, spine: Path, views: Sequence[View], request: TrainingSetRequest, out: Path | None = None
 ) -> pa.Table:
-    """The training set of a spine, in memory, and in a file where one is named."""
+    """The training set of a spine, in memory, and in a file if one is named."""
     rows = _look_up_features(spark, spine, views, request).drop(*map(status_column, views))
     if out is not None:
         write_rows(rows, out)
@@ -80,7 +80,7 @@ def write_scored_spine(
     request: TrainingSetRequest,
     scoring: BatchScoring,
 ) -> StatusCounts:
-    """Write the training set of a spine with its scores; gives how many rows had what to be found, by view."""
+    """Write the training set of a spine with scores; returns how many rows had features, by view."""
     rows = _look_up_features(spark, spine, views, request, scoring.required_columns)
     write_rows(add_scores(rows.drop(*map(status_column, views)), scoring), out)
     return _count_statuses_by_view(rows, views)
@@ -105,11 +105,11 @@ def _look_up_features(
     request: TrainingSetRequest,
     required_columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The training set of a spine, computed once: for the file and for the counts."""
+    """The training set of a spine, computed once for the file and the counts."""
     time = request.time or views[0].streams[0].time
     text_keys = {column.name for view in views for column in view.entity if column.kind is Kind.STRING}
     rows = read_spine(spark, spine, text_keys, time)
-    if time in rows.columns:  # else it is told what is missing
+    if time in rows.columns:  # else a later check reports the missing column
         rows = rows.withColumn(time, F.timestamp_micros(time_column_us(rows, time)))
     for name in required_columns:
         if name not in rows.columns:

@@ -1,4 +1,4 @@
-"""Training sets: for each row of a spine, the features of its entity as they were at its time.
+"""Training sets: an as-of join of each row of a spine with the features of its entity at its time.
 
     spine   card  at     label          events of the stream, each id once
              │     │                          │
@@ -7,8 +7,8 @@
                           ▼
             card  at  label  payments_10m  spend_7d …
 
-as_of="arrival"   what had arrived by then: what the server would have said
-as_of="event"     what had happened by then, whenever it became known
+as_of="arrival"   what had arrived by then: what the server would have returned
+as_of="event"     what had happened by then, whenever it arrived
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ ANSI_SETTING = "spark.sql.ansi.enabled"
 
 
 class InvalidSpineError(HeadraceError):
-    """A spine, or a question about it, from which no training set can be made."""
+    """A spine, or a request, from which no training set can be made."""
 
 
 def training_set(
@@ -64,9 +64,9 @@ def training_set(
     source: Source = DEFAULT_LAKE,
     time: str | None = None,
 ) -> DataFrame:
-    """The spine with one column more a feature; `source` is a lake's folder, kafka://HOST:PORT, or frames by stream.
+    """The spine with one more column a feature; `source` is a lake's folder, kafka://HOST:PORT, or frames by stream.
 
-    `time` names the spine's column of times; without it, that of the first view's stream.
+    `time` names the spine's time column; the default is that of the first view's stream.
     """
     frame = training_set_with_status(spark, spine, views, TrainingSetRequest(as_of, source, time))
     return frame.drop(*(status_column(require_view(view)) for view in views))
@@ -74,7 +74,7 @@ def training_set(
 
 @dataclass(frozen=True)
 class TrainingSetRequest:
-    """What to take for known, where the events are, and the spine's column of times if it is not the stream's."""
+    """What counts as known, where the events are, and the spine's time column if it is not the stream's."""
 
     as_of: AsOf = "arrival"
     source: Source = DEFAULT_LAKE
@@ -84,7 +84,7 @@ class TrainingSetRequest:
 def training_set_with_status(
     spark: SparkSession, spine: DataFrame, views: Sequence[View | type], request: TrainingSetRequest
 ) -> DataFrame:
-    """A training set in which a column a view says whether there was anything to find."""
+    """A training set with a column for each view that says whether there were events."""
     declared_views = [require_view(view) for view in views]
     time = request.time or (declared_views[0].streams[0].time if declared_views else "")
     _require_valid_spine(spine, declared_views, request.as_of, time)
@@ -100,13 +100,15 @@ def training_set_with_status(
 
 
 def status_column(view: View) -> str:
-    """The column that says whether there was anything to find for a view."""
+    """The status column of a view."""
     return f"{STATUS_COLUMN}_{view.name}"
 
 
 def _require_valid_spine(spine: DataFrame, views: Sequence[View], as_of: str, time: str) -> None:
     if as_of not in get_args(AsOf):
-        raise InvalidSpineError(f'as_of={as_of!r}: write "arrival" (what the server would have said then) or "event".')
+        raise InvalidSpineError(
+            f'as_of={as_of!r}: write "arrival" (what the server would have returned then) or "event".'
+        )
     if not views:
         raise InvalidSpineError("No views. Name those whose features you want: [CardSpend].")
     for view in views:
@@ -128,7 +130,7 @@ def _require_valid_spine(spine: DataFrame, views: Sequence[View], as_of: str, ti
 
 
 def _require_matching_keys(spine: DataFrame, view: View) -> None:
-    """Refuse a key of fractions where texts are meant: 42.0 would never be found as 42."""
+    """Reject a key of fractions for a text column: 42.0 would never be found as 42."""
     types = dict(spine.dtypes)
     for column in view.entity:
         if column.kind is Kind.STRING and types[column.name] in {"float", "double"}:
@@ -140,7 +142,7 @@ def _require_matching_keys(spine: DataFrame, view: View) -> None:
 
 @contextmanager
 def disable_ansi_mode(spark: SparkSession) -> Iterator[None]:
-    """Conditions as the stream computes them: overflow wraps, dividing by zero is null. A plan keeps how it began."""
+    """Evaluate conditions as the stream does: overflow wraps, dividing by zero is null. A plan keeps its setting."""
     previous = spark.conf.get(ANSI_SETTING)
     spark.conf.set(ANSI_SETTING, "false")
     try:
@@ -150,7 +152,7 @@ def disable_ansi_mode(spark: SparkSession) -> Iterator[None]:
 
 
 def read_source_events(spark: SparkSession, stream: Stream, source: Source) -> DataFrame:
-    """The clean events of a stream, from wherever they are kept."""
+    """The clean events of a stream, from the lake, the log or a frame."""
     if isinstance(source, Mapping):
         if stream.name not in source:
             raise InvalidSpineError(
@@ -170,9 +172,9 @@ class DeduplicatedEvents(NamedTuple):
 
 
 def deduplicate_events(events: DataFrame, stream: Stream) -> DeduplicatedEvents:
-    """Of each id the first to arrive.
+    """Keep the first arrival of each id.
 
-    Ids whose hash came twice are looked for first: they are few, and all the other events just pass.
+    First finds ids whose hash is repeated: they are few, and all other events pass unchanged.
     """
     id_hash = F.xxhash64(F.col(f"`{stream.id}`")).alias("hr_hash")
     repeated_hashes = (
@@ -189,7 +191,7 @@ def deduplicate_events(events: DataFrame, stream: Stream) -> DeduplicatedEvents:
 
 
 def _find_repeated_hashes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The hashes that came more than once; and, beside none, how many came."""
+    """The repeated hashes; and, in a row with null, the number of all events."""
     hashes = np.sort(np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]))
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     hash_column = pa.array([None, *repeated.tolist()], pa.int64())
@@ -248,13 +250,13 @@ def _make_lookup(view: View, spine_columns: Sequence[str]) -> Callable[[pa.Table
 
 
 def to_utc(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """A column as Spark wants it back: it hands moments over in the session's time zone, and takes them in UTC."""
+    """A column as Spark expects it: Spark passes times in the session's time zone, and takes them in UTC."""
     is_timestamp = pa.types.is_timestamp(column.type) and column.type.tz is not None
     return column.cast(ARROW_TYPES[Kind.TIMESTAMP]) if is_timestamp else column
 
 
 def select_view_events(events: Sequence[DataFrame], view: View, as_of: AsOf) -> DataFrame:
-    """What the windows of a view read of the events of its streams, as `lookback` names it."""
+    """The columns of events that a view's windows read, under the names of `ViewInputs`."""
     selected = [
         _select_stream_events(stream_events, view, stream, as_of)
         for stream_events, stream in zip(events, view.streams, strict=True)
@@ -284,7 +286,7 @@ def _select_stream_events(events: DataFrame, view: View, stream: Stream, as_of: 
 
 
 def entity_columns(view: View, columns: Mapping[str, Column]) -> list[Column]:
-    """The columns of an entity, each of a type both sides have."""
+    """The columns of an entity, each in a type that both sides have."""
     return [
         _timestamp_to_micros(columns[column.name].cast(column.type), view, column.name).alias(f"e{number}")
         for number, column in enumerate(view.entity)
@@ -307,6 +309,6 @@ def _add_lookup_columns(spine: DataFrame, view: View, at_us: Column) -> DataFram
 
 
 def bucket_column(view: View, bucket_count: int) -> Column:
-    """The bucket an entity is in."""
+    """The bucket of an entity."""
     entity: list[Any] = [f"e{number}" for number in range(len(view.by))]
     return F.pmod(F.xxhash64(*entity), F.lit(bucket_count)).cast("int")

@@ -203,7 +203,7 @@ class QueryRunner(RestartingThread):
         return self._dropped_rows
 
     def reached_offsets(self) -> dict[str, int]:
-        """The next offset of each partition of its source, as of its last checkpoint; keys of several sources name topics."""
+        """The next offset of each source partition, as of its last checkpoint; keys of several sources name topics."""
         if self._built_spec is None:
             return {}
         batch = self.last_progress().get("batchId", -1)
