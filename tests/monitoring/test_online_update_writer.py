@@ -129,7 +129,7 @@ def test_it_answers_once_it_has_learned_what_there_was_and_learns_on(broker: Emb
     with Producer(broker.address) as producer:
         producer.send(model.lessons, b"no page")
     learning = LearnerReplica(model, broker.address)
-    with pytest.raises(LearnerNotReadyError, match="still learns what there was before"):
+    with pytest.raises(LearnerNotReadyError, match="still applies earlier updates"):
         _ = learning.loaded_version
     learning.start()
     try:

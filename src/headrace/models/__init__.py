@@ -1,1 +1,1 @@
-"""Models: loaded, bound to their inputs, scored, trained and kept in versions; no Spark, no HTTP."""
+"""Models: loading, input binding, scoring, training and versions; no Spark, no HTTP."""

@@ -1,4 +1,4 @@
-"""Scores of Arrow batches: what Spark's workers run, and what anybody can run without Spark."""
+"""Scores Arrow batches: on Spark's workers, or anywhere without Spark."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ ADDED_COLUMNS = (("score", pa.float64()), ("decision", pa.string()), ("model_ver
 
 
 def batch_scorer(model: Model, loaded: LoadedOnnxVersion) -> Callable[[Batches], Batches]:
-    """A function that adds score, decision and version to each batch; it carries the model along to where it runs."""
+    """A function that adds score, decision and version to each batch; it is serialized together with the model."""
     content, binding, where = loaded.content, loaded.scorer.binding, f"Model {model.name!r} version {loaded.version}"
     version, thresholds = loaded.version, model.thresholds
 

@@ -1,4 +1,4 @@
-"""What a model reads of an event: the features of its entities at a time, and the event's own fields.
+"""Feature vectors of events: the features of their entities at a time, and the events' own fields.
 
 event ──▶ entity of each view ──▶ store, at a time ──▶ values, derived values ─┐
    └──▶ fields ────────────────────────────────────────────────────────────────┴──▶ every column of `model.known`
@@ -30,7 +30,7 @@ MAX_CACHED_SCORERS = 32
 
 
 class FeatureVector(NamedTuple):
-    """Every value a model can read of one event, in the order of its `known`; of each view, what they were made of."""
+    """Every value a model can read of one event, in the order of its columns; and the provenance by view."""
 
     values: tuple[Any, ...]
     provenance: Sequence[tuple[str, Sequence[HopProvenance]]]
@@ -38,7 +38,7 @@ class FeatureVector(NamedTuple):
 
     @property
     def provenance_by_view(self) -> dict[str, list[list[int]]]:
-        """By view what the values were made of."""
+        """The provenance of the values by view."""
         return {view: list(map(list, known)) for view, known in self.provenance}
 
 
@@ -59,13 +59,13 @@ class FeatureVectorReader:
         return self.build_vectors(events, await self.read_features(events, at_us))
 
     async def read_features(self, events: Sequence[Event], at_us: Sequence[int]) -> list[list[LookupResult]]:
-        """Of each view what its store says of each event's entity at the event's time."""
+        """For each view the store's values of each event's entity at the event's time."""
         return [await self._read_view(columns, events, at_us) for columns in self._view_columns]
 
     async def read_features_including(
         self, events: Sequence[Event], arrivals_us: Sequence[int]
     ) -> list[list[LookupResult]]:
-        """The same at each event's arrival, as if it alone were in the store already."""
+        """The same at each event's arrival, as if only that event were in the store already."""
         return [
             await self._read_view(columns, events, arrivals_us)
             if columns.event_tiles is None
@@ -76,20 +76,20 @@ class FeatureVectorReader:
         ]
 
     def default_features(self, events: Sequence[Event]) -> list[list[LookupResult]]:
-        """What there is of entities that were never seen, or of which no store speaks."""
+        """The values of entities that were never seen, or of an unavailable store."""
         return [[columns.default_result] * len(events) for columns in self._view_columns]
 
     def build_vectors(
         self, events: Sequence[Event], results_by_view: Sequence[Sequence[LookupResult]]
     ) -> list[FeatureVector]:
-        """The vectors of events, from what is known of their entities: of each view in its order, one each."""
+        """The vectors of events from the values of their entities, a list for each view."""
         views = zip(self._view_columns, results_by_view, strict=True)
         rows_by_view = [columns.build_rows(results, events) for columns, results in views]
         by_event = zip(events, zip(*rows_by_view, strict=True), zip(*results_by_view, strict=True), strict=True)
         return [self._build_vector(event, values, found) for event, values, found in by_event]
 
     def scorer_rows(self, scorer: RowScorer, vectors: Sequence[FeatureVector]) -> list[tuple[Any, ...]]:
-        """What a scorer reads of each vector."""
+        """The columns of a scorer, for each vector."""
         get_row = self._row_getters.get(scorer)
         if get_row is None:
             get_row = self._row_getters[scorer] = tuple_getter(
@@ -113,7 +113,7 @@ class FeatureVectorReader:
     async def _read_view(
         self, view_columns: "_ViewColumns", events: Sequence[Event], at_us: Sequence[int]
     ) -> list[LookupResult]:
-        """What the store says; events of one moment are one question, and whoever is null is nobody it knows."""
+        """The store's values; events of the same time share a request, and a null entity is unknown."""
         entities = list(map(view_columns.get_entity, events))
         results = [view_columns.default_result] * len(events)
         for time_us, indexes in _group_by_time(entities, at_us).items():
@@ -140,7 +140,7 @@ class FeatureVectorReader:
 
 
 class _ViewColumns:
-    """The columns of one view in a vector: its single values that are no times, kept ones and derived ones."""
+    """The columns of one view in a vector: scalar values that are not times, stored and derived ones."""
 
     def __init__(self, view: View, stream: Stream) -> None:
         kinds = {column.name: column.kind for column in view.expression_inputs} | {
@@ -160,7 +160,7 @@ class _ViewColumns:
         ]
 
     def build_rows(self, results: Sequence[LookupResult], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
-        """The columns of each read; what derived features ask of a request is in the event."""
+        """The columns for each result; request values of derived features are in the event."""
         rows = [result.values for result in results]
         if self._has_derived:
             derived_rows = self._deriver.evaluate_rows(rows, events, list(map(self.get_entity, events)))
@@ -169,7 +169,7 @@ class _ViewColumns:
         return list(map(self._sums_to_doubles, single_value_rows)) if self._integer_sum_indexes else single_value_rows
 
     def _sums_to_doubles(self, values: Sequence[Any]) -> list[Any]:
-        """Sums of whole numbers may pass 64 bits: to a model they are doubles."""
+        """Sums of integers may exceed 64 bits: a model gets them as doubles."""
         converted = list(values)
         for index in self._integer_sum_indexes:
             converted[index] = None if converted[index] is None else float(converted[index])
@@ -179,7 +179,7 @@ class _ViewColumns:
 def _included_events(
     view_columns: _ViewColumns, event_tiles: EventTiles, events: Sequence[Event], arrivals_us: Sequence[int]
 ) -> list[IncludedEvent]:
-    """Events with tiles of their own."""
+    """Events with their own tiles."""
     return [
         IncludedEvent(view_columns.get_entity(event), event_tiles.fold_event(event, arrival_us))
         for event, arrival_us in zip(events, arrivals_us, strict=True)
@@ -187,7 +187,7 @@ def _included_events(
 
 
 def _group_by_time(entities: Sequence[Entity], at_us: Sequence[int]) -> dict[int, list[int]]:
-    """Which of the entities are asked for at which time."""
+    """The indexes of entities by requested time."""
     indexes_by_time: dict[int, list[int]] = {}
     for index, (entity, time_us) in enumerate(zip(entities, at_us, strict=True)):
         if None not in entity:
@@ -196,7 +196,7 @@ def _group_by_time(entities: Sequence[Entity], at_us: Sequence[int]) -> dict[int
 
 
 def tuple_getter(keys: Sequence[Any]) -> TupleGetter:
-    """What takes these of a mapping or a sequence, as a tuple however many they are.
+    """A function that returns these items of a mapping or a sequence as a tuple, however many they are.
 
     >>> tuple_getter([2, 0])("abc"), tuple_getter(["a"])({"a": 1}), tuple_getter([])({})
     (('c', 'a'), (1,), ())

@@ -1,7 +1,7 @@
-"""Which columns go to which input of a model, or the reason they cannot.
+"""Binds the columns of a vector to the inputs of a model, or explains why that is impossible.
 
-one input a column      "payments_1h" [rows, 1] …      bound by name; the model says which it takes
-one input for all       "features" [rows, 12]          the columns in the order of the vector, or as it was trained
+one input a column      "payments_1h" [rows, 1] …      bound by the input's name
+one input for all       "features" [rows, 12]          the columns in the order of the vector, or of the training
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ PROBABILITIES_OUTPUT = "probabilities"
 
 
 class TensorType(NamedTuple):
-    """What a type of tensor holds in numpy, what null is in it, and the kinds that go into it."""
+    """A tensor type: its numpy type, its value for null, and the column kinds that fit it."""
 
     dtype: Any
     null_value: Any
@@ -49,12 +49,12 @@ SCORE_TENSOR_TYPES = {"tensor(float)", "tensor(double)"}
 
 
 class IncompatibleModelError(HeadraceError):
-    """A model that does not take what its declaration gives it, or does not give a score."""
+    """A model whose inputs do not match its declaration, or that does not return a score."""
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One input of a model: its tensor, its shape, and the places of its columns in a vector."""
+    """One input of a model: its tensor type, its shape, and the indexes of its columns in a vector."""
 
     name: str
     tensor_type: TensorType
@@ -64,7 +64,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class ModelBinding:
-    """The columns a model reads, the inputs they go to, and the output that is its score."""
+    """The columns a model reads, the inputs they go to, and the output with its score."""
 
     columns: tuple[Column, ...]
     inputs: tuple[ModelInput, ...]

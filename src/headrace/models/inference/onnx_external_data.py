@@ -1,6 +1,6 @@
-"""ONNX models whose tensors are kept in other files: found in the bytes of the model, before onnxruntime opens any.
+"""Finds ONNX tensors that are stored in other files, before onnxruntime opens any.
 
-A model names the file of such a tensor, so one that somebody else made could have any file of this machine read.
+A model names the file of such a tensor, so an untrusted model could read any file of this machine.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headrace.errors import HeadraceError
 
-# Fields of onnx.proto3 by the message they are in: which message each holds.
+# Fields of onnx.proto3 by the message they are in: the type of each nested message.
 SubmessageFields = Mapping[int, str]
 SUBMESSAGES: Mapping[str, SubmessageFields] = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -26,7 +26,7 @@ MAX_VARINT_BYTES = 10
 
 
 class WireType(IntEnum):
-    """How the value of a field is written."""
+    """The encoding of a field's value."""
 
     VARINT = 0
     FIXED64 = 1
@@ -38,7 +38,7 @@ FIXED_BYTES = {WireType.FIXED64: 8, WireType.FIXED32: 4}
 
 
 class InvalidProtobufError(HeadraceError):
-    """Bytes that are no message of Protocol Buffers."""
+    """Bytes that are not a message of Protocol Buffers."""
 
 
 class ProtobufField(NamedTuple):
@@ -49,7 +49,7 @@ class ProtobufField(NamedTuple):
 
 
 def find_external_tensor(content: bytes) -> str | None:
-    """The name of a tensor that is kept in another file, wherever in the model it is; None where there is none."""
+    """The name of a tensor that is stored in another file, anywhere in the model; None where there is none."""
     messages = [("model", memoryview(content))]
     while messages:
         kind, message = messages.pop()

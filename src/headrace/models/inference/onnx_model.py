@@ -1,4 +1,4 @@
-"""ONNX models in onnxruntime: one thread each, on the CPU, read from bytes that were read once."""
+"""ONNX models in onnxruntime: one thread each, on the CPU, loaded from bytes that were read once."""
 
 import json
 from pathlib import Path
@@ -13,15 +13,15 @@ from headrace.models.inference.time_limits import ModelTimeoutError, TimeLimit
 INPUTS_KEY = "headrace.inputs"
 MAX_MODEL_BYTES = 1 << 30
 LOAD_TIMEOUT_S = 60.0
-FATAL_SEVERITY = 4  # what fails is raised, and said once
+FATAL_SEVERITY = 4  # failures are raised, so logging them would repeat them
 
 
 class ModelLoadFailed(HeadraceError):
-    """A model's file that is not there or cannot be loaded."""
+    """A model's file is missing or cannot be loaded."""
 
 
 class ExternalDataRefused(ModelLoadFailed):
-    """A model whose tensors are in other files, which it could name as it likes."""
+    """A model with tensors in other files, whose names it chooses."""
 
 
 def read_model(file: Path) -> bytes:
@@ -52,16 +52,16 @@ def load_inference_session(content: bytes, where: str) -> onnxruntime.InferenceS
                     f"{where} is not loaded after {LOAD_TIMEOUT_S:g} s. Export a smaller model."
                 ) from None
             raise ModelLoadFailed(
-                f"{where} is not a model onnxruntime can run: {first_line(failure)} Export it anew."
+                f"{where} is not a model onnxruntime can run: {first_line(failure)} Export it again."
             ) from None
 
 
 def require_self_contained(content: bytes, where: str) -> None:
-    """Refuse a model that would have other files read, or whose bytes cannot be looked through."""
+    """Reject a model that reads other files, or whose bytes cannot be parsed."""
     try:
         tensor = find_external_tensor(content)
     except InvalidProtobufError as problem:
-        raise ModelLoadFailed(f"{where} is not a model onnxruntime can run: {problem}. Export it anew.") from None
+        raise ModelLoadFailed(f"{where} is not a model onnxruntime can run: {problem}. Export it again.") from None
     if tensor is not None:
         raise ExternalDataRefused(
             f"{where} keeps its tensor {tensor!r} in another file, and only the model's own file is read. "
@@ -72,7 +72,7 @@ def require_self_contained(content: bytes, where: str) -> None:
 def run_with_timeout(
     timeout_s: float, session: onnxruntime.InferenceSession, output: str, feeds: dict[str, Any], where: str
 ) -> Any:
-    """An output of a model, or the end of its run after so many seconds."""
+    """An output of a model; the run is aborted after the time-out."""
     options = onnxruntime.RunOptions()
     options.log_severity_level = FATAL_SEVERITY
     with TimeLimit(timeout_s, lambda: setattr(options, "terminate", True)) as limit:
@@ -85,13 +85,13 @@ def run_with_timeout(
 
 
 def trained_input_names(session: onnxruntime.InferenceSession, where: str) -> tuple[str, ...] | None:
-    """The names of the columns a model was trained on, where its file tells them."""
+    """The names of the columns a model was trained on, if its file has them."""
     names_text = session.get_modelmeta().custom_metadata_map.get(INPUTS_KEY)
     if names_text is None:
         return None
     names = _parse_json(names_text)
     if not isinstance(names, list) or not names or any(not isinstance(name, str) for name in names):
-        raise ModelLoadFailed(f"{where}: its {INPUTS_KEY} is {names_text[:80]!r}, not a list of names. Train it anew.")
+        raise ModelLoadFailed(f"{where}: its {INPUTS_KEY} is {names_text[:80]!r}, not a list of names. Train it again.")
     return tuple(names)
 
 
@@ -103,5 +103,5 @@ def _parse_json(text: str) -> Any:
 
 
 def first_line(failure: Exception, max_length: int = 300) -> str:
-    """What a failure says first, or its kind where it says nothing."""
+    """The first line of a failure, or its type where it has no message."""
     return (str(failure).strip() or type(failure).__name__).splitlines()[0][:max_length]

@@ -1,7 +1,7 @@
-"""Predictions: a score with everything it was made from, as the topic MODEL.predictions holds it.
+"""Predictions: a score with everything it was computed from, as a record of the topic MODEL.predictions.
 
-A record's key is the event's id. Of several records with one id, version and role the first in the log counts: a
-scorer that was killed may score an event again, two may score it at once, and every reader takes the same one.
+A record's key is the event's id. Among several records with one id, version and role the first in the log counts:
+after a crash a scorer may score an event again, two may score it at once, and every reader chooses the same one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ from headrace.declare.durations import UNITS_US
 PredictionRole = Literal["champion", "challenger"]
 PredictionSource = Literal["stream", "http"]
 
-STALE = "stale"  # the store had not heard of the event in time
-LATE = "late"  # the store had let go of the event's time: its features were read at a later one
-MODEL_FAILED = "model"  # the model raised, or answered with no number; over HTTP another version scored instead
+STALE = "stale"  # the store had not applied the event in time
+LATE = "late"  # the event's time was beyond the store's retention: features were read at a later one
+MODEL_FAILED = "model"  # the model raised, or returned no number; over HTTP another version scored instead
 STORE_UNAVAILABLE = "store"  # scored on defaults: the store did not answer in time
-BUDGET_EXCEEDED = "budget"  # answered after it was spent
+BUDGET_EXCEEDED = "budget"  # answered after the budget
 
 
 @dataclass(frozen=True)
 class Prediction:
     """One score of one event; times are in µs.
 
-    `known` says by view what its vector was made of, hop by hop of each stream: events, and the arrival of the last.
-    `read_at_us` is the time its features were asked for, `partition` and `offset` the event's place in the raw log.
-    `answered` marks the score that was decided by: in the stream the champion's; over HTTP it may be a challenger's.
+    `known` has by view the provenance of its vector, by hop and stream: event count, and the arrival of the last one.
+    `read_at_us` is the time its features were read at, `partition` and `offset` the event's position in the raw log.
+    `answered` marks the score that was served: in the stream the champion's; over HTTP it may be a challenger's.
     """
 
     event_id: Any
@@ -51,17 +51,17 @@ class Prediction:
 
     @property
     def latency_ms(self) -> float | None:
-        """From the event's arrival in the log to the decision; None for an event no log has."""
+        """From the event's arrival in the log to the decision; None for an event that is in no log."""
         return None if self.arrival_us is None else (self.decided_at_us - self.arrival_us) / UNITS_US["ms"]
 
 
 def encode_prediction(prediction: Prediction) -> bytes:
-    """A prediction as its topic holds it."""
+    """Encode a prediction as a record value."""
     return orjson.dumps({**_to_fields(prediction), "latency_ms": prediction.latency_ms})
 
 
 def decode_prediction(value: bytes) -> Prediction:
-    """What `encode` wrote."""
+    """Decode what `encode_prediction` wrote."""
     document = orjson.loads(value)
     document.pop("latency_ms", None)
     return Prediction(**{**document, "degraded": tuple(document["degraded"])})

@@ -1,4 +1,4 @@
-"""From vectors to predictions: every version that stands scores the same vector."""
+"""From vectors to predictions: every live version scores the same vector."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ NullableScores = list[float | None]
 
 
 class LoggedEvent(NamedTuple):
-    """An event of the log, at whose time its vector was read, and what is less than it should be about that."""
+    """An event of the log, the time its vector was read at, and why that is degraded."""
 
     event: Event
     arrival_us: int
@@ -68,16 +68,16 @@ def build_predictions(
 
 
 def versions_by_role(live_versions: LiveVersions) -> Iterator[tuple[PredictionRole, LoadedVersion]]:
-    """Whoever scores, the champion first."""
+    """The live versions with their roles, the champion first."""
     yield "champion", live_versions.champion
     for loaded in live_versions.challengers:
         yield "challenger", loaded
 
 
 def score_rows_or_none(loaded: LoadedVersion, rows: Sequence[Sequence[Any]], timeout_s: float) -> NullableScores:
-    """The score of each row; None where the model raises or answers with no number, for that row alone.
+    """The score of each row; None for each row on which the model raises or returns no number.
 
-    A model that does not answer in time is not asked again for each row: that would take as many times as long.
+    After a time-out it does not retry row by row, which would take many times as long.
     """
     try:
         raw_scores = loaded.scorer.score_rows(rows, timeout_s)
@@ -87,6 +87,6 @@ def score_rows_or_none(loaded: LoadedVersion, rows: Sequence[Sequence[Any]], tim
     except Exception as failure:  # noqa: BLE001 - whatever a model raises, the stream goes on
         if len(rows) > 1:
             return [score for row in rows for score in score_rows_or_none(loaded, [row], timeout_s)]
-        LOGGER.warning("version %s fails on %s: %s", loaded.version, rows, failure)
+        LOGGER.warning("Version %s failed on %s: %s", loaded.version, rows, failure)
         return [None]
     return [score if isfinite(score) else None for score in raw_scores.tolist()]

@@ -1,7 +1,7 @@
-"""Scores: vectors in columns or rows, into a model, out as one number each.
+"""Scorers: vectors in columns or rows go into a model, and one number each comes out.
 
-Numbers are doubles first and then as wide as the model's input, so that a vector gives the same score whichever way it
-comes. Null is NaN in a float, "" in a text, 0 in a whole number and false in a boolean.
+Numbers are converted to doubles first and then to the model's input type, so that a vector gives the same score on
+every path. Null is NaN in a float, "" in a text, 0 in an integer and false in a boolean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ ZEROS: dict[Kind, Any] = {Kind.STRING: "", Kind.BOOLEAN: False, Kind.INTEGER: 0,
 
 
 class RowScorer(Protocol):
-    """Whatever scores vectors: `columns` are what it reads, in the order of its rows."""
+    """Scores vectors: `columns` are its inputs, in the order of its rows."""
 
     @property
     def columns(self) -> tuple[Column, ...]: ...
@@ -37,9 +37,9 @@ class RowScorer(Protocol):
 
 
 class Scorer:
-    """A model that was tried and found fit; `columns` are what it reads, in the order of its rows.
+    """A model that has passed its trial; `columns` are its inputs, in the order of its rows.
 
-    With `within_s` a model that hangs raises `TooSlow`, at most some 10 ms after that time.
+    With `timeout_s` a model that hangs raises `ModelTimeoutError`, at most some 10 ms after that time.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, binding: ModelBinding, where: str) -> None:
@@ -95,7 +95,7 @@ class Scorer:
 
 
 def load_scorer(model: Model, content: bytes, where: str) -> Scorer:
-    """The scorer of a model's file, once it is bound and has answered a trial with numbers."""
+    """The scorer of a model's file, after binding it and passing a trial."""
     session = load_inference_session(content, where)
     scorer = Scorer(session, bind_model(model, session, where), where)
     timeout_s = max(TRIAL_TIMEOUT_S, model.budget_us / UNITS_US["s"])
@@ -129,7 +129,7 @@ def _require_number(score: float, scorer: Scorer, trial: str, row: list[Any], wh
 
 
 def _trial_rows(model: Model, columns: Sequence[Column]) -> dict[str, list[Any]]:
-    """Rows every model must have an answer to."""
+    """Rows that every model must be able to score."""
     never_null_names = {
         item.name for view in model.views for item in view.features if not item.aggregate.result_type.is_nullable
     }
@@ -149,7 +149,7 @@ def _format_row(columns: Sequence[Column], row: Sequence[Any]) -> str:
 
 
 def _build_tensor(model_input: ModelInput, column_values: Sequence[ValueColumn]) -> NDArray[Any]:
-    """The columns of an input as it takes them."""
+    """The tensor of an input from its columns."""
     columns = [_fill_nulls(model_input, column_values[index]) for index in model_input.column_indexes]
     tensor: NDArray[Any] = columns[0] if model_input.is_flat else np.stack(columns, axis=1)
     return _to_input_dtype(tensor, model_input)
@@ -162,6 +162,6 @@ def _fill_nulls(model_input: ModelInput, values: ValueColumn) -> NDArray[Any]:
 
 
 def _to_input_dtype(array: NDArray[Any], model_input: ModelInput) -> NDArray[Any]:
-    with np.errstate(over="ignore"):  # beyond a float's range is infinite
+    with np.errstate(over="ignore"):  # values beyond a float's range become infinite
         converted: NDArray[Any] = array.astype(model_input.tensor_type.dtype, copy=False)
     return converted

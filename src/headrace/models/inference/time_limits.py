@@ -1,7 +1,7 @@
-"""Limits of time: one thread ends whatever takes longer than it may, however many threads score.
+"""Time limits: one thread stops whatever exceeds its limit, however many threads score.
 
-onnxruntime ends a run between two operators, and a load between two passes over the graph. So what loops for ever is
-ended at once; one enormous multiplication is ended after it.
+onnxruntime stops a run between two operators, and a load between two passes over the graph. So an endless loop is
+stopped at once; one enormous multiplication only after it.
 """
 
 import os
@@ -17,11 +17,11 @@ IDLE_TICKS = 100
 
 
 class ModelTimeoutError(HeadraceError):
-    """A model that has not answered in its time."""
+    """A model has exceeded its time limit."""
 
 
 class TimeLimit:
-    """What runs inside it is told to stop after some seconds; `is_over` once it was."""
+    """A block that is stopped after some seconds; `is_over` is set once it was."""
 
     __slots__ = ("_on_timeout", "_timeout_s", "deadline", "is_expired")
 
@@ -44,7 +44,7 @@ class TimeLimit:
 
 
 class Watchdog:
-    """Ends the limits that have passed; its thread is there only while something is watched, and a second more."""
+    """Enforces time limits; its thread exists only while there is a limit, and a second longer."""
 
     def __init__(self) -> None:
         self._limits: dict[int, TimeLimit] = {}
@@ -57,10 +57,10 @@ class Watchdog:
             self._start_thread()
 
     def unwatch(self, limit: TimeLimit) -> None:
-        self._limits.pop(id(limit), None)  # gone where its process was forked
+        self._limits.pop(id(limit), None)  # missing after a fork
 
     def reset_after_fork(self) -> None:
-        """Begin anew, in a process that was forked: its threads are gone."""
+        """Reset after a fork: the child process has no threads of its parent."""
         self._limits, self._is_running, self._lock = {}, False, Lock()
 
     def _start_thread(self) -> None:
@@ -73,7 +73,7 @@ class Watchdog:
         idle_ticks = 0
         while idle_ticks < IDLE_TICKS or not self._stop_if_idle():
             time.sleep(TICK_S)
-            limits = self._limits.copy()  # in one step: others add to it and take from it
+            limits = self._limits.copy()  # atomic, since other threads change it
             idle_ticks = 0 if limits else idle_ticks + 1
             now = time.monotonic()
             for limit in limits.values():
@@ -81,7 +81,7 @@ class Watchdog:
                     limit.expire()
 
     def _stop_if_idle(self) -> bool:
-        """Whether nothing is watched; who comes after this finds the watchdog asleep and wakes it."""
+        """Stop if there is no limit; the next one starts the watchdog again."""
         with self._lock:
             self._is_running = False
             self._is_running = bool(self._limits)

@@ -1,1 +1,1 @@
-"""Models that learn from each outcome."""
+"""Models with online learning."""

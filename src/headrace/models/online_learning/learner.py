@@ -1,12 +1,12 @@
-"""A model that learns from each outcome: whatever has River's verbs, taught in the order of the log.
+"""Online learning: a model with River's methods is updated by each outcome, in the order of the log.
 
-lesson       0 ──────────── 100,000 ──────────── 200,000 ──────────── 300,000
+update       0 ──────────── 100,000 ──────────── 200,000 ──────────── 300,000
 1st          ├── answers ─────┴─────── answers ────┤
 2nd                           ├── learns ──────────┼────── answers ─────┤
 3rd                                                ├── learns ──────────┼── answers …
 
-What answers is made of the lessons since one generation before the last began, and of nothing else: never more than
-two generations are taught to whoever starts, and everybody who has heard the same lessons answers the same.
+The serving generation has learned from the updates since the start of the previous generation, and from nothing else:
+a restart needs at most two generations, and all processes that have read the same updates give the same scores.
 """
 
 import copy
@@ -39,14 +39,14 @@ RiverFeatures = dict[str, float | str]
 
 
 class InvalidLearnerError(HeadraceError):
-    """What a model's `learn=` returned cannot learn from its outcomes."""
+    """The object that a model's `learn=` returned cannot learn from outcomes."""
 
 
 class OnlineModel:
-    """One learning model, and how it was some lessons ago: a lesson that breaks it is as if it had never been.
+    """One online model and a snapshot of it: an update that breaks it is undone.
 
-    What breaks it: learning it raises, or afterwards there is no number for its own vector. One that can learn from
-    none of so many lessons in a row was broken before, and begins anew.
+    An update breaks it by raising, or when the model then has no number for the update's own vector. After too many
+    failures in a row the model was broken before, and is created again.
     """
 
     def __init__(self, make_model: LearnerFactory, is_classifier: bool) -> None:
@@ -58,20 +58,20 @@ class OnlineModel:
         self._snapshot, self._updates_since_snapshot = copy.deepcopy(self._model), list[tuple[RiverFeatures, Any]]()
 
     def score(self, features: RiverFeatures) -> float:
-        """The chance that it is true, or the number it expects."""
+        """The probability that the label is true, or the expected number."""
         if not self._is_classifier:
             return float(self._model.predict_one(features))
         probabilities = self._model.predict_proba_one(features)
         return float(probabilities.get(True, 0.0)) if probabilities else DEFAULT_PROBABILITY
 
     def learn(self, features: RiverFeatures, label: float) -> bool:
-        """Learn one lesson; False where that is impossible, and nothing has changed but `trouble`."""
+        """Apply one update; False where that fails, and only `error` has changed."""
         update = features, bool(label) if self._is_classifier else label
         try:
             self._model.learn_one(*update)
             is_valid = math.isfinite(self.score(features))
-            self.error = "it answers no number afterwards"
-        except Exception as failure:  # noqa: BLE001 - whatever a model raises, it learns on from the next lesson
+            self.error = "it returns no number afterwards"
+        except Exception as failure:  # noqa: BLE001 - after any error of a model the next update is applied
             is_valid, self.error = False, f"{type(failure).__name__}: {str(failure)[:200]}"
         if is_valid:
             self._failures = 0
@@ -93,7 +93,7 @@ class OnlineModel:
 
 
 class Learner:
-    """The generations of a model's pupils; one thread teaches, others ask."""
+    """The generations of an online model; one thread applies updates, others score."""
 
     def __init__(self, model: Model, generation_size: int = GENERATION_SIZE) -> None:
         self.columns: tuple[Column, ...] = model.vector.columns
@@ -110,15 +110,17 @@ class Learner:
 
     @property
     def next_update(self) -> int:
-        """The number of the next lesson."""
+        """The number of the next update."""
         return self._next_update
 
     def learn(self, page: UpdatePage) -> None:
-        """Learn those lessons of a page that are new; those of another epoch are learned from the beginning."""
+        """Apply the new updates of a page; those of another epoch start from the beginning."""
         if page.epoch != self._epoch:
             self._restart(page)
         elif page.first > self._next_update:
-            LOGGER.warning("%s: its lessons %s to %s are gone", self._where, self._next_update, page.first - 1)
+            LOGGER.warning(
+                "%s: updates %s to %s are missing from the log", self._where, self._next_update, page.first - 1
+            )
         for number, update in enumerate(page.lessons, page.first):
             if number >= self._next_update:
                 self._advance_generation(number)
@@ -140,10 +142,10 @@ class Learner:
             page.first // self._generation_size,
         )
         if page.first % self._generation_size:
-            LOGGER.warning("%s: its lessons before %s are gone", self._where, page.first)
+            LOGGER.warning("%s: updates before %s are missing from the log", self._where, page.first)
 
     def _advance_generation(self, number: int) -> None:
-        """Where a generation begins, so does a pupil; the one that began before it answers from now on."""
+        """Start a model at the start of a generation; the one of the generation before serves from now on."""
         if number // self._generation_size > self._newest_generation:
             self._newest_generation = number // self._generation_size
             with self._lock:
@@ -152,8 +154,8 @@ class Learner:
     def _apply_update(self, update: OnlineUpdate) -> None:
         try:
             features = self._to_river_features([update.features[column.name] for column in self.columns])
-        except (KeyError, TypeError, ValueError) as failure:  # served before the model read what it reads now
-            self._skip_update(update, f"its vector is another: {failure!r}")
+        except (KeyError, TypeError, ValueError) as failure:  # served before the model's inputs changed
+            self._skip_update(update, f"its vector has other inputs: {failure!r}")
             return
         with self._lock:
             results = [online_model.learn(features, update.label) for online_model in self._models]
@@ -163,21 +165,21 @@ class Learner:
     def _skip_update(self, update: OnlineUpdate, error: str) -> None:
         self.skipped_count, self.error = self.skipped_count + 1, error
         if self.skipped_count == 1:
-            message = "%s cannot learn from %s: %s. It and others like it are passed over"
+            message = "%s cannot learn from %s: %s. It skips this and similar updates"
             LOGGER.warning(message, self._where, update.event_id, error)
 
     def _score_row(self, online_model: OnlineModel, row: Sequence[Any]) -> float:
         try:
             return online_model.score(self._to_river_features(row))
         except Exception as failure:  # noqa: BLE001 - whatever a model raises, others are scored
-            LOGGER.warning("%s fails on %s: %s", self._where, row, failure)
+            LOGGER.warning("%s failed on %s: %s", self._where, row, failure)
             return math.nan
 
     def _new_model(self) -> OnlineModel:
         return OnlineModel(self._make_model, self._is_classifier)
 
     def _to_river_features(self, row: Sequence[Any]) -> RiverFeatures:
-        """A vector as River has it: what is not known, or beyond a float32 as for other models, is left out."""
+        """A vector in River's format, without unknown values and those beyond a float32, as for other models."""
         columns_with_values = zip(self.columns, row, strict=True)
         return {
             column.name: value if column.kind is Kind.STRING else float(value)
@@ -187,25 +189,25 @@ class Learner:
 
 
 def require_learn_function(model: Model) -> LearnerFactory:
-    """The function that makes a model's learner."""
+    """The function that creates a model's learner."""
     if model.learn is None:
         raise TypeError(f"{model.name} has no learn=")
     return model.learn
 
 
 def is_classifier(model: Model) -> bool:
-    """Whether what it learns is true or false."""
+    """Whether its labels are true or false."""
     return model.labels is not None and model.labels.task == "classification"
 
 
 def learner_version(model: Model) -> str:
-    """The version of what a model learns: another function, settings or inputs are another one."""
+    """The version of an online model: it changes with its function, settings and inputs."""
     description = _MEMORY_ADDRESS.sub("", repr((require_learn_function(model)(), model.vector.names)))
     return VERSION_PREFIX + hashlib.sha256(description.encode()).hexdigest()[:8]
 
 
 def create_learner(model: Model) -> Learner:
-    """The learner of a model before its first lesson, once it has been tried."""
+    """The learner of a model before its first update, after a trial."""
     where = f"Model {model.name!r}: learn="
     try:
         first, second = require_learn_function(model)(), require_learn_function(model)()
@@ -225,7 +227,7 @@ def create_learner(model: Model) -> Learner:
 
 
 def _require_deterministic(model: Model, where: str) -> None:
-    """Two that are taught the same must answer the same: each process has its own."""
+    """Two models with the same updates must give the same scores, since each process has its own."""
     learners = Learner(model), Learner(model)
     names = [column.name for column in model.vector.columns]
     rows = [[_trial_value(column, number) for column in model.vector.columns] for number in range(TRIAL_ROWS)]
@@ -241,7 +243,7 @@ def _require_deterministic(model: Model, where: str) -> None:
             )
     first_scores, second_scores = (learner.score_rows(rows) for learner in learners)
     if not np.array_equal(first_scores, second_scores):
-        raise InvalidLearnerError(f"{where} learns another model from the same lessons each time. Give it a seed.")
+        raise InvalidLearnerError(f"{where} learns another model from the same updates each time. Give it a seed.")
 
 
 def _trial_update(number: int, names: Sequence[str], row: Sequence[Any]) -> OnlineUpdate:
@@ -249,7 +251,7 @@ def _trial_update(number: int, names: Sequence[str], row: Sequence[Any]) -> Onli
 
 
 def _trial_value(column: Column, number: int) -> Any:
-    """Some value of a column, and now and then none."""
+    """A value of a column, and now and then null."""
     if number % 7 == 0:
         return None
     values_by_kind: Mapping[Kind, Any] = {

@@ -1,6 +1,6 @@
-"""What a model learns, kept up to date from the log: every process that scores has a learner of its own.
+"""Replicas of an online model: every process that scores keeps its own up to date from the log.
 
-fraud.lessons ──▶ learner ──▶ scores, once everything that was there has been learned
+fraud.lessons ──▶ learner ──▶ scores, once all existing updates are applied
 """
 
 import logging
@@ -17,11 +17,11 @@ LOGGER = logging.getLogger("headrace.score")
 
 
 class LearnerNotReadyError(HeadraceError):
-    """A learner that has not learned all there was when it started."""
+    """A learner that has not applied all updates that existed at its start."""
 
 
 class LearnerReplica:
-    """A model's learner and its lessons, followed from `start` to `stop`."""
+    """A model's learner, which follows its updates from `start` to `stop`."""
 
     def __init__(self, model: Model, broker: str) -> None:
         self._model, self._learner = model, create_learner(model)
@@ -30,19 +30,19 @@ class LearnerReplica:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that was there at the start has been learned."""
+        """Whether all updates that existed at the start are applied."""
         return self._consumer.is_caught_up
 
     @property
     def loaded_version(self) -> LoadedVersion:
-        """The learner; raises StillLearning before it is ready."""
+        """The learner; raises LearnerNotReadyError before it is ready."""
         if not self.is_ready:
-            progress = self._consumer.error or f"{self._learner.next_update:,} lessons so far"
-            raise LearnerNotReadyError(f"Model {self._model.name!r} still learns what there was before: {progress}.")
+            progress = self._consumer.error or f"{self._learner.next_update:,} updates so far"
+            raise LearnerNotReadyError(f"Model {self._model.name!r} still applies earlier updates: {progress}.")
         return self._learner.loaded_version
 
     def start(self) -> None:
-        """Follow from now on; once is enough."""
+        """Start following; further calls do nothing."""
         if not self._has_started:
             self._has_started = True
             self._consumer.start()
@@ -54,11 +54,11 @@ class LearnerReplica:
         for record in records:
             page = decode_page(record.value)
             if page is None:
-                LOGGER.warning("%s is no page of lessons; it is passed over", record.location)
+                LOGGER.warning("Skipped %s: it is not a page of updates", record.location)
             else:
                 self._learner.learn(page)
 
 
 def create_learner_replica(model: Model, broker: str | None) -> LearnerReplica | None:
-    """What a model learns from a broker's log, if it does."""
+    """The replica of a model with online learning; None for other models."""
     return None if model.learn is None or broker is None else LearnerReplica(model, broker)

@@ -1,9 +1,9 @@
-"""Lessons: what a model learns from, as the topic MODEL.lessons holds them, in pages.
+"""Online updates: what a model learns from, in pages of the topic MODEL.lessons.
 
-fraud.lessons   [0 … 211] [212 … 213] [214 … 713] …        each number once, in one order for everybody
+fraud.lessons   [0 … 211] [212 … 213] [214 … 713] …        each number once, in one order for all readers
 
-A lesson is a vector that was served with what came of it. A page is one record, so all of it is in the log or none.
-Pages of one `epoch` are made from one table of outcomes; where that is made anew, so are the lessons, from 0.
+An update is a served vector with its outcome. A page is one record, so the log has all of it or nothing.
+Pages of one `epoch` come from one table of outcomes; when that is recreated, updates start again from 0.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-VERSION_PREFIX = "online-"  # of the versions of whoever learns
-GENERATION_SIZE = 100_000  # lessons after which another learner begins
+VERSION_PREFIX = "online-"  # of the versions of online models
+GENERATION_SIZE = 100_000  # updates after which another generation starts
 
 
 class OnlineUpdate(NamedTuple):
-    """A served vector by the names of its columns, and the label that counted first."""
+    """A served vector by column name, and the label that counted first."""
 
     event_id: str
     features: Mapping[str, Any]
@@ -26,9 +26,9 @@ class OnlineUpdate(NamedTuple):
 
 @dataclass(frozen=True)
 class UpdatePage:
-    """Lessons from number `first` on, of one batch of outcomes from place `place` on.
+    """Updates from number `first` on, from one batch of outcomes, starting at index `place` of it.
 
-    `begins` are the offsets at which the generation before this page's, and this one, begin.
+    `begins` are the offsets at which the previous generation and this one start.
     """
 
     epoch: str
@@ -40,17 +40,17 @@ class UpdatePage:
 
     @property
     def end(self) -> int:
-        """The number of the next lesson."""
+        """The number of the next update."""
         return self.first + len(self.lessons)
 
 
 def encode_page(page: UpdatePage) -> bytes:
-    """A page as its topic holds it."""
+    """Encode a page as a record value."""
     return orjson.dumps({**vars(page), "lessons": list(map(list, page.lessons))})
 
 
 def decode_page(value: bytes | None) -> UpdatePage | None:
-    """What `encode_page` wrote; None for what is no page."""
+    """Decode what `encode_page` wrote; None for anything else."""
     try:
         document = orjson.loads(value or b"")
         updates = tuple(OnlineUpdate(*update) for update in document.pop("lessons"))

@@ -1,1 +1,1 @@
-"""Scoring a stream: each clean event once."""
+"""Stream scoring: each clean event once."""

@@ -1,4 +1,4 @@
-"""What a scorer has done since it began, in plain numbers."""
+"""The counts of a scorer since its start."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from headrace.online_store.delay_histogram import DelayHistogram
 
 
 class ScoreCounts:
-    """How many predictions of which version and role, how many were less than they should be, and how long they took.
+    """Predictions by version and role, degraded ones by reason, and the latency of all.
 
     One thread counts, any thread reads.
     """
@@ -19,7 +19,7 @@ class ScoreCounts:
         self.delays = DelayHistogram(DECIDE_SECONDS_BUCKETS)
 
     def count(self, prediction: Prediction) -> None:
-        """Count one; how long it took is the champion's matter."""
+        """Count one prediction; only the champion's latency counts."""
         self.predictions[prediction.version, prediction.role] += 1
         if prediction.role == "champion":
             self.degraded.update(prediction.degraded)

@@ -1,4 +1,4 @@
-"""The ids that were scored lately: clean events may come twice, and each is scored once."""
+"""Recently scored ids: clean events may be repeated, and each is scored once."""
 
 from collections.abc import Iterable
 
@@ -12,26 +12,26 @@ MAX_SCORED_IDS = 100_000
 
 
 class ScoredIds:
-    """The last ids a model has scored in its stream, whoever of a group scored them; a bounded memory."""
+    """The last ids that a model has scored in its stream, by any member of the group; bounded."""
 
     def __init__(self, broker: str, model: Model, max_ids: int = MAX_SCORED_IDS) -> None:
         self._tail = LastRecordsReader(broker, model.predictions, max_ids)
         self._ids: BoundedCache[str, None] = BoundedCache(max_ids)
 
     def load_recent(self) -> None:
-        """Hear what others, or this scorer before it was started again, have scored meanwhile."""
+        """Load the ids that other scorers, or this one before a restart, have scored meanwhile."""
         for record in self._tail.read_new_records():
             if orjson.loads(record.value or b"{}").get("source") == "stream":
                 self._ids[(record.key or b"").decode()] = None
 
     def add(self, event_id: str) -> bool:
-        """Remember an id; False where it is known already."""
+        """Add an id; False where it is known already."""
         if event_id in self._ids:
             return False
         self._ids[event_id] = None
         return True
 
     def forget(self, event_ids: Iterable[str]) -> None:
-        """Ids that were not scored after all."""
+        """Remove ids that were not scored after all."""
         for event_id in event_ids:
             self._ids.pop(event_id, None)

@@ -1,4 +1,4 @@
-"""The scoring part of an app: each of its models scores its stream, in a thread of its own."""
+"""The scoring part of an app: scores the stream of each of its models, in a thread of its own."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """What a scorer follows, what it reads features from, and where the versions of models are."""
+    """The settings of scorers: the broker, the online store, and the folder of model versions."""
 
     broker: str
     store_url: str
@@ -71,7 +71,7 @@ def score_until(app: App, config: ScoringConfig, stop: threading.Event) -> None:
 
 
 def _store_opener(app: App, config: ScoringConfig) -> Callable[[], OnlineStoreReader]:
-    """A store for each scorer: all share the one in this process, and a connection is one thread's own."""
+    """A factory of stores for scorers: all share the in-memory one; a connection belongs to one thread."""
     views = tuple(dict.fromkeys(view for model in app.models for view in model.views))
 
     def open_store() -> OnlineStoreReader:
@@ -92,7 +92,7 @@ def _create_worker(
 
 
 def _supervise(workers: Sequence[RestartingWorker["ScoringWorker"]], producer: Producer, stop: threading.Event) -> None:
-    """Restart the scorer of each model that has failed, alone, and report all."""
+    """Restart failed scorers, each alone, and report on all."""
     while not stop.wait(REPORT_SECONDS):
         for worker in workers:
             worker.restart_if_failed()
@@ -102,10 +102,10 @@ def _supervise(workers: Sequence[RestartingWorker["ScoringWorker"]], producer: P
 
 
 class ScoringWorker(threading.Thread):
-    """Waits for a champion and a filled store, then scores a model's stream as one of a group."""
+    """Waits for a champion and a filled store, then scores a model's stream as a member of a consumer group."""
 
     def __init__(self, model: Model, store_reader: OnlineStoreReader, config: ScoringConfig, number: int = 0) -> None:
-        """`number` is how many of this model were before it in this process: each counts for itself."""
+        """`number` is how many workers of this model preceded it in this process: each reports its own counts."""
         super().__init__(name=f"score {model.name}", daemon=True)
         self._model, self._store_reader, self._config = model, store_reader, config
         self._stopping = threading.Event()
@@ -124,7 +124,7 @@ class ScoringWorker(threading.Thread):
             self._failure = failure
 
     def stop(self) -> None:
-        """End after what is in hand."""
+        """Stop after the events in flight."""
         self._stopping.set()
         if self._consumer is not None:
             self._consumer.stop()
@@ -132,16 +132,16 @@ class ScoringWorker(threading.Thread):
 
     @property
     def failure(self) -> BaseException | None:
-        """What made it stop by itself, if anything did."""
+        """The failure that stopped it, if any."""
         return self._failure
 
     def progress(self) -> ScorerProgress | None:
-        """What it has done so far, or what keeps it from beginning; None before either is known."""
+        """Its progress so far, or what prevents its start; None before either is known."""
         if self._scorer is None or self._consumer is None:
             return self._to_progress(ScoreCounts(), 0) if self._error else None
         try:
             return self._to_progress(self._scorer.counts, self._consumer.lag)
-        except HeadraceError:  # the broker does not answer: told of once it does
+        except HeadraceError:  # the broker does not answer: the next report tells
             return None
 
     def _to_progress(self, counts: ScoreCounts, lag: int) -> ScorerProgress:
@@ -193,9 +193,9 @@ class ScoringWorker(threading.Thread):
                 self._consumer.run()
 
     def _retry_until_done(self, step: Callable[[], Result], *, is_error: bool = False) -> Result | None:
-        """Try a step until it does not fail, and say why it does; None where that is never.
+        """Retry a step until it succeeds, and report its error; None where it is stopped before.
 
-        A model that nobody has trained is waited for too, which is no trouble.
+        It also waits for a model that is not trained yet, which is not an error.
         """
         last_problem = ""
         while not self._stopping.is_set():
@@ -204,7 +204,7 @@ class ScoringWorker(threading.Thread):
             except HeadraceError as problem:
                 self._error = str(problem) if is_error else ""
                 if str(problem) != last_problem:
-                    LOGGER.warning("%s waits: %s", self._model.name, problem)
+                    LOGGER.warning("Scoring of %s waits: %s", self._model.name, problem)
                     last_problem = str(problem)
             else:
                 self._error = ""
@@ -218,7 +218,7 @@ class ScoringWorker(threading.Thread):
         )
 
     async def _require_filled(self) -> None:
-        """A store that has not read all there was would say less than it should."""
+        """A store that has not caught up would return incomplete values."""
         problems = await self._store_reader.readiness_problems()
         if problems:
             raise StoreUnavailable("; ".join(problems))

@@ -1,10 +1,10 @@
-"""Scoring a stream: each clean event once, on its features after the event itself has been applied to them.
+"""Scores a stream: each clean event once, on features that include the event itself.
 
-payments.clean ──▶ seen before? ──▶ waits for its tiles, within the budget ──▶ vectors ──▶ scores ──▶ fraud.predictions
+payments.clean ──▶ repeated? ──▶ waits for its tiles, within the budget ──▶ vectors ──▶ scores ──▶ fraud.predictions
                                          │
 CardSpend.tiles ──▶ store ───────────────┘
 
-arrival ├──── applied? ────┤ due        budget ┤      what the store has not heard of when it is due goes out as stale
+arrival ├──── applied? ────┤ due        budget ┤      an event the store has not applied by then is scored as stale
 """
 
 import asyncio
@@ -34,7 +34,7 @@ BUDGET_MARGIN_US = 10_000  # of the budget, for reading, scoring and sending; a 
 
 @dataclass(slots=True, eq=False)
 class InFlightEvent:
-    """An event in hand: until when it may wait, and by view what the store has not heard of yet."""
+    """An event in flight: its deadline, and by view the event that the store has not applied yet."""
 
     record: ConsumerRecord
     event: Event
@@ -46,7 +46,7 @@ class InFlightEvent:
 
 @dataclass(frozen=True)
 class ScoringContext:
-    """What a scorer works with: the store, who scores, where predictions go, and which events have some."""
+    """The context of a scorer: the store, the live versions, the producer, and the scored ids."""
 
     store_reader: OnlineStoreReader
     version_watcher: VersionWatcher
@@ -56,7 +56,7 @@ class ScoringContext:
 
 
 class StreamScorer:
-    """Scores the records a follower hands it; everything happens in the follower's thread."""
+    """Scores the records of its consumer; everything happens in the consumer's thread."""
 
     def __init__(self, model: Model, bench: ScoringContext) -> None:
         self.counts = ScoreCounts()
@@ -71,7 +71,7 @@ class StreamScorer:
         self._next_deadline_us = 0
 
     def on_partitions_assigned(self, _partitions: Sequence[Partition]) -> None:
-        """Whoever had these partitions may have scored some of what comes."""
+        """Load the ids that the previous owner of these partitions may have scored."""
         self._context.scored_ids.load_recent()
 
     def add_records(self, records: Sequence[ConsumerRecord]) -> None:
@@ -87,7 +87,7 @@ class StreamScorer:
         self._context.store_reader.wait_for_change(self._seen_version, seconds)
 
     def process_ready(self) -> list[ConsumerRecord]:
-        """Decide what is ready."""
+        """Score what is ready."""
         finished_records, self._skipped = self._skipped, []
         if self._waiting and self._has_changed():
             finished_records += self._context.loop.run_until_complete(self._process_waiting())
@@ -95,7 +95,7 @@ class StreamScorer:
         return finished_records
 
     def _has_changed(self) -> bool:
-        """Whether an event, a tile or the time has come since the cases were last looked at."""
+        """Whether an event, a tile or a deadline has come since the last check."""
         version = self._context.store_reader.version
         has_changed = version != self._seen_version or time.time_ns() // 1000 >= self._next_deadline_us
         self._seen_version = version
@@ -112,12 +112,12 @@ class StreamScorer:
         self._waiting = [case for case in self._waiting if case.record.partition not in revoked]
 
     def _to_in_flight_event(self, record: ConsumerRecord) -> InFlightEvent | None:
-        """The case of a record; None for one that was written under another schema."""
+        """The in-flight event of a record; None for one that was written under another schema."""
         stream = self._model.stream
         try:
             event = parse_event(stream.schema, record.value)
         except InvalidEventError as problem:
-            LOGGER.warning("%s cannot be scored by %s: %s", record.location, self._model.name, problem)
+            LOGGER.warning("Skipped %s: %s cannot score it: %s", record.location, self._model.name, problem)
             return None
         arrival_us = ARRIVAL_HEADER.read_or(record, record.appended_us)
         # Where events say themselves when they arrived, that may be long ago; the log took them when it did.
@@ -132,7 +132,7 @@ class StreamScorer:
         return InFlightEvent(record, event, event_id, arrival_us, logged_us + self._max_wait_us, pending)
 
     async def _process_waiting(self) -> list[ConsumerRecord]:
-        """The records of those cases that could be decided; a store that is gone is waited for."""
+        """Score the ready events and return their records; waits for a store that is down."""
         try:
             await self._update_pending()
             ready, waiting = self._split_ready()
@@ -150,7 +150,7 @@ class StreamScorer:
         return [case.record for case in ready]
 
     async def _update_pending(self) -> None:
-        """Ask which of the cases the store has heard of."""
+        """Check which events the store has applied."""
         for name, _ in self._fed_views:
             unapplied_events = [in_flight for in_flight in self._waiting if name in in_flight.pending]
             applied_flags = (
@@ -163,7 +163,7 @@ class StreamScorer:
                     del case.pending[name]
 
     def _split_ready(self) -> tuple[list[InFlightEvent], list[InFlightEvent]]:
-        """The cases that are ready, and those that wait on."""
+        """The events that are ready, and those that wait."""
         now_us = time.time_ns() // 1000
         ready: list[InFlightEvent] = []
         waiting: list[InFlightEvent] = []
@@ -172,7 +172,7 @@ class StreamScorer:
         return ready, waiting
 
     async def _read_vectors(self, in_flight_events: Sequence[InFlightEvent]) -> list[tuple[LoggedEvent, FeatureVector]]:
-        """The vectors of cases at their arrival: what had arrived by then, as a training set has it."""
+        """The vectors of events at their arrival: what had arrived by then, as in a training set."""
         try:
             return await self._read_vectors_at(
                 in_flight_events, [in_flight.arrival_us for in_flight in in_flight_events]
@@ -181,7 +181,7 @@ class StreamScorer:
             return [await self._read_late_vector(case) for case in in_flight_events]
 
     async def _read_late_vector(self, in_flight: InFlightEvent) -> tuple[LoggedEvent, FeatureVector]:
-        """A vector at the event's arrival or, where the store has let go of that, at this moment."""
+        """A vector at the event's arrival or, beyond the store's retention, at the current time."""
         at_us, degraded = in_flight.arrival_us, list[str]()
         while True:
             try:
@@ -192,7 +192,7 @@ class StreamScorer:
                 return event_with_vector
 
     def _latest_readable_us(self, error: RetentionExceededError) -> int:
-        """Now or, where events tell their own times, the newest that is stored."""
+        """Now or, with recorded times, the newest time in the store."""
         return error.newest_time_us if self._model.stream.arrival else max(time.time_ns() // 1000, error.newest_time_us)
 
     async def _read_vectors_at(
@@ -221,7 +221,7 @@ class StreamScorer:
 
     def _set_error(self, error: str) -> None:
         if error and error != self._error:
-            LOGGER.warning("%s waits: %s", self._model.name, error)
+            LOGGER.warning("Scoring of %s waits: %s", self._model.name, error)
         self._error = error
 
 

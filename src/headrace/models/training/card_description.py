@@ -1,4 +1,4 @@
-"""What a model card says of a training: definitions, windows, counts, and what each input looked like."""
+"""Describes a training in a model card: definitions, windows, counts, and the distribution of each input."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ LIBRARIES = ("headrace", "onnxruntime", "onnx", "skl2onnx", "onnxmltools", "scik
 def build_card(
     model: Model, examples: TrainingExamples, split: TrainTestSplit, fitted_model: FittedModel, as_of: str
 ) -> ModelCard:
-    """The card of a trained model, also by its segments; its version is given where it is kept."""
+    """The card of a trained model, also by segment; the version is set when it is stored."""
     rows = {name: examples.frame[name].to_numpy()[split.train] for name in examples.frame.columns}
     inputs = {column.name: rows[column.name] for column in fitted_model.columns}
     return ModelCard(
@@ -53,7 +53,7 @@ def build_card(
 
 
 def _describe_feature(model: Model, column: Column) -> dict[str, Any]:
-    """A column with where it comes from, and a hash that changes with its definition."""
+    """A column with its source, and a hash that changes with its definition."""
     for view in model.views:
         outputs: dict[str, object] = {feature.name: feature for feature in view.features} | {
             one.name: one for one in view.on_demand_features
@@ -70,12 +70,12 @@ def _describe_feature(model: Model, column: Column) -> dict[str, Any]:
 
 
 def _describe_importance(fitted_model: FittedModel, column: Column) -> dict[str, float]:
-    """How much a column matters to the estimator, where it says so."""
+    """The importance of a column, where the estimator provides it."""
     return {} if fitted_model.importance is None else {"importance": fitted_model.importance[column.name]}
 
 
 def _definition_hash(text: str, view: View | None = None) -> str:
-    """The hash of a definition; a table in it is known by its file's name, wherever the app lies."""
+    """The hash of a definition; a lookup table counts by its file's name, wherever the app is."""
     for lookup in () if view is None else view.lookups:
         text = text.replace(lookup.table.identity, lookup.table.label)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Training: an estimator fitted by the user's function, exported, compared with its ONNX, measured on later rows."""
+"""Training: fits an estimator by the user's function, exports it, compares it with its ONNX, and measures it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ NULL_TRIAL_ROWS = 1000
 
 
 class InvalidEstimatorError(HeadraceError):
-    """What a model's `train=` returned is not what can be served."""
+    """The object that a model's `train=` returned cannot be served."""
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A trained model: its ONNX, how far that is from the estimator at most, how good it is, and each row's score."""
+    """A trained model: its ONNX, the largest difference from the estimator, its metrics, and each row's score."""
 
     content: bytes
     kind: str
@@ -78,12 +78,12 @@ def score_frame(scorer: Scorer, frame: pd.DataFrame) -> Scores:
 
 
 def _to_values(column: NDArray[Any]) -> ValueColumn:
-    """A column of a frame, where NaN is null and a text is always there."""
+    """A column of a frame as values: NaN becomes null, and texts are never null."""
     return ValueColumn(column, np.ones(len(column), np.bool_) if column.dtype == object else ~np.isnan(column))
 
 
 def compute_metrics(kind: str, label: NDArray[Any], scores: Scores) -> dict[str, float | None]:
-    """How good scores are; what one class alone cannot tell is None."""
+    """The metrics of scores; those that are undefined for a single class are None."""
     if kind == "regression":
         return {
             "rmse": float(metrics.root_mean_squared_error(label, scores)),
@@ -116,7 +116,7 @@ def _estimator_kind(estimator: Any, model: Model) -> str:
 
 
 def _fitted_columns(estimator: Any, model: Model) -> tuple[Column, ...]:
-    """The columns an estimator was fitted on, by the names it remembers."""
+    """The columns an estimator was fitted on, by the names it stores."""
     names = _feature_names(estimator)
     if names is None:
         if getattr(estimator, "n_features_in_", None) != len(model.vector.names):
@@ -147,7 +147,7 @@ def _feature_names(estimator: Any) -> Sequence[str] | None:
 
 
 def sample_with_nulls(model: Model, frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
-    """Some rows of a frame with nulls where the server may answer null: half of them at random, and all at once."""
+    """Some rows of a frame with nulls where the server may return null: half of them at random, and all at once."""
     never_null_names = {
         item.name for view in model.views for item in view.features if not item.aggregate.result_type.is_nullable
     }
@@ -184,7 +184,7 @@ def _estimator_scores(estimator: Any, frame: pd.DataFrame, columns: Sequence[Col
 
 
 def _require_equal_scores(scores: Scores, expected: Scores, where: str) -> float:
-    """The largest difference, as a share of the largest score; above the tolerance the model is refused."""
+    """The largest difference, as a share of the largest score; rejects the model above the tolerance."""
     difference = np.abs(scores - expected) / max(1.0, float(np.nanmax(np.abs(expected))))
     worst_row = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
     if not difference[worst_row] <= TOLERANCE:

@@ -1,8 +1,8 @@
-"""Examples: the labelled rows of a training set as a model sees them, and the split of them by time.
+"""Training examples: the labelled rows of a training set as a model gets them, and their split by time.
 
 time ──────────────────────────────────────────────▶
      ├──── train ────┤ embargo ├──────── test ───────┤
-                     │ labels of these rows came in after the test began
+                     │ labels of these rows arrived after the start of the test
 """
 
 import hashlib
@@ -26,14 +26,14 @@ MIN_EXAMPLES = 10
 
 
 class InvalidExamplesError(HeadraceError):
-    """Rows no model can be trained on."""
+    """Rows that no model can be trained on."""
 
 
 @dataclass(frozen=True)
 class TrainingExamples:
-    """Labelled rows in the order of their times: a frame of the vector and the label, and how many had no label.
+    """Labelled rows in order of time: a frame of the vector and the label, and the number of rows without a label.
 
-    The columns of segments stand apart: they need not be inputs, and then `fit` must not see them.
+    The segment columns are separate: they need not be inputs, and then `fit` must not see them.
     """
 
     frame: pd.DataFrame
@@ -43,7 +43,7 @@ class TrainingExamples:
 
     @property
     def data_sha256(self) -> str:
-        """A hash of the rows, whatever order they came in."""
+        """A hash of the rows that does not depend on their order."""
         row_hashes = _row_hashes(self.frame) ^ self.times_us.view(np.uint64)
         return hashlib.sha256(np.sort(row_hashes).tobytes()).hexdigest()
 
@@ -51,7 +51,7 @@ class TrainingExamples:
 def build_examples(model: Model, table: pa.Table, time_column: str) -> TrainingExamples:
     """The rows of a training set that have a label and a time.
 
-    Numbers and booleans are floats with NaN for null, as a model gets them when it scores; texts have "" for it.
+    Numbers and booleans are floats with NaN for null, as in scoring; texts have "" for it.
     """
     for name in (*model.fields, model.label, time_column):
         if name not in table.column_names:
@@ -75,14 +75,14 @@ def build_examples(model: Model, table: pa.Table, time_column: str) -> TrainingE
 
 @dataclass(frozen=True)
 class TrainTestSplit:
-    """Which rows are fitted on, which are tested on; the rest is under the embargo."""
+    """The rows to fit on and those to test on; the rest is under the embargo."""
 
     train: RowMask
     test: RowMask
 
 
 def split_by_time(times_us: NDArray[np.int64], test_share: float, embargo_us: int = 0) -> TrainTestSplit:
-    """The last rows by time are the test; no row is fitted on whose label could be known only after it began."""
+    """Tests on the last rows by time; fits on no row whose label could be known only after the test's start."""
     if len(times_us) < MIN_EXAMPLES:
         raise InvalidExamplesError(
             f"{len(times_us)} labelled rows are too few to train on. Give a spine of {MIN_EXAMPLES} or more."
@@ -131,7 +131,7 @@ def _label_values(table: pa.Table, model: Model) -> NDArray[np.float64]:
 
 
 def _to_label_type(label: NDArray[np.float64]) -> NDArray[Any]:
-    """Labels as whole numbers where they are: classifiers want them so."""
+    """Labels as integers if they are: classifiers need that."""
     integer_label = label.astype(np.int64)
     return integer_label if bool((integer_label == label).all()) else label
 
@@ -145,5 +145,5 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 def format_time(time_us: int) -> str:
-    """A time in text."""
+    """A time as text."""
     return f"{np.datetime64(int(time_us), 'us')}Z"

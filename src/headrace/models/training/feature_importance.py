@@ -1,4 +1,4 @@
-"""How much each input matters to an estimator, as far as it says so itself."""
+"""The importance of each input, where the estimator provides it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ MAX_ROWS = 10_000
 
 
 def estimator_importance(estimator: Any, frame: pd.DataFrame, names: Sequence[str]) -> dict[str, float] | None:
-    """The share of each input: of the splits of trees, or of |coefficient| times the spread of what it multiplies.
+    """The share of each input: of tree splits, or of |coefficient| times the standard deviation of its column.
 
-    None where the estimator has neither, or where steps before it make other columns of the inputs.
+    None where the estimator has neither, or where earlier pipeline steps derive other columns.
     """
     last_step = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     raw_importance = _raw_importance(last_step)

@@ -1,8 +1,8 @@
-"""Estimators as ONNX, each by the library made for it, in the one frame of skl2onnx.
+"""Exports estimators to ONNX, each with its own converter library, through skl2onnx.
 
-Inputs are float32, and so is the frame an estimator is fitted on: what it compares with a threshold is what the ONNX
-compares. LightGBM's thresholds are doubles; each becomes the greatest float32 that is not above it, so that
-x <= threshold keeps its answer for every float32 x.
+Inputs are float32, and so is the frame an estimator is fitted on: the estimator and the ONNX compare the same value
+with a threshold. LightGBM's thresholds are doubles; each becomes the greatest float32 that is not above it, so that
+x <= threshold has the same result for every float32 x.
 """
 
 import copy
@@ -39,7 +39,7 @@ VECTOR_INPUT = "features"
 
 
 class OnnxExportFailed(HeadraceError):
-    """An estimator that has no form in ONNX."""
+    """An estimator that cannot be exported to ONNX."""
 
 
 def export_to_onnx(estimator: Any, columns: Sequence[Column]) -> bytes:
@@ -47,7 +47,7 @@ def export_to_onnx(estimator: Any, columns: Sequence[Column]) -> bytes:
     options = {"zipmap": False} if is_classifier(estimator) else None
     try:
         onnx_model = to_onnx(
-            copy.deepcopy(estimator),  # the converters may change what they convert
+            copy.deepcopy(estimator),  # the converters may change their input
             initial_types=_initial_types(estimator, columns),
             options=options,
             target_opset=OPSET,
@@ -63,7 +63,7 @@ def export_to_onnx(estimator: Any, columns: Sequence[Column]) -> bytes:
 
 
 def _initial_types(estimator: Any, columns: Sequence[Column]) -> list[tuple[str, Any]]:
-    """One input for all columns, or one for each where a ColumnTransformer picks them by name."""
+    """One input for all columns, or one for each where a ColumnTransformer selects them by name."""
     if not _has_column_transformer(estimator):
         return [(VECTOR_INPUT, FloatTensorType([None, len(columns)]))]
     return [
@@ -83,7 +83,7 @@ def _has_column_transformer(estimator: Any) -> bool:
 
 
 class _Float32Container:
-    """A container of nodes: thresholds of trees floored to float32, and plain values alone, as onnx takes them."""
+    """A node container that floors tree thresholds to float32 and uses plain Python values, as onnx requires."""
 
     def __init__(self, container: Any) -> None:
         self._container = container
@@ -102,7 +102,7 @@ class _Float32Container:
 
 def _floor_to_float32(thresholds: Sequence[float]) -> list[float]:
     doubles = np.array(thresholds, np.float64)
-    with np.errstate(over="ignore"):  # beyond a float's range is infinite, and floored to the greatest float
+    with np.errstate(over="ignore"):  # beyond a float's range: infinite, floored to the greatest float
         nearest = doubles.astype(np.float32)
     below = np.nextafter(nearest, np.float32(-np.inf))
     return [float(value) for value in np.where(nearest > doubles, below, nearest)]
@@ -113,7 +113,7 @@ def _convert_lightgbm(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _convert_xgboost(scope: Any, operator: Any, container: Any) -> None:
-    operator.raw_operator.get_booster().feature_names = None  # the converter wants f0, f1, …
+    operator.raw_operator.get_booster().feature_names = None  # the converter requires f0, f1, …
     convert_xgboost(scope, operator, container)
 
 

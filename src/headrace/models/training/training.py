@@ -1,4 +1,4 @@
-"""A model trained: its examples split by time, its estimator fitted and exported, a card written, a version kept."""
+"""Trains a model: splits examples by time, fits and exports the estimator, writes a card, stores a version."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from headrace.models.versions.version_store import VersionStore
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a training set was made and is to be divided: its column of times, what counts as known, the test's share."""
+    """The settings of a training set and its split: the time column, what counts as known, and the test's share."""
 
     time: str
     as_of: str = "arrival"
@@ -23,7 +23,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A fitted model that is not kept yet: the rows it was fitted and tested on, and its card without a version."""
+    """A fitted model that is not stored yet: the rows it was fitted and tested on, and its card without a version."""
 
     examples: TrainingExamples
     split: TrainTestSplit
@@ -41,7 +41,7 @@ def run_training(model: Model, table: pa.Table, config: TrainingConfig) -> Train
 
 
 def train_model(model: Model, table: pa.Table, config: TrainingConfig, versions: VersionStore) -> ModelCard:
-    """Train a model on a training set and keep it as a new version; the first one is the champion."""
+    """Train a model on a training set and store it as a new version; the first one becomes the champion."""
     result = run_training(model, table, config)
     card = versions.add(result.fitted_model.content, result.card)
     if versions.load_roles().champion is None:

@@ -1,1 +1,1 @@
-"""The versions of a model, and which of them scores."""
+"""The versions of a model and their roles."""

@@ -1,7 +1,7 @@
-"""The versions of a model that score now: its champion, and the challengers that are tried beside it.
+"""The live versions of a model: its champion and its challengers, reloaded on promotion.
 
 promote 3 ──▶ champion.json ──▶ loaded and tried, while 2 scores ──▶ 3 scores
-                                       └── unfit: 2 goes on, and `trouble` says why
+                                       └── invalid: 2 stays live, and `error` says why
 """
 
 import logging
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class FileIdentity(NamedTuple):
-    """By what a file is known to be another one, without reading it."""
+    """The identity of a file, to detect another one without reading it."""
 
     inode: int
     modified_ns: int
@@ -47,16 +47,16 @@ class FileIdentity(NamedTuple):
 
 @dataclass(frozen=True)
 class TrafficSplit:
-    """The challenger that answers for a share of the keys."""
+    """The challenger that serves a share of the keys."""
 
     challenger: LoadedVersion
     share: float
     model: str
 
     def includes_key(self, key: str) -> bool:
-        """Whether a key is in the share: the greater the share, the more keys, and none of them ever leaves.
+        """Whether a key is in the share: a larger share only adds keys.
 
-        A key's place from 0 to 1 is the BLAKE2b hash of model, version and key: another challenger has other keys.
+        A key's position from 0 to 1 is the BLAKE2b hash of model, version and key: another challenger gets other keys.
         """
         text = f"{self.model}\n{self.challenger.version}\n{key}"
         position = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
@@ -65,9 +65,9 @@ class TrafficSplit:
 
 @dataclass(frozen=True)
 class LiveVersions:
-    """Who scores at one moment. It never changes: who holds one scores with what it says, whatever is promoted.
+    """The versions that score at one time; immutable, so that a promotion does not affect a request in progress.
 
-    Every challenger is scored on each vector, for the record; the answer is that of `for_key`.
+    Every challenger scores each vector, for the log; the served score is that of `version_for_key`.
     """
 
     champion: LoadedVersion
@@ -75,14 +75,14 @@ class LiveVersions:
     split: TrafficSplit | None = None
 
     def version_for_key(self, key: str) -> LoadedVersion:
-        """Who answers for an entity, by the text of its key."""
+        """The version that serves an entity, by the text of its key."""
         return self.split.challenger if self.split is not None and self.split.includes_key(key) else self.champion
 
 
 class VersionWatcher:
-    """The standing of one model, kept up to date; a version that is unfit is told of, and the one before goes on.
+    """Keeps the live versions of one model up to date; reports an invalid version and keeps the one before.
 
-    What a model learns stands beside its versions once it has learned what there was, or alone where there are none.
+    An online model becomes a challenger once it has caught up, or is the champion where there are no other versions.
     """
 
     def __init__(self, model: Model, state: Path, learner_replica: LearnerReplica | None = None) -> None:
@@ -102,23 +102,23 @@ class VersionWatcher:
 
     @classmethod
     def load(cls, model: Model, state: Path, learner_replica: LearnerReplica | None = None) -> Self:
-        """The line-up of a model as it is now; raises what keeps its champion from scoring."""
+        """The current live versions of a model; raises what prevents its champion from scoring."""
         return cls(model, state, learner_replica)
 
     def start(self, poll_s: float = POLL_S) -> None:
-        """Look for what was promoted, from now on, in a thread."""
+        """Watch for promotions in a thread."""
         self._stop_requested.clear()
         self._thread = Thread(target=self._watch, args=(poll_s,), name=f"lineup-{self.model.name}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stop_requested.set()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
     def refresh(self) -> None:
-        """Look once, where no thread does: what was promoted since is loaded, tried, and takes over in one step."""
+        """Check once, where no thread does: loads and tries a promoted version, then switches atomically."""
         identity = self._read_identity()
         is_due = (self.error is not None and time.monotonic() >= self._retry_at) or self._has_new_learner
         if (identity != self._loaded_identity and self._is_settled(identity)) or is_due:
@@ -137,7 +137,7 @@ class VersionWatcher:
         return FileIdentity(file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size)
 
     def _is_settled(self, identity: FileIdentity | None) -> bool:
-        """A champion's file appears whole; a declared one may still be being copied."""
+        """A champion's file appears atomically; a declared one may still be being copied."""
         return self.model.file is None or identity is None or abs(time.time_ns() - identity.modified_ns) >= SETTLED_NS
 
     def _reload(self) -> None:
@@ -146,13 +146,13 @@ class VersionWatcher:
         live_versions = self.live_versions if roles is None else self._load_live_versions(roles, errors)
         if self.model.file is None or self._read_identity() == self._loaded_identity:
             self.live_versions = live_versions
-        self._set_error(f"Version {live_versions.champion.version} goes on: {' '.join(errors)}" if errors else None)
+        self._set_error(f"Version {live_versions.champion.version} stays live: {' '.join(errors)}" if errors else None)
 
     def _read_roles(self) -> VersionRoles:
         return self._version_store.load_roles() if self.model.train is not None else VersionRoles()
 
     def _load_live_versions(self, roles: VersionRoles, errors: list[str]) -> LiveVersions:
-        """The standing that these roles make; whoever is unfit for one does not get it."""
+        """The live versions of these roles; an invalid version gets none."""
         current_versions = (*self.live_versions.challengers, self.live_versions.champion)
         loaded_versions = {
             loaded.version: loaded for loaded in current_versions if isinstance(loaded, LoadedOnnxVersion)
@@ -169,17 +169,17 @@ class VersionWatcher:
 
     def _require_learner(self) -> LoadedVersion:
         if self._learner_replica is None:
-            raise LearnerNotReadyError(f"Model {self.model.name!r} learns from a log, and there is none here.")
+            raise LearnerNotReadyError(f"Model {self.model.name!r} learns from a log, which is not available here.")
         return self._learner_replica.loaded_version
 
     def _learner_challengers(self) -> tuple[LoadedVersion, ...]:
-        """What it has learned, where that is not all there is to it."""
+        """The online model as a challenger, where the model has other versions."""
         is_ready = self._learner_replica is not None and self._learner_replica.is_ready and not self.model.learns_alone
         return (self._require_learner(),) if is_ready else ()
 
     @property
     def _has_new_learner(self) -> bool:
-        """Whether it has learned what there was, and does not stand beside the others yet."""
+        """Whether the online model has caught up, and is not a challenger yet."""
         return any(learner not in self.live_versions.challengers for learner in self._learner_challengers())
 
     def _load_champion(self, roles: VersionRoles, loaded_versions: dict[str, LoadedOnnxVersion]) -> LoadedVersion:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 CHAMPION_ALIAS = "champion"
 CARD_TAG = "headrace.card"
-# Unless told otherwise: no word to others, no address with its password printed, no minutes of retries, and its store
-# of files, which it has retired.
+# Defaults: no telemetry, no address with its password in output, no minutes of retries, and MLflow's file store, which
+# it has deprecated.
 MLFLOW_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -76,7 +76,7 @@ def _publish_missing(client: "MlflowClient", versions: VersionStore) -> list[str
 
 
 def _registered_versions(client: "MlflowClient", name: str) -> Iterator[tuple[str, str]]:
-    """What MLflow has of a model: the marks of cards, and its own numbers for them."""
+    """The registered versions of a model in MLflow: MLflow's numbers by the fingerprints of cards."""
     token = None
     while True:
         page = client.search_model_versions(f"name = '{name}'", page_token=token)
@@ -89,7 +89,7 @@ def _registered_versions(client: "MlflowClient", name: str) -> Iterator[tuple[st
 
 
 def _card_fingerprint(card: ModelCard) -> str:
-    """By what a version is known whatever its number: another folder has a version 1 as well."""
+    """The identity of a version whatever its number: another folder has a version 1 as well."""
     return hashlib.sha256(card.to_json().encode()).hexdigest()[:16]
 
 
@@ -127,7 +127,7 @@ def _log_card(client: "MlflowClient", run_id: str, versions: VersionStore, card:
 
 
 def _card_params(card: ModelCard) -> dict[str, Any]:
-    """What a version was made of, one value each."""
+    """The parameters of a version's training, one value each."""
     single_values = {"estimator": card.estimator, "kind": card.kind, "label": card.label, "as_of": card.as_of}
     time_ranges = {
         f"{part}_{end}": time_text for part, time_range in card.window.items() for end, time_text in time_range.items()
@@ -138,7 +138,7 @@ def _card_params(card: ModelCard) -> dict[str, Any]:
 
 
 def _write_model(folder: Path, run_id: str, versions: VersionStore, card: ModelCard) -> None:
-    """A version as MLflow's own ONNX models lie in a folder, so that its tools load it."""
+    """Write a version in the layout of MLflow's ONNX models, so that its tools load it."""
     from mlflow.models import Model  # noqa: PLC0415
 
     (folder / "model.onnx").write_bytes(versions.load_content(card.version))

@@ -1,4 +1,4 @@
-"""Model cards: what a version was made of, how good it was, and what its inputs looked like then."""
+"""Model cards: the training of a version, its metrics, and the distribution of its inputs."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ MAX_CARD_BYTES = 4 << 20
 
 
 class InvalidModelCardError(HeadraceError):
-    """A model card that is not one."""
+    """An invalid model card."""
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What is known of one version of a model."""
+    """The description of one version of a model."""
 
     model: str
     version: str
@@ -38,28 +38,28 @@ class ModelCard:
     reference: dict[str, Any]
     libraries: dict[str, Any]
     format: int = CARD_FORMAT
-    retrained: dict[str, Any] = field(default_factory=dict)  # why it was trained anew, and how it compared
+    retrained: dict[str, Any] = field(default_factory=dict)  # why it was retrained, and how it compared
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, allow_nan=False)
 
 
 def format_metrics(metrics: Mapping[str, float | None]) -> str:
-    """How good a version was, in a line."""
+    """The metrics of a version, in a line."""
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if value is not None)
 
 
 def read_card(file: Path) -> ModelCard:
-    """A card from its file, whoever wrote it."""
+    """Read a card, from any writer."""
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_CARD_BYTES + 1)
         document: Any = json.loads(content) if len(content) <= MAX_CARD_BYTES else None
     except (OSError, ValueError, RecursionError) as failure:
-        raise InvalidModelCardError(f"{str(file)!r} cannot be read: {failure}. Train the model anew.") from failure
+        raise InvalidModelCardError(f"{str(file)!r} cannot be read: {failure}. Train the model again.") from failure
     problem = _find_problem(document)
     if problem:
-        raise InvalidModelCardError(f"{str(file)!r} is not a model card: {problem}. Train the model anew.")
+        raise InvalidModelCardError(f"{str(file)!r} is not a model card: {problem}. Train the model again.")
     return ModelCard(**document)
 
 

@@ -1,10 +1,10 @@
-"""What the columns of a training set looked like, frozen in a card: counts in bins that live values are counted in too.
+"""The reference distribution of a training set's columns in a card: counts in bins, with which live values are compared.
 
 number   cuts        below least   q01   q02  …  q99   greatest
-         bins     0              1     2     …      100          101     a bin has its right cut in it; in the first
-                                                                         and the last nothing was when it was trained
-text     its most frequent values, each with its rows; how many rows had another one. Half of the rows say which they
-         are, and the others are counted: counted by the rows that chose them they would seem to become rarer ever after
+         bins     0              1     2     …      100          101     a bin includes its right cut; the first
+                                                                         and the last were empty in training
+text     its most frequent values, each with its rows; the rows with other values. Half of the rows select the values,
+         the other half is counted: counts of the selecting half would be biased, and each value would seem to decline
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MAX_TEXT_LENGTH = 64
 
 
 class ReferenceDistributionMissing(HeadraceError):
-    """A card does not say what live values could be compared with."""
+    """A card has no reference distribution."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers; by segment the same rows in the same bins."""
+    """A column of numbers; by segment its rows in the same bins."""
 
     cuts: list[float]
     bins: Bins
@@ -69,12 +69,12 @@ def bins_per_column(column_count: int, segment_count: int) -> int:
 
 
 def describe_references(columns: Mapping[str, NDArray[Any]], segments: SegmentColumns) -> dict[str, Any]:
-    """The references of some columns as a card holds them."""
+    """The references of some columns as a card stores them."""
     return {name: asdict(reference) for name, reference in build_references(columns, segments).items()}
 
 
 def build_references(columns: Mapping[str, NDArray[Any]], segments: SegmentColumns) -> dict[str, ReferenceDistribution]:
-    """The references of some columns; of each segment column by its most frequent values."""
+    """The references of some columns, also by the most frequent values of each segment column."""
     rows_by_segment = {name: _segment_rows(values) for name, values in segments.items()}
     max_bins = bins_per_column(len(columns), sum(map(len, rows_by_segment.values())))
     return {name: build_reference(values, max_bins, rows_by_segment) for name, values in columns.items()}
@@ -85,7 +85,7 @@ def build_reference(
     max_bins: int = MAX_BINS,
     segments: Mapping[str, Mapping[str, NDArray[np.bool_]]] | None = None,
 ) -> ReferenceDistribution:
-    """What a column looked like; `segments` says which rows belong to each."""
+    """The reference of a column; `segments` has the rows of each segment."""
     segment_items = (segments or {}).items()
     if values.dtype == object:
         is_counted = np.random.default_rng(0).permutation(len(values)) % 2 == 1
@@ -107,25 +107,25 @@ def build_reference(
 
 
 def parse_references(document: Mapping[str, Any], where: str) -> dict[str, ReferenceDistribution]:
-    """The references a card holds, whoever wrote it."""
+    """Parse the references of a card, from any writer."""
     if not document:
-        raise ReferenceDistributionMissing(f"{where} does not say what its inputs looked like. Train it anew.")
+        raise ReferenceDistributionMissing(f"{where} has no reference distribution. Train it again.")
     try:
         references = {name: _parse_reference(entry) for name, entry in document.items()}
         invalid_name = next((name for name, one in references.items() if not _is_consistent(one)), None)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as failure:
         raise ReferenceDistributionMissing(
-            f"{where} does not say what its inputs looked like: {failure!r}. Train it anew."
+            f"{where} has no valid reference distribution: {failure!r}. Train it again."
         ) from failure
     if invalid_name is not None:
         raise ReferenceDistributionMissing(
-            f"{where} does not say what {invalid_name!r} looked like: bins and counts differ. Train it anew."
+            f"{where} has no valid reference distribution of {invalid_name!r}: bins and counts differ. Train it again."
         )
     return references
 
 
 def round_to_float32(values: NDArray[Any]) -> Floats:
-    """Numbers as a model gets them: rounded to float32, so that a live value falls in the bin it was trained in.
+    """Numbers as a model gets them: rounded to float32, so that a live value falls into the bin of its training value.
 
     >>> round_to_float32(np.array([0.7, 1e39])).tolist()
     [0.699999988079071, inf]
@@ -135,7 +135,7 @@ def round_to_float32(values: NDArray[Any]) -> Floats:
 
 
 def text_keys(values: NDArray[Any]) -> NDArray[Any]:
-    """Texts by which values are known: a long one by its beginning and its hash, a number as a model gets it.
+    """The keys of texts: a long one by its beginning and its hash, a number as a model gets it.
 
     >>> text_keys(np.array([1.0, 0.1, np.nan])).tolist(), text_keys(np.array([True])).tolist()
     (['1', '0.100000001', ''], ['1'])
@@ -149,14 +149,14 @@ def text_keys(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def count_numbers(numbers: Floats, cuts: Floats) -> Bins:
-    """Numbers counted between cuts."""
+    """Count numbers between cuts."""
     finite_numbers = numbers[np.isfinite(numbers)]
     counts = np.bincount(np.searchsorted(cuts, finite_numbers), minlength=len(cuts) + 1)
     return Bins(counts.tolist(), int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum()))
 
 
 def count_texts(texts: NDArray[Any], listed_texts: Sequence[str]) -> Bins:
-    """Texts counted by those that are listed; "" is null."""
+    """Count texts by the listed ones; "" is null."""
     text_counts = Counter(texts.tolist())
     nulls = text_counts.pop("", 0)
     listed_counts = [text_counts.pop(text, 0) for text in listed_texts]
@@ -166,11 +166,11 @@ def count_texts(texts: NDArray[Any], listed_texts: Sequence[str]) -> Bins:
 def _text_key(text: str) -> str:
     if len(text) > MAX_TEXT_LENGTH:
         text = f"{text[:40]}…{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:16]}"
-    return text if text.isascii() else text.encode(errors="replace").decode()  # half a character is none
+    return text if text.isascii() else text.encode(errors="replace").decode()  # drops half a surrogate pair
 
 
 def _choose_cuts(finite_numbers: Floats, max_bins: int) -> Floats:
-    """Each value where they are few, else quantiles that occurred; and one cut below the least."""
+    """Each value where they are few, else observed quantiles; plus one cut below the least."""
     if not len(finite_numbers):
         return finite_numbers
     cut_values = np.unique(finite_numbers)
@@ -182,14 +182,14 @@ def _choose_cuts(finite_numbers: Floats, max_bins: int) -> Floats:
 
 
 def frequent_texts(texts: NDArray[Any], max_texts: int) -> list[str]:
-    """The most frequent texts, the first of the alphabet among equals."""
+    """The most frequent texts, in alphabetical order among equals."""
     text_counts = Counter(texts.tolist())
     del text_counts[""]
     return sorted(text_counts, key=lambda text: (-text_counts[text], text))[:max_texts]
 
 
 def _segment_rows(values: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
-    """Which rows have each of the most frequent values of a column."""
+    """The rows of each of the most frequent values of a column."""
     texts = text_keys(values)
     return {text: texts == text for text in frequent_texts(texts, MAX_SEGMENTS)}
 
@@ -217,7 +217,7 @@ def _parse_bins(document: Mapping[str, Any]) -> Bins:
 
 
 def _is_consistent(reference: ReferenceDistribution) -> bool:
-    """Whether each of its counts has a bin, and its cuts rise."""
+    """Whether each of its counts has a bin, and its cuts increase."""
     bin_count = len(reference.cuts if isinstance(reference, Numbers) else reference.values) + 1
     is_rising = not isinstance(reference, Numbers) or bool(
         (np.diff(reference.cuts) > 0).all() and np.isfinite(reference.cuts).all()

@@ -1,8 +1,8 @@
-"""Who is champion, who challenges it, and what was done when: the document champion.json.
+"""The roles of a model's versions, champion and challengers, and their history: the document champion.json.
 
 {"champion": "2", "earlier": ["1"], "challengers": {"3": 0.1, "4": 0.0}, "history": [{"did": "promote", …}, …]}
 
-Every challenger is scored on each vector. At most one of them also answers, for a share of the keys.
+Every challenger scores each vector. At most one of them also serves, for a share of the keys.
 """
 
 import json
@@ -20,12 +20,12 @@ MAX_HISTORY = 1000
 
 
 class InvalidRolesFileError(HeadraceError):
-    """The file that names a champion is not one."""
+    """An invalid file of roles."""
 
 
 @dataclass(frozen=True)
 class VersionRoles:
-    """Which version is served, those it came after, those that challenge it with their shares, and what was done."""
+    """The champion, its predecessors, the challengers with their shares, and the history."""
 
     champion: str | None = None
     earlier: tuple[str, ...] = ()
@@ -34,11 +34,11 @@ class VersionRoles:
 
     @property
     def split_challenger(self) -> str | None:
-        """The challenger that answers for some keys."""
+        """The challenger that serves some keys."""
         return next((version for version, share in self.challengers.items() if share), None)
 
     def describe_role(self, version: str) -> str:
-        """What a version is, in a word or two."""
+        """The role of a version as text."""
         if version == self.champion:
             return "champion"
         share = self.challengers.get(version)
@@ -73,7 +73,7 @@ class VersionRoles:
 
 
 def parse_roles(content: bytes) -> VersionRoles | None:
-    """The document of a file, whoever wrote it; None where it is none."""
+    """Parse the document of a file, from any writer; None where it is invalid."""
     if len(content) > MAX_ROLES_BYTES:
         return None
     try:

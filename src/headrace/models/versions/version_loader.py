@@ -1,4 +1,4 @@
-"""The version of a model that scores: the one promoted, or the file it was declared with."""
+"""Loads the version of a model that scores: the promoted one, or the declared file."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class LoadedVersion:
 
 @dataclass(frozen=True)
 class LoadedOnnxVersion(LoadedVersion):
-    """A version that is a file of ONNX, with its bytes."""
+    """A version that is an ONNX file, with its bytes."""
 
     scorer: Scorer
     content: bytes
@@ -32,7 +32,7 @@ NO_VERSIONS: Mapping[str, LoadedOnnxVersion] = {}
 
 
 def load_champion(model: Model, state: Path) -> LoadedOnnxVersion:
-    """The champion of a model; that of a declared file is the file itself."""
+    """The champion of a model; for a declared file that is the file itself."""
     if model.file is not None:
         return load_declared_file(model, model.file)
     return load_version(model, state, require_champion(model, VersionStore(state, model.name).load_roles()))
@@ -51,7 +51,7 @@ def require_champion(model: Model, roles: VersionRoles) -> str:
 def load_version(
     model: Model, state: Path, version: str, loaded_versions: Mapping[str, LoadedOnnxVersion] = NO_VERSIONS
 ) -> LoadedOnnxVersion:
-    """A version of a trained model, bound to the model as it is declared now, and tried; or the one that is known."""
+    """A version of a trained model, bound to the current declaration and tried; or the loaded one."""
     if version in loaded_versions:
         return loaded_versions[version]
     content = VersionStore(state, model.name).load_content(version)
@@ -61,7 +61,7 @@ def load_version(
 def load_declared_file(
     model: Model, file: Path, loaded_versions: Mapping[str, LoadedOnnxVersion] = NO_VERSIONS
 ) -> LoadedOnnxVersion:
-    """A model's declared file, with its hash for a version; or the one that is known."""
+    """A model's declared file, with its hash as the version; or the loaded one."""
     content = read_model(file)
     version = hashlib.sha256(content).hexdigest()[:12]
     if version in loaded_versions:

@@ -1,12 +1,12 @@
-"""The versions of a model, and which of them is the champion.
+"""The version store of a model, and its champion.
 
 STATE/models/fraud/
-    1/  model.onnx  card.json          a version is never written again
+    1/  model.onnx  card.json          a version is immutable
     2/  …
-    champion.json                      who is champion, who challenges it, and what was done when
+    champion.json                      champion, challengers, and history
 
-A version appears whole, by the renaming of its folder; the champion changes by the renaming of one small file. So a
-reader at any moment finds one or the other, never a part.
+A version is published by renaming its folder; the champion changes by renaming one small file. So a reader always
+finds a complete state.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ from headrace.storage.private_folder import make_private_folder
 
 
 class ModelVersionError(HeadraceError):
-    """There is no such version of a model, none to go back to, or none that could challenge."""
+    """A version does not exist, or cannot be rolled back to or used as a challenger."""
 
 
 class VersionStore:
@@ -53,7 +53,7 @@ class VersionStore:
         )
 
     def add(self, content: bytes, card: ModelCard) -> ModelCard:
-        """Keep a model under the next free number."""
+        """Store a model under the next free number."""
         make_private_folder(self.state)
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self.folder))
@@ -71,7 +71,7 @@ class VersionStore:
             numbered_card = replace(card, version=str(number))
             _write_durably(draft / "card.json", numbered_card.to_json().encode())
             try:
-                draft.rename(self.folder / str(number))  # refused where that is there: it is never empty
+                draft.rename(self.folder / str(number))  # fails where that exists, since it is never empty
             except OSError:
                 if not (self.folder / str(number)).exists():
                     raise
@@ -79,22 +79,22 @@ class VersionStore:
             return numbered_card
 
     def load_card(self, version: str) -> ModelCard:
-        """The card of a version, once it is this model's and this version's."""
+        """The card of a version, after checking that it is of this model and version."""
         file = self._require_version_folder(version) / "card.json"
         card = read_card(file)
         if (card.model, card.version) != (self.model, version):
             raise InvalidModelCardError(
-                f"{str(file)!r} is the card of {card.model!r} version {card.version!r}. Put it back, or train anew."
+                f"{str(file)!r} is the card of {card.model!r} version {card.version!r}. Restore it, or train again."
             )
         return card
 
     def load_content(self, version: str) -> bytes:
-        """The ONNX of a version, once it is the one its card was written for."""
+        """The ONNX of a version, after checking its hash in the card."""
         card, file = self.load_card(version), self._require_version_folder(version) / "model.onnx"
         content = read_model(file)
         if hashlib.sha256(content).hexdigest() != card.sha256:
             raise ModelLoadFailed(
-                f"{str(file)!r} is not the file its card was written for. Put it back, or train anew."
+                f"{str(file)!r} is not the file its card was written for. Restore it, or train again."
             )
         return content
 
@@ -105,7 +105,7 @@ class VersionStore:
         return self.folder / version
 
     def load_roles(self) -> VersionRoles:
-        """Who is champion now."""
+        """The current roles."""
         try:
             with self.roles_file.open("rb") as stream:
                 content = stream.read(MAX_ROLES_BYTES + 1)
@@ -119,7 +119,7 @@ class VersionStore:
         return roles
 
     def promote(self, version: str) -> VersionRoles:
-        """Make a version the champion; one that challenged it challenges no more."""
+        """Make a version the champion; it is no longer a challenger."""
         self.load_card(version)
         with self._exclusive_lock():
             roles = self.load_roles()
@@ -135,7 +135,7 @@ class VersionStore:
             return self._write_roles(roles.with_rollback())
 
     def add_challenger(self, version: str, share: float = 0.0) -> VersionRoles:
-        """Score a version beside the champion, and let it answer for a share of the keys."""
+        """Score a version as a challenger, and let it serve a share of the keys."""
         self.load_card(version)
         with self._exclusive_lock():
             roles = self.load_roles()
@@ -143,7 +143,7 @@ class VersionStore:
             return self._write_roles(roles.with_challenger(version, share))
 
     def remove_challenger(self, version: str) -> VersionRoles:
-        """Score a challenger no more."""
+        """Stop scoring a challenger."""
         with self._exclusive_lock():
             roles = self.load_roles()
             if version not in roles.challengers:
@@ -177,7 +177,7 @@ class VersionStore:
 
     @contextmanager
     def _exclusive_lock(self) -> Iterator[None]:
-        """One writer at a time; readers need not wait."""
+        """One writer at a time; readers need no lock."""
         make_private_folder(self.state)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as lock:
