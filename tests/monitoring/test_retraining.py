@@ -56,7 +56,7 @@ def fire(broker: str) -> None:
 
 def spoke(said: str) -> bool:
     """Whether of all that began to train one did, and others were refused."""
-    refused = said.count("is being trained anew already") + said.count("was trained anew just now")
+    refused = said.count("is already being retrained") + said.count("was retrained just now")
     return said.count("training fraud anew") == 1 + refused
 
 

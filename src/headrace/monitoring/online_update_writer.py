@@ -1,9 +1,9 @@
-"""What came of predictions, taught: each label that counts is a lesson once, with the vector that was served.
+"""Writes online updates: each counted label is an update once, with the served vector.
 
 a batch of changes ──▶ first labels of the learner's own predictions ──▶ pages ──▶ fraud.lessons
 
-A batch that comes again after a crash has the same lessons in the same order: those that are in the log already are
-passed over. A page is sent once the one before it is in the log, so nothing is ever missing in between.
+A batch that is repeated after a crash has the same updates in the same order: those in the log already are skipped.
+A page is sent once the one before it is in the log, so that there is never a gap.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,12 @@ from headrace.models.online_learning.online_updates import (
 
 UPDATES_PER_PAGE = 500
 MAX_PAGE_BYTES = 500_000
-LOOKBACK_RECORDS = 100  # records in which the last page is looked for
+LOOKBACK_RECORDS = 100  # the number of records searched for the last page
 
 
 @dataclass
 class OnlineUpdateWriter:
-    """Writes the lessons of a model's outcomes; the only one who does."""
+    """Writes the online updates of a model's outcomes, as the only writer."""
 
     model: Model
     broker: str
@@ -42,7 +42,7 @@ class OnlineUpdateWriter:
     _last_page: UpdatePage = field(default=UpdatePage("", 0, -1, 0, (0, 0), ()))
 
     def open(self, epoch: str) -> None:
-        """Go on after what is in the log; lessons of another epoch are of outcomes that are made anew."""
+        """Continue after the pages in the log; another epoch has other outcomes."""
         newest_pages = (
             decode_page(record.value)
             for record in LastRecordsReader(self.broker, self.model.lessons, LOOKBACK_RECORDS).read_new_records()
@@ -52,7 +52,7 @@ class OnlineUpdateWriter:
         self._last_page = pages[-1] if pages else UpdatePage(epoch, 0, -1, 0, (end, end), ())
 
     def write_updates(self, changes: pa.Table, batch: int) -> None:
-        """Send the lessons of a batch that are not in the log yet."""
+        """Send the updates of a batch that are not in the log yet."""
         if not changes.num_rows or batch < self._last_page.batch:
             return
         written_count = self._last_page.place + len(self._last_page.lessons) if batch == self._last_page.batch else 0
@@ -80,13 +80,13 @@ class OnlineUpdateWriter:
         self._last_page = page
 
     def _generation_begins(self) -> tuple[int, int]:
-        """Where the generation before the next page's begins in the topic, and where its own does."""
+        """The offsets at which the generation before the next page's starts, and its own."""
         previous_begin, current_begin = self._last_page.begins
         is_new = self._last_page.end > 0 and self._last_page.end % self.generation == 0
         return (current_begin, self._end_offset()) if is_new else (previous_begin, current_begin)
 
     def _split_pages(self, updates: list[OnlineUpdate]) -> Iterator[list[OnlineUpdate]]:
-        """Lessons page by page: none is too large for the log, and none is of two generations."""
+        """Split updates into pages: each fits the log's record size, and has updates of one generation."""
         page: list[OnlineUpdate] = []
         size, next_number = 0, self._last_page.end
         for update in updates:
@@ -103,7 +103,7 @@ class OnlineUpdateWriter:
 
 
 def updates_from_changes(changes: pa.Table) -> list[OnlineUpdate]:
-    """The lessons among some changes, in the order of their minutes and ids."""
+    """The updates among some changes, in the order of their minutes and ids."""
     rows = changes.filter(pc.is_valid(changes["features"])).sort_by([("minute_us", "ascending"), ("id", "ascending")])
     plain_rows = rows.select(["id", "features", "label_after"]).to_pylist()
     return [OnlineUpdate(row["id"], orjson.loads(row["features"]), row["label_after"]) for row in plain_rows]

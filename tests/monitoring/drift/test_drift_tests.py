@@ -203,7 +203,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("written", BROKEN.values(), ids=BROKEN.keys())
 def test_a_card_that_says_nothing_of_its_inputs_is_refused_with_what_to_do(written):
-    with pytest.raises(ReferenceDistributionMissing, match="Train it anew"):
+    with pytest.raises(ReferenceDistributionMissing, match="Train it again"):
         create_layout(replace(card_for(b""), reference=written))
 
 

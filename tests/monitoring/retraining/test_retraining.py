@@ -62,7 +62,7 @@ def test_the_first_is_champion_the_better_takes_over_the_worse_challenges(tmp_pa
 def test_one_that_raises_leaves_the_champion(tmp_path: Path) -> None:
     _, versions = trained(fraud.model(good), tmp_path)
     before = versions.load_roles()
-    with pytest.raises(TrainingFailed, match=r"ZeroDivisionError: no rows of interest\. Its champion goes on"):
+    with pytest.raises(TrainingFailed, match=r"ZeroDivisionError: no rows of interest\. Its champion stays live"):
         trained(fraud.model(raising), tmp_path)
     assert versions.load_roles() == before
     assert versions.list_versions() == ["1"]
@@ -96,7 +96,7 @@ def test_a_champion_that_answers_no_number_is_not_compared(tmp_path: Path, monke
         "headrace.monitoring.retraining.retraining.score_frame", lambda _scorer, rows: np.full(len(rows), np.nan)
     )
     done, _ = trained(fraud.model(good), tmp_path)
-    assert "the champion answers no number to 400 of the latest 400 labelled events" in done.decision.reason
+    assert "the champion returns no number for 400 of the latest 400 labelled events" in done.decision.reason
     assert not done.decision.promoted
 
 
@@ -114,7 +114,7 @@ def test_two_do_not_train_at_once(tmp_path: Path) -> None:
     versions = VersionStore(tmp_path, "fraud")
     with (
         training_lock(versions),
-        pytest.raises(AlreadyTrainingError, match="being trained anew already"),
+        pytest.raises(AlreadyTrainingError, match="already being retrained"),
         training_lock(versions),
     ):
         pass
@@ -148,7 +148,7 @@ def test_what_one_class_cannot_tell_promotes_nobody() -> None:
     alike = ComparisonData("classification", np.zeros(500), np.zeros(500), np.zeros(500), {})
     verdict = decide_promotion(alike, ANEW)
     assert not verdict.promoted
-    assert "auc cannot be told" in verdict.reason
+    assert "auc is undefined" in verdict.reason
     assert not decide_promotion(alike, Retrain(by="rmse")).promoted
 
 

@@ -56,7 +56,7 @@ def test_of_two_who_know_of_the_same_attempt_one_trains(tmp_path: Path) -> None:
     known_us = last_attempt_us(versions, 7)
     with training_lock(versions, known_us):
         pass
-    with pytest.raises(AlreadyTrainingError, match="trained anew just now"), training_lock(versions, known_us):
+    with pytest.raises(AlreadyTrainingError, match="retrained just now"), training_lock(versions, known_us):
         pass
     with training_lock(versions, last_attempt_us(versions, 7)):
         pass

@@ -1,4 +1,4 @@
-"""The reference distribution of a training set's columns in a card: counts in bins, with which live values are compared.
+"""The reference distribution of a training set's columns in a card: counts in bins, the baseline of live values.
 
 number   cuts        below least   q01   q02  …  q99   greatest
          bins     0              1     2     …      100          101     a bin includes its right cut; the first

@@ -1,1 +1,1 @@
-"""Drift: what is served against what a version was trained on."""
+"""Drift: served values against a version's training data."""

@@ -1,4 +1,4 @@
-"""Rows folded into drift tiles, a column at a time."""
+"""Folds rows into drift tiles, a column at a time."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ SegmentMinute = tuple[tuple[Segment, ...], int]  # a segment and a minute
 def fold_rows(
     layout: DriftLayout, columns: Mapping[str, ValueColumn], times_us: NDArray[np.int64]
 ) -> dict[SegmentMinute, DriftTile]:
-    """The tiles of some rows, of the whole and of each segment that the layout knows.
+    """The tiles of some rows, of all rows and of each segment of the layout.
 
-    `columns` has every column of the layout and those that segments are made of; times are those of predictions.
+    `columns` has every column of the layout and the segment columns; times are those of predictions.
     """
     if not len(times_us):
         return {}
@@ -45,7 +45,7 @@ def _fold_segment(
     rows: NDArray[np.intp],
     columns: Mapping[str, ValueColumn],
 ) -> Iterator[tuple[int, DriftTile]]:
-    """The tiles of some of the rows, by minute."""
+    """The tiles of a segment's rows, by minute."""
     minute_indices, row_minutes = np.unique(minute_codes[rows], return_inverse=True)
     column_counts = [
         _count_codes(row_minutes, code[rows], len(minute_indices), column.bin_count + SPECIAL_BINS)
@@ -67,7 +67,7 @@ def _fold_segment(
 def _unlisted_samples(
     unlisted: Mapping[str, tuple[Codes, NDArray[Any]]], tile_index: int
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """By column a sample of the texts of one minute that are not listed."""
+    """By column a sample of one minute's unlisted texts."""
     for name, (row_minutes, texts) in unlisted.items():
         text_counts = Counter(texts[row_minutes == tile_index].tolist())
         if text_counts:
@@ -81,7 +81,7 @@ def _count_codes(row_minutes: Codes, codes: Codes, minute_count: int, width: int
 def _segment_rows(
     layout: DriftLayout, columns: Mapping[str, ValueColumn], rows: int
 ) -> Iterator[tuple[tuple[Segment, ...], NDArray[np.intp]]]:
-    """Each segment and its rows; a value that no card knows is in the whole alone."""
+    """Each segment and its rows; a value that the card does not list counts only in the whole."""
     names = {name for name, _ in chain.from_iterable(layout.segments)}
     texts = {name: np.where(columns[name].valid, text_keys(columns[name].data), "") for name in names}
     for segment in layout.segments:
@@ -92,7 +92,7 @@ def _segment_rows(
 
 
 def _encode_column(column: DriftColumn, values: ValueColumn) -> Codes:
-    """Of each row, in which of its column's counts it is one."""
+    """For each row, the index of its count in a column."""
     if isinstance(column.reference, Numbers):
         return _encode_numbers(np.array(column.reference.cuts), values)
     return _encode_texts(column.reference, values)
@@ -109,7 +109,7 @@ def _encode_numbers(cuts: NDArray[np.float64], values: ValueColumn) -> Codes:
 
 
 def _encode_texts(reference: Texts, values: ValueColumn) -> Codes:
-    """Each text by its place in the list; "" is null to a model."""
+    """Each text by its index in the list; "" is null to a model."""
     code_by_text = {text: index for index, text in enumerate(reference.values)} | {"": len(reference.values) + 1}
     texts = text_keys(np.where(values.valid, values.data, "")).tolist()
     return np.array([code_by_text.get(text, len(reference.values)) for text in texts], np.int64)

@@ -1,4 +1,4 @@
-"""Where the counts of every column stand in one row of counts: that of a reference, of a tile, of any merge of tiles.
+"""The layout of all columns' counts in one row of counts: that of a reference, of a tile, and of merged tiles.
 
         amount                                     country
 counts  │ bin 0 │ … │ bin 101 │ null │ NaN │ Inf │ FR │ … │ not listed │ null │ NaN │ Inf │
@@ -29,12 +29,12 @@ Indices = NDArray[np.intp]
 ALL_ROWS: tuple[Segment, ...] = ()
 SPECIAL_BINS = 3  # null, NaN, infinite
 NUMBER_GROUPS = 10
-MIN_GROUP_SHARE = 0.05  # of a group in the reference: 200 rows then expect 10 in it, and chi-square's tail holds
+MIN_GROUP_SHARE = 0.05  # of a group in the reference: 200 rows then expect 10 in it, enough for chi-square
 
 
 @dataclass(frozen=True)
 class DriftColumn:
-    """A column: what it was compared with when it was frozen, and where its counts begin."""
+    """A column: its reference in the card, and the index of its first count."""
 
     name: str
     reference: ReferenceDistribution
@@ -46,7 +46,7 @@ class DriftColumn:
 
     @property
     def special_start(self) -> int:
-        """Where its null, NaN and infinite rows are counted."""
+        """The index of its null, NaN and infinite counts."""
         return self.start + self.bin_count
 
     @property
@@ -59,7 +59,7 @@ class DriftColumn:
 
 
 class DriftLayout:
-    """The columns of one version of a model, and the places of their counts."""
+    """The columns of one version of a model, and the indexes of their counts."""
 
     def __init__(self, references: Mapping[str, ReferenceDistribution]) -> None:
         self.columns = tuple(_place_columns(references))
@@ -82,7 +82,7 @@ class DriftLayout:
         return np.array([column.is_numeric for column in self.columns], np.bool_)
 
     def _define_groups(self) -> None:
-        """Neighbouring bins together, until each group has its share of the reference."""
+        """Merge neighbouring bins until each group has its share of the reference."""
         starts = [_group_starts(column) for column in self.columns]
         self.group_cuts = np.concatenate(
             [
@@ -107,7 +107,7 @@ class DriftLayout:
         return np.array(parts, np.int64)
 
     def _segment_references(self) -> Iterator[tuple[tuple[Segment, ...], Counts]]:
-        """What each segment looked like, where every column says so."""
+        """The reference of each segment, where every column has one."""
         yield ALL_ROWS, self.reference
         first_segments = self.columns[0].reference.segments if self.columns else {}
         for name, values in first_segments.items():
@@ -136,7 +136,7 @@ def _starts(sizes: Sequence[int]) -> Indices:
 
 
 def _group_starts(column: DriftColumn) -> Indices:
-    """Where the groups of a column begin: tenths of its numbers, its frequent texts and the rest."""
+    """The first bin of each group: deciles of numbers, frequent texts and the rest."""
     counts = np.array(column.reference.bins.counts, np.int64)
     min_rows = counts.sum() * (1 / NUMBER_GROUPS if column.is_numeric else MIN_GROUP_SHARE)
     starts, group_rows = [0], 0

@@ -1,9 +1,9 @@
-"""What was served beside what was trained on: each column by each test, and which of them tell of drift.
+"""Tests served values against the training data: each column by each test, and which of them detect drift.
 
-A test tells of drift where two things hold:
-    its statistic is greater than chance would make it, at the chance that all tests of a day share, and
-    its effect is greater than the least that matters, however surely there is a smaller one.
-Its multiple is how many times both hold, the lesser of the two: above 1 is drift.
+A test detects drift where two conditions hold:
+    its statistic is significant, at the false-alarm rate that all tests of a day share, and
+    its effect is greater than the policy's minimum, however significant a smaller one is.
+Its multiple is the smaller ratio of the two to their thresholds: above 1 is drift.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,16 +22,16 @@ NUMERIC_TESTS = ("ks", "infinite")
 GROUP_TESTS = ("psi", "js", "chi_square")
 SHARE_TESTS = ("missing", "infinite", "unseen")
 TESTS = (*GROUP_TESTS, "ks", *SHARE_TESTS)
-MIN_P_VALUE = 1e-300  # a smaller one is none to a double
+MIN_P_VALUE = 1e-300  # a smaller one underflows a double
 
 
 @dataclass(frozen=True)
 class DriftPolicy:
-    """When to tell of drift.
+    """When to report drift.
 
-    `alarms_a_day` is how many false alarms chance may make, over all columns, tests and segments together, where a
-    window is looked at `every_us`. Fewer rows than `least_rows` tell nothing. PSI and Jensen-Shannon, chi-square in
-    PSI's measure, have to exceed `least_psi`; KS `least_ks`; shares that are missing, infinite or unseen `least_share`.
+    `alarms_a_day` is the rate of false alarms, over all columns, tests and segments together, where a window is tested
+    `every_us`. Fewer rows than `least_rows` are not tested. PSI and Jensen-Shannon, chi-square in PSI's measure, must
+    exceed `least_psi`; KS `least_ks`; shares of missing, infinite or unseen values `least_share`.
     """
 
     alarms_a_day: float = 0.1
@@ -42,19 +42,19 @@ class DriftPolicy:
     least_share: float = 0.01
 
     def alpha(self, layout: DriftLayout, segment_count: int = 1) -> float:
-        """The chance each test has to tell of drift without any: the day's, shared by all (Bonferroni's way)."""
+        """The significance level of each test: the day's rate, divided among all tests (Bonferroni correction)."""
         return self.alarms_a_day * self.every_us / UNITS_US["d"] / (_test_count(layout) * segment_count)
 
     def min_effect(self, test: str) -> float:
-        """The least effect of a test that matters."""
+        """The minimum effect of a test."""
         return self.least_ks if test == "ks" else self.least_psi if test in GROUP_TESTS else self.least_share
 
 
 class DriftTestResult(NamedTuple):
-    """One test of every window and column: `critical` is what its statistic has to exceed, NaN where it is exact.
+    """One test of every window and column; `critical` is the threshold of its statistic, NaN where it is exact.
 
-    `effect` is in the measure of the policy's least, `distance` in PSI's, so that columns can be ranked by it.
-    `multiple` is NaN where a column cannot be judged: it is of another kind, or has too few rows.
+    `effect` is in the measure of the policy's minimum, `distance` in PSI's, by which columns are ranked.
+    `multiple` is NaN where the test does not apply: the column is of another kind, or has too few rows.
     """
 
     statistic: Floats
@@ -72,7 +72,7 @@ class DriftTestResult(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftFinding:
-    """One test of one column that tells of drift, or does not."""
+    """The result of one test of one column."""
 
     column: str
     test: str
@@ -89,9 +89,9 @@ class DriftFinding:
 
 @dataclass(frozen=True)
 class DriftTestReport:
-    """The tests of some windows: arrays of windows by columns; `distance` is the greatest that drifted, in PSI's.
+    """The tests of some windows: arrays of windows by columns; `distance` is the greatest drifted one, in PSI's measure.
 
-    `ks_error` is how much greater Kolmogorov and Smirnov's statistic may be than its bins can tell.
+    `ks_error` is how much greater the Kolmogorov-Smirnov statistic may be than its bins show.
     """
 
     columns: tuple[str, ...]
@@ -108,7 +108,7 @@ class DriftTestReport:
 
     @property
     def multiple(self) -> Floats:
-        """Of every window and column the greatest multiple of its tests; NaN where none could be judged."""
+        """For every window and column the greatest multiple of its tests; NaN where none applies."""
         greatest: Floats = np.fmax.reduce([test.multiple for test in self.tests.values()])
         return greatest
 
@@ -131,7 +131,7 @@ class DriftTestReport:
 def run_drift_tests(
     layout: DriftLayout, reference: Counts, current: Counts, policy: DriftPolicy | None = None, segment_count: int = 1
 ) -> DriftTestReport:
-    """The windows of `now` beside `before`; `segments` is how many share the day's chance."""
+    """Test the windows of `current` against `reference`; `segment_count` segments share the day's false-alarm rate."""
     policy = policy or DriftPolicy()
     alpha = policy.alpha(layout, segment_count)
     value_sizes = statistics.sample_sizes(
@@ -182,7 +182,7 @@ def _group_tests(
         p_value = statistics.chi_square_p_value(scale * statistic, layout.degrees_of_freedom)
         effect = (
             np.maximum(scale * statistic - layout.degrees_of_freedom, 0) / effective_size
-        )  # less what chance alone makes of it
+        )  # minus its expectation by chance
         test_statistics[name] = _TestStatistic(statistic, critical_value / scale, p_value, effect, effect, rows)
     return test_statistics
 
@@ -198,18 +198,20 @@ def _ks_test(ks: Floats, rows: statistics.SampleSizes, alpha: float) -> _TestSta
     critical_value, p_value = statistics.ks_critical(alpha, effective_size), statistics.ks_p_value(ks, effective_size)
     return _TestStatistic(
         ks, critical_value, p_value, ks, 4 * ks**2, rows
-    )  # two groups so far apart have at least that index
+    )  # two groups at that distance have at least that index
 
 
 def _share_tests(
     layout: DriftLayout, reference: Counts, current: Counts, value_sizes: statistics.SampleSizes
 ) -> dict[str, _TestStatistic]:
-    """Null and NaN, infinite, and never seen: of all rows, of those that are there, of those that have a value."""
+    """Null and NaN, infinite, and unseen: as shares of all rows, of non-null rows, of rows with a value."""
     missing = [rows[..., layout.special_starts] + rows[..., layout.special_starts + 1] for rows in (reference, current)]
     infinite = [rows[..., layout.special_starts + 2] for rows in (reference, current)]
     present_sizes = statistics.SampleSizes(value_sizes.reference + infinite[0], value_sizes.current + infinite[1])
     all_sizes = statistics.SampleSizes(present_sizes.reference + missing[0], present_sizes.current + missing[1])
-    unseen_by_chance = np.where(layout.is_numeric, 2, 0)  # of n numbers the next is beyond both ends with 2 / (n + 1)
+    unseen_by_chance = np.where(
+        layout.is_numeric, 2, 0
+    )  # after n numbers the next one is beyond either end with probability 2 / (n + 1)
     return {
         "missing": _share_test(missing[0], missing[1], all_sizes),
         "infinite": _share_test(infinite[0], infinite[1], present_sizes),
@@ -222,7 +224,7 @@ def _share_tests(
 
 
 def _unseen_counts(layout: DriftLayout, counts: Counts) -> Counts:
-    """Rows below the least and above the greatest number, or with a text that is not listed."""
+    """Rows below the least and above the greatest number, or with an unlisted text."""
     low, high = layout.edge_indices[:, 0], layout.edge_indices[:, 1]
     unseen: Counts = counts[..., high] + np.where(low == high, 0, counts[..., low])
     return unseen
@@ -249,7 +251,7 @@ def _share_test(reference: NDArray[Any], current: NDArray[Any], rows: statistics
 def _apply_policy(
     name: str, test_statistic: _TestStatistic, layout: DriftLayout, policy: DriftPolicy, alpha: float
 ) -> DriftTestResult:
-    """A test with its verdict; where a column is of another kind, or has too few rows, it has no chance to be wrong."""
+    """A test with its result; a column of another kind, or with too few rows, cannot raise a false alarm."""
     statistic, critical_value, p_value, effect, distance, rows = test_statistic
     is_applicable = layout.is_numeric if name in NUMERIC_TESTS else True
     has_enough_rows = is_applicable & (rows.current >= policy.least_rows) & (rows.reference >= policy.least_rows)
@@ -264,6 +266,6 @@ def _apply_policy(
 
 
 def _exact_significance(p_value: Floats, alpha: float) -> Floats:
-    """How many times as sure as it has to be, of tests that have a chance and no critical value: by its magnitude."""
+    """The significance of exact tests, which have a p-value and no critical value: by its magnitude."""
     significance: Floats = np.log(np.maximum(p_value, MIN_P_VALUE)) / np.log(alpha)
     return significance

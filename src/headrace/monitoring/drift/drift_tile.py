@@ -1,9 +1,9 @@
-"""Drift tiles: what was served of a model's version in one segment and one minute, counted as its reference is.
+"""Drift tiles: the counts of served values of a model's version in one segment and one minute, in the reference's bins.
 
-A tile is sums alone, so any order of merging gives the same. It is written in parts, each what some records added, and
-the sum of its parts is the tile: a part is in the table with the offsets of its records, or neither is.
-Texts that are not listed are counted in their bin; of them those with the least hashes are kept by name. Such a sample
-merges too: whoever is in it at the end was in that of every part it occurs in, so its count is whole.
+A tile has only sums, so that any order of merging gives the same. It is written in parts, each of some records, and
+the sum of its parts is the tile: a part and the offsets of its records are committed together.
+Unlisted texts are counted in their bin; those with the least hashes are also kept by name. Such a sample merges too:
+a text in the final sample was in the sample of every part with it, so its count is complete.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ TextSample = Mapping[str, int]
 
 
 class BrokenDriftTileError(HeadraceError):
-    """A row of gold/MODEL_drift that is no part of a tile of this version."""
+    """A row of gold/MODEL_drift that is not a part of a tile of this version."""
 
 
 class DriftTileKey(NamedTuple):
-    """Which tile: of which version, which rows (all, or those of a segment), which minute."""
+    """The key of a tile: the version, the segment (or all rows), and the minute."""
 
     model: str
     version: str
@@ -38,7 +38,7 @@ class DriftTileKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DriftTile:
-    """How many rows, their counts by the version's layout, and by column a sample of the texts that are not listed."""
+    """The number of rows, their counts in the version's layout, and by column a sample of unlisted texts."""
 
     n: int
     counts: Counts
@@ -46,7 +46,7 @@ class DriftTile:
 
 
 def merge_tiles(layout: DriftLayout, tiles: Iterable[DriftTile]) -> DriftTile:
-    """All the rows of some tiles in one."""
+    """Merge tiles into one."""
     n, counts, unlisted = 0, np.zeros(layout.width, np.int64), dict[str, dict[str, int]]()
     for tile in tiles:
         n += tile.n
@@ -65,12 +65,12 @@ def sample_texts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def encode_key(key: DriftTileKey) -> bytes:
-    """A tile's key in its table."""
+    """Encode a tile's key."""
     return orjson.dumps([key.model, key.version, dict(key.segment), key.minute_us], option=orjson.OPT_SORT_KEYS)
 
 
 def decode_key(key: bytes) -> DriftTileKey:
-    """What `encode_key` wrote.
+    """Decode what `encode_key` wrote.
 
     >>> decode_key(b'["fraud","3",{"country":"FR"},60000000]').segment
     (('country', 'FR'),)
@@ -84,7 +84,7 @@ def decode_key(key: bytes) -> DriftTileKey:
 
 
 def encode_tile(layout: DriftLayout, tile: DriftTile) -> bytes:
-    """A tile as its table holds it: where it has counts, and how many; a single row is in few of a thousand bins."""
+    """Encode a tile sparsely: the indexes of its counts, and the counts; a row is in few of a thousand bins."""
     positions = np.flatnonzero(tile.counts)
     return orjson.dumps(
         {
@@ -99,7 +99,7 @@ def encode_tile(layout: DriftLayout, tile: DriftTile) -> bytes:
 
 
 def decode_tile(layout: DriftLayout, value: bytes) -> DriftTile:
-    """What `encode` wrote, once it was counted by this layout."""
+    """Decode what `encode_tile` wrote, after checking its layout."""
     try:
         decoded = orjson.loads(value)
         if decoded["layout"] != layout.hash:

@@ -1,4 +1,4 @@
-"""Compares what every model of an app is served with what it was trained on, beside the lake: minute by minute."""
+"""Monitors the drift of an app's models, minute by minute: served values against the training data."""
 
 import logging
 import time
@@ -41,7 +41,7 @@ EMPTY_REPORT = DriftWindowReport(0, {}, {}, ())
 
 @dataclass(frozen=True)
 class DriftEvaluationConfig:
-    """Where served vectors are counted: the lake, the folder of models, how often, and how many records at once."""
+    """The lake, the folder of model versions, the interval, and the size of a step."""
 
     lake: LakeConfig
     state: Path
@@ -50,12 +50,12 @@ class DriftEvaluationConfig:
 
 
 def compared_models(app: App) -> list[Model]:
-    """The models whose versions say what they were trained on."""
+    """The models whose versions have a reference distribution."""
     return [model for model in app.models if model.train is not None]
 
 
 def create_drift_setups(app: App, config: DriftEvaluationConfig) -> list[EvaluationSetup]:
-    """How each model that is trained is compared; a declared file, or what learns alone, has no card."""
+    """The set-up of each trained model; a declared file, or an online model alone, has no card."""
     return [
         EvaluationSetup(
             query_name(model.name, "drift"),
@@ -77,7 +77,7 @@ def _create_drift_workers(model: Model, config: DriftEvaluationConfig) -> Evalua
 
 
 def drift_setup_failure_progress(model: Model, failure: FailureState) -> DriftProgress:
-    """What is told of a model whose comparison could not even be set up: since when, and why."""
+    """The progress report of a model whose set-up failed: since when, and why."""
     return DriftProgress(
         compared=model.name,
         at_us=_now_us(),
@@ -96,7 +96,7 @@ def drift_setup_failure_progress(model: Model, failure: FailureState) -> DriftPr
 
 
 class DriftWorker(EvaluationWorker):
-    """The comparison of one model; one that fails begins again with what its table has."""
+    """The drift monitor of one model; after a failure it restarts from its table."""
 
     def __init__(self, model: Model, config: DriftEvaluationConfig) -> None:
         super().__init__(query_name(model.name, "drift"), config.interval_seconds)
@@ -129,7 +129,7 @@ class DriftWorker(EvaluationWorker):
             pass
 
     def create_progress(self, clock_us: int, lag: int = 0) -> DriftProgress:
-        """What the window says of the champion now."""
+        """The drift of the champion in the current window."""
         now_us = self.drift_writer.now_us(clock_us)
         self.drift_writer.forget_expired(now_us)
         version = self._champion_version()
@@ -172,7 +172,7 @@ class DriftWorker(EvaluationWorker):
 
 
 def _greatest_multiples(window_report: DriftWindowReport) -> dict[str, float]:
-    """The multiples of columns, of as many as one would want to store: the greatest."""
+    """The greatest multiples of columns, up to a limit for storage."""
     names: Sequence[str] = sorted(window_report.multiples, key=lambda name: -window_report.multiples[name])[
         :MAX_COLUMNS
     ]

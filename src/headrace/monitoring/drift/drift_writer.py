@@ -1,10 +1,10 @@
-"""The book of a model's served vectors: its predictions counted into drift tiles, each once.
+"""Counts a model's served vectors: its predictions are folded into drift tiles, each exactly once.
 
 fraud.predictions   counted so far │ a step │ end now
                                    └────────┴──▶ parts of tiles ──▶ gold/fraud_drift: parts and offsets in one commit
 
-A step that a crash ends has added nothing. What is added is never read again to be changed: a tile is the sum of its
-parts, so a late vector costs no more than others, and memory holds a step and the hops of one window.
+A step that a crash interrupts has added nothing. Written parts are never changed: a tile is the sum of its parts, so a
+late vector costs no more than others, and memory holds a step and the hops of one window.
 """
 
 import logging
@@ -48,17 +48,17 @@ from headrace.online_store.bounded_cache import BoundedCache
 
 LOGGER = logging.getLogger("headrace.evaluate")
 RECORDS_PER_STEP = 10_000
-MAX_COUNTS_PER_FOLD = 4_000_000  # of a fold: bounds its memory, however many minutes the records of a step are of
+MAX_COUNTS_PER_FOLD = 4_000_000  # in a fold: limits its memory, however many minutes a step spans
 MAX_VERSIONS = 8
 COUNTED, REPEATED, UNREADABLE, NO_CARD = "counted", "repeated", "unreadable", "no_card"
 
 
 class DriftTableMissing(HeadraceError):
-    """No vector of a model was counted where it was looked for."""
+    """The table of a model's drift has no counts yet."""
 
 
 def drift_table(model: Model) -> TableMapping:
-    """Parts of tiles, by the day they were counted; a tile is the sum of its parts."""
+    """The table of tile parts, by the day they were counted; a tile is the sum of its parts."""
     columns = (
         *(LakeColumn(name, "string", name) for name in ("key", "value")),
         *(LakeColumn(name, "bigint", name) for name in ("n", "minute_us")),
@@ -68,7 +68,7 @@ def drift_table(model: Model) -> TableMapping:
 
 
 class DriftTilePart(NamedTuple):
-    """What some vectors add to a tile, as the table has it: of most of its bins nothing."""
+    """The counts that some vectors add to a tile, stored sparsely."""
 
     key: str
     value: str
@@ -77,7 +77,7 @@ class DriftTilePart(NamedTuple):
 
 
 class DriftLayoutCache:
-    """The layouts of a model's versions, read from their cards when they are first needed."""
+    """The layouts of a model's versions, read from their cards on first use."""
 
     def __init__(self, model: Model, state: Path) -> None:
         self._versions = VersionStore(state, model.name)
@@ -85,7 +85,7 @@ class DriftLayoutCache:
         self._last_warning = ""
 
     def get_layout(self, version: str) -> DriftLayout | None:
-        """What a version is compared by; None where it has no card that says so."""
+        """The layout of a version; None where its card has no reference distribution."""
         layout = self._layouts.get(version)
         if layout is not None:
             return layout
@@ -97,12 +97,12 @@ class DriftLayoutCache:
 
     def _warn_once(self, problem: str) -> None:
         if problem != self._last_warning:
-            LOGGER.warning("Drift is not told: %s", problem)
+            LOGGER.warning("Could not compute drift: %s", problem)
             self._last_warning = problem
 
 
 class DriftWriter:
-    """Counts the served vectors of one model, a step at a time, and holds those of its window."""
+    """Counts the served vectors of one model, a step at a time, and keeps those of its window."""
 
     def __init__(self, lake: Path, model: Model, state: Path, broker: str, max_records: int = RECORDS_PER_STEP) -> None:
         self.model, self.layouts, self.record_counts = model, DriftLayoutCache(model, state), Counter[str]()
@@ -117,7 +117,7 @@ class DriftWriter:
         return self._table.folder
 
     def open(self, clock_us: int) -> None:
-        """Make the table ready, and take up what it has of the window."""
+        """Prepare the table, and load the window from it."""
         self._table.prepare()
         self._duplicate_filter, self.windows = DuplicatePredictionFilter(), BoundedCache(MAX_VERSIONS)
         self.newest_us = newest_minute(self._table)
@@ -126,11 +126,11 @@ class DriftWriter:
             self._add_part(part)
 
     def now_us(self, clock_us: int) -> int:
-        """When the window ends: now, or where a stream tells its own arrivals, with the newest that was counted."""
+        """The end of the window: now or, with recorded arrivals, the newest counted one."""
         return _window_end_us(self.model, clock_us, self.newest_us)
 
     def process_records(self, clock_us: int) -> int:
-        """Count what has come, as much of it as a step takes; how many records are left."""
+        """Count new records, up to the limit of a step; returns how many are left."""
         positions, spans = pending_spans(self._table, self._offset_client)
         step_spans = limit_spans(spans, self._max_records)
         if step_spans:
@@ -147,7 +147,7 @@ class DriftWriter:
         return _window_start_us(now_us, self.model.drift.window_us)
 
     def forget_expired(self, now_us: int) -> None:
-        """Let go of what is before the window, and of versions that have nothing in it."""
+        """Drop tiles before the window, and versions without any."""
         for version, window in list(self.windows.items()):
             window.forget_expired(now_us)
             if not len(window):
@@ -156,7 +156,7 @@ class DriftWriter:
     def _write_step(
         self, positions: Mapping[int, TablePosition], spans: Mapping[int, OffsetSpan]
     ) -> list[DriftTilePart]:
-        """Count the records of some offsets, for good; what they have added."""
+        """Count and commit the records of some offsets; returns the parts they added."""
         vectors, record_counts, arrived_us = self._read_vectors(spans)
         parts = list(self._create_parts(vectors, record_counts))
         files = [write_parts(parts, self._table.folder, arrived_us)] if parts else []
@@ -171,7 +171,7 @@ class DriftWriter:
         return parts
 
     def _read_vectors(self, spans: Mapping[int, OffsetSpan]) -> tuple[list[ServedVector], Counter[str], int]:
-        """The vectors of some offsets, the first of each; what became of the records; when the last one came."""
+        """The distinct vectors of some offsets, the counts of records by outcome, and the last append time."""
         topic, record_counts, vectors, arrived_us = self.model.predictions, Counter[str](), list[ServedVector](), 0
         start_offsets = {
             Partition(topic, partition): self._duplicate_filter.begin_partition(partition, span.start)
@@ -182,7 +182,7 @@ class DriftWriter:
             vector = _decode_record(record)
             is_new = vector is not None and self._is_first_record(record, vector)
             if record.offset < spans[record.partition].start:
-                continue  # read for what it told alone: it was counted before
+                continue  # read only to detect repeats: it is counted already
             arrived_us = max(arrived_us, record.appended_us)
             if vector is None:
                 record_counts[UNREADABLE] += 1
@@ -207,7 +207,7 @@ class DriftWriter:
                 yield from fold_parts(layout, self.model, version, version_vectors)
 
     def _add_part(self, part: DriftTilePart) -> None:
-        """Have the rows of a part in the window of its version."""
+        """Add the rows of a part to the window of its version."""
         decoded = decode_part(part, self.layouts)
         if decoded is not None:
             layout, key, tile = decoded
@@ -217,7 +217,7 @@ class DriftWriter:
 
 
 def _decode_record(record: ConsumerRecord) -> ServedVector | None:
-    """The vector of a record; nothing has a time after the log took it."""
+    """The vector of a record; its time is at most the append time."""
     vector = decode_vector(record.value)
     if vector is None or record.key is None or vector.time_us <= MIN_TIMESTAMP_US:
         return None
@@ -227,11 +227,11 @@ def _decode_record(record: ConsumerRecord) -> ServedVector | None:
 def fold_parts(
     layout: DriftLayout, model: Model, version: str, vectors: Sequence[ServedVector]
 ) -> Iterator[DriftTilePart]:
-    """What vectors of one version add to its tiles, folded as many minutes at once as memory is meant for."""
+    """The parts of tiles from one version's vectors, folded in groups of minutes to limit memory."""
     times_us = np.array([vector.time_us for vector in vectors], np.int64)
     order = np.argsort(times_us, kind="stable")
     minutes = times_us[order] // MINUTE_US
-    minute_numbers = np.cumsum(np.diff(minutes, prepend=minutes[0]) != 0)  # of the minutes that occur
+    minute_numbers = np.cumsum(np.diff(minutes, prepend=minutes[0]) != 0)  # numbers of the distinct minutes
     minutes_per_fold = max(1, MAX_COUNTS_PER_FOLD // layout.width)
     for rows in np.split(order, np.flatnonzero(np.diff(minute_numbers // minutes_per_fold)) + 1):
         columns = extract_columns(layout, model, [vectors[row] for row in rows.tolist()])
@@ -241,7 +241,7 @@ def fold_parts(
 
 
 def write_parts(parts: Sequence[DriftTilePart], folder: Path, arrived_us: int) -> Path:
-    """A file of parts, by the day their last record came: no event of theirs is later, and any may be earlier."""
+    """Write parts to a file, by the day of their last record: no event in them is later, any may be earlier."""
     file = folder / f"{DAY}={to_date(arrived_us).isoformat()}" / f"{uuid4().hex}.parquet"
     file.parent.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts]), file, compression="zstd")
@@ -249,15 +249,15 @@ def write_parts(parts: Sequence[DriftTilePart], folder: Path, arrived_us: int) -
 
 
 def read_parts(table: LakeTable, after_us: int, to_us: int) -> Iterator[DriftTilePart]:
-    """The parts of all minutes that begin after one time and no later than another."""
+    """The parts of all minutes that start after one time and not after another."""
     is_inside = (pc.field("minute_us") > after_us) & (pc.field("minute_us") <= to_us)
-    is_inside &= pc.field(DAY) >= to_date(max(after_us, MIN_TIMESTAMP_US))  # nothing was counted before it was
+    is_inside &= pc.field(DAY) >= to_date(max(after_us, MIN_TIMESTAMP_US))  # nothing is counted before it occurs
     for batch in table.scan_rows(DriftTilePart._fields, is_inside):
         yield from (DriftTilePart(**row) for row in batch.to_pylist())
 
 
 class DriftWindowQuery(NamedTuple):
-    """Which vectors are looked at: of which version, and of how long."""
+    """Which vectors to read: of which version, and over which window."""
 
     version: str
     window_us: int
@@ -266,7 +266,7 @@ class DriftWindowQuery(NamedTuple):
 def read_window(
     lake: Path, model: Model, layouts: DriftLayoutCache, query: DriftWindowQuery, clock_us: int
 ) -> WindowTiles:
-    """What a lake has of a version's window now; nothing where it has no card."""
+    """The current window of a version in a lake; empty where it has no card."""
     layout, table = layouts.get_layout(query.version), _open_table(lake, model)
     if layout is None:
         return {}
@@ -284,7 +284,7 @@ def _window_end_us(model: Model, clock_us: int, newest_us: int) -> int:
 
 
 def _window_start_us(now_us: int, window_us: int) -> int:
-    """Hops that begin by then have nothing in a window that ends now."""
+    """The start of a window: hops that start at or before it are not in a window that ends now."""
     return now_us - window_us - window_hop_us(window_us)
 
 
@@ -299,7 +299,7 @@ def _open_table(lake: Path, model: Model) -> LakeTable:
 
 
 def decode_part(part: DriftTilePart, layouts: DriftLayoutCache) -> tuple[DriftLayout, DriftTileKey, DriftTile] | None:
-    """The tile that a part is of, and what it adds to it; None where there is no card to read it by."""
+    """The tile key of a part and its counts; None where there is no card to decode it."""
     try:
         key = decode_key(part.key.encode())
         layout = layouts.get_layout(key.version)
@@ -310,6 +310,6 @@ def decode_part(part: DriftTilePart, layouts: DriftLayoutCache) -> tuple[DriftLa
 
 
 def newest_minute(table: LakeTable) -> int:
-    """The newest minute that was counted, 0 where none was."""
+    """The newest counted minute, 0 where there is none."""
     bounds = [exact_bounds(pq.read_metadata(file.path)) for file in table.format.list_files()]
     return max((file_bounds["minute_us"][1] for file_bounds in bounds if "minute_us" in file_bounds), default=0)

@@ -1,4 +1,4 @@
-"""Which column to look at first: by how far it drifted, how much the model leans on it, and in which segment."""
+"""Ranks drifted columns: by how far they drifted, by their importance to the model, in each segment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from headrace.models.versions.model_card import ModelCard
 from headrace.models.versions.reference_distribution import Segment
 from headrace.monitoring.drift.drift_tests import DriftFinding, DriftTestReport
 
-SCORE_COLUMN = "score"  # what a card calls the distribution of scores
+SCORE_COLUMN = "score"  # the name of the score distribution in a card
 
 
 @dataclass(frozen=True)
 class DriftedColumn:
-    """A column that drifted in a segment (none is the whole): how far, in PSI's measure, how important, by what."""
+    """A drifted column of a segment (none is the whole): its distance in PSI's measure, its importance, its tests."""
 
     segment: tuple[Segment, ...]
     column: str
@@ -22,24 +22,24 @@ class DriftedColumn:
 
     @property
     def weight(self) -> float:
-        """What columns are ranked by: 1 is the drift of a column that matters as much as any other."""
+        """The rank of a column: 1 is the drift of a column of average importance."""
         return self.distance * self.importance
 
     @property
     def strongest(self) -> DriftFinding:
-        """The test that tells most."""
+        """The test with the greatest multiple."""
         return max(self.findings, key=lambda finding: finding.multiple)
 
     @property
     def is_score(self) -> bool:
-        """Whether it is what the model said, and no input of it."""
+        """Whether it is the score, not an input."""
         return self.column == SCORE_COLUMN
 
 
 def rank_drifted(
     reports: Mapping[tuple[Segment, ...], DriftTestReport], importance: Mapping[str, float]
 ) -> list[DriftedColumn]:
-    """What drifted, the heaviest first; `importance` has 1 for a column that matters as much as any other."""
+    """The drifted columns, the heaviest first; `importance` is 1 for a column of average importance."""
     drifted = [
         drifted_column
         for segment, report in reports.items()
@@ -49,7 +49,7 @@ def rank_drifted(
 
 
 def feature_importance(card: ModelCard) -> dict[str, float]:
-    """How much each input matters, 1 on average; the same for all where the estimator does not say."""
+    """The importance of each input, 1 on average; equal for all where the estimator does not provide it."""
     importance_by_name = {feature["name"]: feature.get("importance") for feature in card.features}
     known_importance = {
         name: float(value) for name, value in importance_by_name.items() if isinstance(value, int | float)

@@ -1,7 +1,7 @@
-"""Whether a model was right, outcome by outcome: what is added to gold/MODEL_outcomes, handed to River's detectors.
+"""Feeds realised errors to River's detectors, outcome by outcome, as they are added to gold/MODEL_outcomes.
 
 log of the table   … 41   42 (compacted: no news)   43       it is followed, commit by commit;
-                                                     └─▶ errors   a start goes through what it still has
+                                                     └─▶ errors   a start reads all remaining commits
 """
 
 import logging
@@ -27,12 +27,12 @@ MAX_VERSIONS = 8
 
 
 def has_tracked_errors(model: Model) -> bool:
-    """Whether a model can be right or wrong: one that tells classes, of which labels come."""
+    """Whether a model can be right or wrong: a classifier with labels."""
     return model.labels is not None and model.labels.task == "classification"
 
 
 class ErrorTracker:
-    """Follows the outcomes of a model's champions; a version has a watch of its own."""
+    """Follows the outcomes of a model's champions, with a detector for each version."""
 
     def __init__(self, outcomes_folder: Path, model: Model) -> None:
         self.change_counts: Counter[str] = Counter()
@@ -41,7 +41,7 @@ class ErrorTracker:
         self._detectors: BoundedCache[str, ErrorDriftDetector] = BoundedCache(MAX_VERSIONS)
 
     def poll_commits(self) -> bool:
-        """Take what was committed since, some of it where that is much; whether there is more."""
+        """Read the commits since the last call, in portions; returns whether there are more."""
         commits = self._table_log.list_commits(self._next_commit)
         for commit in commits[:MAX_COMMITS_PER_POLL]:
             for file in self._table_log.list_added_files(commit):
@@ -50,12 +50,12 @@ class ErrorTracker:
         return len(commits) > MAX_COMMITS_PER_POLL
 
     def error_share(self, version: str | None) -> float | None:
-        """The share of wrong ones lately, of a version of which outcomes are known."""
+        """The recent error rate of a version with known outcomes."""
         detector = self._detectors.get(version or "")
         return None if detector is None else detector.error_share
 
     def _process_file(self, file: Path) -> None:
-        if not file.exists():  # compacted and let go of, a day ago
+        if not file.exists():  # compacted, and vacuumed a day later
             return
         for version, error in _first_errors(pq.ParquetFile(file).read(COLUMNS_READ), self._threshold):
             if version not in self._detectors:
@@ -74,10 +74,10 @@ class ErrorTracker:
 
 
 def _first_errors(changes: pa.Table, threshold: float) -> Iterator[tuple[str, float]]:
-    """Of each champion's prediction whose outcome became known, in their order, whether it was wrong."""
+    """The errors of the champion's predictions whose outcome became known, in their order."""
     was_known, is_known = (pc.is_in(changes[f"state_{side}"], KNOWN_STATES) for side in ("before", "after"))
     is_first = pc.and_(pc.and_(is_known, pc.invert(was_known)), pc.equal(changes["role"], "champion"))
     for row in changes.filter(is_first).sort_by("minute_us").to_pylist():
         score, label = row["score"], row["label_after"]
-        if score is not None and score == score and label in {0.0, 1.0}:  # noqa: PLR0124  # NaN is no decision
+        if score is not None and score == score and label in {0.0, 1.0}:  # noqa: PLR0124  # NaN is not a decision
             yield row["version"], float((score >= threshold) != (label == 1.0))

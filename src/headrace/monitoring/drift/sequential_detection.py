@@ -1,10 +1,11 @@
-"""The realised errors one by one: River's ADWIN suspects that they became more, its DDM confirms it.
+"""Sequential detection on realised errors: River's ADWIN suspects an increase, its DDM confirms it.
 
 errors  0 0 1 0 0 0 0 1 0 │ 1 0 1 1 0 1 0 1 1 …
-                          │         ▲ ADWIN: the last ones are more than those before   suspected
-                          │                  ▲ DDM: above its least by three deviations  confirmed
+                          │         ▲ ADWIN: the error rate has increased   suspected
+                          │                  ▲ DDM: above its minimum by three deviations  confirmed
 
-ADWIN alone rarely errs and says when; DDM alone starts with false alarms, and needs longer the longer it was quiet.
+ADWIN rarely raises a false alarm and locates the change; DDM alone raises false alarms early, and reacts more slowly
+after a long stable period.
 """
 
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ CONFIRM_WITHIN_OUTCOMES = 10_000
 
 
 class InvalidOutcomeError(HeadraceError):
-    """What was given to a watch of errors is neither right nor wrong."""
+    """The value given to an error detector is neither right nor wrong."""
 
 
 @dataclass(frozen=True)
 class ErrorRateChange:
-    """That errors became more: seen at which of them, the share of wrong ones before and since, by both detectors."""
+    """An increase of errors: when it was detected, the error rate before and since, and by which detectors."""
 
     outcome_number: int
     rate_before: float
@@ -33,7 +34,7 @@ class ErrorRateChange:
 
 
 class ErrorDriftDetector:
-    """Follows whether a model was right, outcome by outcome, in the order of predictions."""
+    """Follows the errors of a model, outcome by outcome, in the order of predictions."""
 
     def __init__(self, delta: float = ADWIN_DELTA, confirm_within: int = CONFIRM_WITHIN_OUTCOMES) -> None:
         self.outcome_count = 0
@@ -44,11 +45,11 @@ class ErrorDriftDetector:
 
     @property
     def error_share(self) -> float:
-        """The share of wrong ones among those that ADWIN takes for alike."""
+        """The error rate of the outcomes in ADWIN's current window."""
         return float(self._adwin.estimation)
 
     def update(self, error: float) -> ErrorRateChange | None:
-        """One more outcome, 1 if it was wrong and 0 if not; a change once it is suspected, and again once confirmed."""
+        """Add an outcome, 1 if wrong and 0 if not; returns a change once it is suspected, and again once confirmed."""
         if error not in {0, 1}:
             raise InvalidOutcomeError(
                 f"An outcome is 1 (wrong) or 0 (right), not {error!r:.80}. Compare errors with a bound."
@@ -63,7 +64,7 @@ class ErrorDriftDetector:
         return self._confirm_with_ddm() or suspected
 
     def _detect_with_adwin(self, error: float) -> ErrorRateChange | None:
-        """What ADWIN says; that errors became fewer is no alarm, and ends a suspicion."""
+        """The result of ADWIN; a decrease of errors is no alarm, and ends a suspicion."""
         rate_before = self._adwin.estimation
         self._adwin.update(error)
         if not self._adwin.drift_detected:
@@ -73,7 +74,7 @@ class ErrorDriftDetector:
         return ErrorRateChange(self.outcome_count, rate_before, rate_since, False) if rate_since > rate_before else None
 
     def _confirm_with_ddm(self) -> ErrorRateChange | None:
-        """A suspicion the other detector shares, a little before or after."""
+        """A suspicion that DDM shares, shortly before or after."""
         suspected = self._suspected_change
         if suspected is None or abs(self._ddm_detected_at - suspected.outcome_number) > self._confirm_within:
             return None

@@ -1,4 +1,4 @@
-"""Predictions as the log holds them, taken apart into the columns that their version is compared by."""
+"""Extracts the columns of served vectors from predictions, for the comparison with a version's training data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ MAX_TIME_US = 1 << 62
 
 
 class ServedVector(NamedTuple):
-    """What was served once: by which version, to whom in which role, when, and what."""
+    """A served vector: the version, role and segment, the time, and the values."""
 
     version: str
     role: str
@@ -27,7 +27,7 @@ class ServedVector(NamedTuple):
 
 
 def decode_vector(value: bytes | None) -> ServedVector | None:
-    """The vector of a record of MODEL.predictions; None where it is none, whoever wrote it."""
+    """The vector of a record of MODEL.predictions; None for anything else, from any producer."""
     try:
         decoded = orjson.loads(value or b"")
         time_us = decoded["decided_at_us"] if decoded.get("event_time_us") is None else decoded["event_time_us"]
@@ -40,7 +40,7 @@ def decode_vector(value: bytes | None) -> ServedVector | None:
 
 
 def extract_columns(layout: DriftLayout, model: Model, vectors: Sequence[ServedVector]) -> dict[str, ValueColumn]:
-    """The columns of a layout, and those its segments are made of; what is not told, or no such value, is null."""
+    """The columns of a layout and its segments; missing and invalid values are null."""
     is_text_by_name = {column.name: not column.is_numeric for column in layout.columns}
     for name, _ in (segment_value for segment in layout.segments for segment_value in segment):
         is_text_by_name.setdefault(

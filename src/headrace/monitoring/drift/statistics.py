@@ -1,7 +1,8 @@
-"""How far two samples are apart, and how far they would be by chance, on counts of both in the same bins.
+"""Distances between two samples, and their distributions without drift, on counts of both in the same bins.
 
-`before` and `now` are counts, of several columns side by side; `begins` says where each column's begin. More axes
-before the last are windows. n = rows before · rows now / (rows before + rows now) is the size both are worth together.
+`reference` and `current` are counts, of several columns side by side; `starts` has the first index of each column.
+Further axes before the last are windows. The effective size of both samples is
+n = reference rows · current rows / (reference rows + current rows).
 
            without drift it is about         greater by chance with alpha where it exceeds
 PSI        chi-square / n                    chi-square(1 - alpha) / n
@@ -21,18 +22,18 @@ from headrace.models.versions.reference_distribution import Counts, Floats
 ColumnStarts = NDArray[np.intp]
 
 SINGLE_COLUMN = np.zeros(1, np.intp)
-SMOOTHING_COUNT = 0.5  # is added to each bin, so that an empty one is rare and not impossible
+SMOOTHING_COUNT = 0.5  # added to each bin, so that an empty one is rare and not impossible
 
 
 class SampleSizes(NamedTuple):
-    """Rows of each column in both samples."""
+    """The rows of each column in both samples."""
 
     reference: Floats
     current: Floats
 
     @property
     def effective_size(self) -> Floats:
-        """The size both are worth together; none where one of them is empty."""
+        """The effective size of both samples together; 0 where one of them is empty."""
         return self.reference * self.current / np.maximum(self.reference + self.current, 1)
 
 
@@ -44,7 +45,7 @@ def sample_sizes(reference: Counts, current: Counts, starts: ColumnStarts = SING
 
 
 def psi(reference: Counts, current: Counts, starts: ColumnStarts = SINGLE_COLUMN) -> Floats:
-    """The population stability index: the divergence of both ways, in nats."""
+    """The population stability index: the symmetric divergence, in nats."""
     reference_shares, current_shares = _smoothed_shares(reference, starts), _smoothed_shares(current, starts)
     return _column_sums((current_shares - reference_shares) * np.log(current_shares / reference_shares), starts)
 
@@ -57,7 +58,7 @@ def jensen_shannon(reference: Counts, current: Counts, starts: ColumnStarts = SI
 
 
 def chi_square(reference: Counts, current: Counts, starts: ColumnStarts = SINGLE_COLUMN) -> Floats:
-    """Pearson's statistic that both are samples of one distribution."""
+    """Pearson's statistic for the hypothesis that both are samples of one distribution."""
     squared_differences = (_column_shares(current, starts) - _column_shares(reference, starts)) ** 2
     rows = sample_sizes(reference, current, starts)
     pooled_shares = (reference + current) / _repeat_per_bin(
@@ -72,15 +73,15 @@ def chi_square(reference: Counts, current: Counts, starts: ColumnStarts = SINGLE
 def kolmogorov_smirnov(
     reference: Counts, current: Counts, starts: ColumnStarts = SINGLE_COLUMN
 ) -> tuple[Floats, Floats]:
-    """The greatest difference of both distribution functions: at the bins' ends, and how much more it may be within.
+    """The greatest difference of both distribution functions at the bins' ends, and how much greater it may be within.
 
-    A test by the first is never fooled by the bins: the true one is at least that.
+    A test by the first is conservative: the true statistic is at least that.
     """
     reference_shares, current_shares = _column_shares(reference, starts), _column_shares(current, starts)
     cdf_difference = np.cumsum(current_shares - reference_shares, axis=-1)
     cdf_difference -= _repeat_per_bin(
         (cdf_difference - current_shares + reference_shares)[..., starts], starts, current.shape[-1]
-    )  # each column begins at zero again
+    )  # each column starts at zero again
     at_bin_ends = np.maximum.reduceat(np.abs(cdf_difference), starts, axis=-1)
     within_bins = np.maximum(
         reference_shares - (cdf_difference - current_shares + reference_shares),
@@ -90,31 +91,31 @@ def kolmogorov_smirnov(
 
 
 def chi_square_p_value(statistic: Floats, degrees_of_freedom: NDArray[np.intp]) -> Floats:
-    """How likely chi-square is at least this; where there is one group alone, certain."""
+    """The probability that chi-square is at least this; 1 where there is only one group."""
     return np.where(degrees_of_freedom > 0, chdtrc(np.maximum(degrees_of_freedom, 1), np.maximum(statistic, 0)), 1.0)
 
 
 def chi_square_critical(alpha: float, degrees_of_freedom: NDArray[np.intp]) -> Floats:
-    """What chi-square exceeds with this chance; never where there is one group alone."""
+    """The critical value of chi-square at this level; infinite where there is only one group."""
     return np.where(degrees_of_freedom > 0, chdtri(np.maximum(degrees_of_freedom, 1), alpha), np.inf)
 
 
 def ks_p_value(statistic: Floats, effective_size: Floats) -> Floats:
-    """At most how likely Kolmogorov and Smirnov's statistic is at least this."""
+    """An upper bound on the probability that the Kolmogorov-Smirnov statistic is at least this."""
     p_value: Floats = np.minimum(1.0, 2 * np.exp(-2 * effective_size * statistic**2))
     return p_value
 
 
 def ks_critical(alpha: float, effective_size: Floats) -> Floats:
-    """What the statistic exceeds with at most this chance."""
+    """The critical value of the statistic, at most at this level."""
     critical: Floats = np.sqrt(np.log(2 / alpha) / (2 * effective_size))
     return critical
 
 
 def share_p_value(reference: Floats, current: Floats, rows: SampleSizes) -> Floats:
-    """How likely shares of rows differ at least so, given how many of both samples' rows there are in all.
+    """The probability that shares differ at least this much, given the total of both samples.
 
-    Of those the ones of now are a binomial draw, or spread less; the rarer of a thing and its contrary is looked at.
+    Given that total, the current count is binomial, or varies less; the rarer of a value and its complement is tested.
     """
     is_majority = reference + current > (rows.reference + rows.current) / 2
     reference_rare, current_rare = (
@@ -148,5 +149,5 @@ def _smoothed_shares(counts: Counts, starts: ColumnStarts) -> Floats:
 
 
 def _repeat_per_bin(column_values: NDArray[Any], starts: ColumnStarts, width: int) -> NDArray[Any]:
-    """A value of each column, at each of its bins."""
+    """A value of each column, repeated for each of its bins."""
     return np.repeat(column_values, np.diff(starts, append=width), axis=-1)

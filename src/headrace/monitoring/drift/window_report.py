@@ -1,4 +1,4 @@
-"""One look at a window: how far each column is from what its version was trained on, and which to look at first."""
+"""The drift report of a window: the distance of each column from the training data, ranked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from headrace.monitoring.drift.ranking import DriftedColumn, rank_drifted
 
 @dataclass(frozen=True)
 class DriftWindowReport:
-    """What a window says: its rows, what drifted with the heaviest first, and of each column its greatest multiple of
-    any segment and the statistics of the whole; a column that cannot be judged has no multiple.
+    """The report of a window: its rows, the drifted columns by rank, and for each column its greatest multiple over all
+    segments and the statistics of the whole; a column without an applicable test has no multiple.
     """
 
     rows: int
@@ -27,12 +27,12 @@ class DriftWindowReport:
 
     @property
     def multiple(self) -> float | None:
-        """The greatest of all columns, above 1 where anything drifted; None where nothing can be judged."""
+        """The greatest multiple of all columns, above 1 where anything drifted; None where no test applies."""
         return max(self.multiples.values(), default=None)
 
 
 def create_policy(drift: Drift) -> DriftPolicy:
-    """When a declared drift tells."""
+    """The policy of a declared drift."""
     return DriftPolicy(
         alarms_a_day=drift.alarms_a_day,
         least_rows=drift.least_rows,
@@ -45,7 +45,7 @@ def create_policy(drift: Drift) -> DriftPolicy:
 def create_window_report(
     layout: DriftLayout, window: WindowTiles, policy: DriftPolicy, importance: Mapping[str, float]
 ) -> DriftWindowReport:
-    """The segments of a window beside those of a reference; all of them share the day's false alarms."""
+    """Test the segments of a window against those of the reference; all share the day's false-alarm rate."""
     reports = {
         segment: run_drift_tests(layout, layout.segments[segment], tile.counts, policy, len(layout.segments))
         for segment, tile in window.items()
@@ -73,7 +73,7 @@ def _statistics(reports: Mapping[tuple[Segment, ...], DriftTestReport]) -> dict[
 
 
 def to_report_row(drifted: DriftedColumn, window: WindowTiles) -> dict[str, Any]:
-    """What drifted as a row of a table, by its test that tells most, with a sample of texts never seen."""
+    """A drifted column as a table row, with its strongest test and a sample of unseen texts."""
     strongest = drifted.strongest
     return {
         "column": drifted.column,

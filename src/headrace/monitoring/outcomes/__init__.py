@@ -1,1 +1,1 @@
-"""Predictions joined with the labels that come later."""
+"""Joins predictions with later labels."""

@@ -1,7 +1,7 @@
-"""Predictions joined with labels that may take weeks: in rounds, from the lake's tables, and nothing waits in memory.
+"""Joins predictions with labels over weeks: in batches from the lake's tables, without state in memory.
 
 gold/fraud_predictions ─┐
-                        ├─▶ a round: what has landed since, and what closes ─▶ changes, as the stream's join makes
+                        ├─▶ a batch: new rows, and predictions that close ─▶ changes, as the stream's join makes
 silver/chargebacks ─────┘
 """
 
@@ -26,14 +26,14 @@ from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
 from headrace.spark.stateful.query_clock import EndOffsets
 
 CHECKPOINT = "outcomes-of-the-lake"
-RECORDS_PER_BATCH = 200_000  # that come new, and that close: bounds the memory of a round's changes
-PARTITIONS = 16  # that the rows of a round are sorted in; Spark joins small ones
-PAUSE_FACTOR = 4  # a round waits so many times as long as the last one took
-CLOCK_STEPS_PER_WITHIN = 1000  # the clock moves by so small a part of `within`: each move looks at all that waits
+RECORDS_PER_BATCH = 200_000  # new and closing ones: limits the memory of a batch's changes
+PARTITIONS = 16  # in which the rows of a batch are sorted; Spark merges small ones
+PAUSE_FACTOR = 4  # the pause before a batch, as a multiple of the last one's duration
+CLOCK_STEPS_PER_WITHIN = 1000  # the clock advances in such parts of `within`: each step scans everything that waits
 
 
 class BatchLabelJoin(LabelJoin):
-    """Goes round after round; how far each goes is written down before it begins."""
+    """Runs batch after batch; the end of each is recorded before it starts."""
 
     def __init__(self, spark: SparkSession, inputs: LabelJoinInputs, config: OutcomeJoinConfig) -> None:
         super().__init__(spark, inputs, config)
@@ -60,7 +60,7 @@ class BatchLabelJoin(LabelJoin):
             took_s = time.monotonic() - began_s
 
     def open(self) -> None:
-        """Take up what is kept, and finish the round that was begun last: a crash may have cut it short."""
+        """Load the saved state, and repeat the batch that was started last, which a crash may have interrupted."""
         require_retention_for(self.model, self._config.lake.retention)
         self._open_writer(self._checkpoint)
         previous_batch, self._last_batch = self._batch_log.last_two_batches()
@@ -69,7 +69,7 @@ class BatchLabelJoin(LabelJoin):
             self._write_batch(previous_batch, self._last_batch)
 
     def run_batch(self) -> bool:
-        """One more round; whether there was reason for one."""
+        """Run one more batch; returns whether there was anything to do."""
         next_batch = self._plan_batch(self._last_batch)
         if replace(next_batch, number=self._last_batch.number) == self._last_batch:
             return False
@@ -85,7 +85,7 @@ class BatchLabelJoin(LabelJoin):
         )
 
     def _plan_batch(self, last_batch: JoinBatch) -> JoinBatch:
-        """The round that follows; the same as the last but for its number where there is no reason for one."""
+        """The next batch; it differs from the last only in its number where there is nothing to do."""
         max_records, (predictions_end, labels_end) = (
             self._inputs.max_batch_records,
             (self._table_offsets(table) for table in self._tables),
@@ -118,7 +118,7 @@ class BatchLabelJoin(LabelJoin):
         return TableOffsets(landed_offsets, {number: at.last_read + 1 for number, at in positions.items()})
 
     def _target_clock_us(self, last_batch: JoinBatch, next_batch: JoinBatch) -> int:
-        """Up to when all is known; where that is hardly later than it was, the same as it was."""
+        """The time up to which everything is known; unchanged where it would hardly advance."""
         if self._inputs.is_recorded:
             known_us: int | None = min(next_batch.newest_us) - DRAINING_MARGIN_US
         else:
@@ -146,7 +146,7 @@ class BatchLabelJoin(LabelJoin):
         )
 
     def _table_rows(self, table: LakeTable, since_us: int) -> DataFrame:
-        """The rows of a table since a time: predictions land after their event, labels are never later than that."""
+        """The rows of a table since a time: predictions are ingested after their event, labels not later than that."""
         rows = read_table_rows(self._spark, self._config.lake.folder, table.mapping)
         if since_us < 0:
             return rows
@@ -158,7 +158,7 @@ class BatchLabelJoin(LabelJoin):
 
     def _report_until_stopped(self) -> None:
         while not self._stopped.wait(self._config.intervals.report_seconds):
-            with suppress(Exception):  # a broker that restarts: it is told again
+            with suppress(Exception):  # the broker restarts: the next report follows
                 self._report_progress(
                     self._joined_offsets(self._last_batch), running=self._failure.down_since_us is None
                 )

@@ -1,7 +1,7 @@
-"""The rounds of a join through the lake: how far each goes is written down before it begins.
+"""The batch log of a join through the lake: the end of each batch is recorded before it starts.
 
 offsets/41   predictions up to 0@812, 1@790; labels up to 0@77, 1@80; the clock 10:00
-offsets/42   what is between is round 42: after a crash it is found again, as it was
+offsets/42   what is between is batch 42: after a crash it is the same again
 """
 
 import json
@@ -20,13 +20,13 @@ BATCHES_KEPT = 20
 
 @dataclass(frozen=True)
 class TableOffsets:
-    """How far a table goes: the last place in each partition, and the topic's offset up to which it was read."""
+    """The end of a table: the last offset in each partition, and the topic's offset up to which it was read."""
 
     places: Mapping[int, int] = field(default_factory=dict)
     read: Mapping[int, int] = field(default_factory=dict)
 
     def advance_towards(self, end: "TableOffsets", max_records: int) -> "TableOffsets":
-        """So many places nearer to an end; what was read is told where all of it is reached."""
+        """At most this many offsets closer to an end; the topic's offset advances once all of it is reached."""
         spans = {
             partition: OffsetSpan(self.places.get(partition, -1) + 1, last_offset + 1)
             for partition, last_offset in end.places.items()
@@ -39,13 +39,13 @@ class TableOffsets:
         return TableOffsets(places, end.read) if advanced.has_reached(end) else advanced
 
     def has_reached(self, end: "TableOffsets") -> bool:
-        """Whether it goes as far as another."""
+        """Whether it has reached another end."""
         return all(self.places.get(partition, -1) >= last_offset for partition, last_offset in end.places.items())
 
 
 @dataclass(frozen=True)
 class JoinBatch:
-    """Up to where a round has taken both tables, and the clock; the newest arrivals in them, where these are it."""
+    """The end of a batch in both tables, and its clock; the newest arrivals, where these are the clock."""
 
     number: int = -1
     predictions: TableOffsets = TableOffsets()
@@ -54,12 +54,12 @@ class JoinBatch:
     newest_us: tuple[int, int] = (0, 0)
 
     def with_arrivals(self, newest_us: tuple[int, int]) -> "JoinBatch":
-        """The same with arrivals of predictions and labels that may be newer."""
+        """The batch with newer arrivals of predictions and labels."""
         predictions_us, labels_us = map(max, self.newest_us, newest_us)
         return replace(self, newest_us=(predictions_us, labels_us))
 
     def end_offsets(self, predictions_topic: str, labels_topic: str) -> EndOffsets:
-        """How far two topics have been read."""
+        """The read offsets of both topics."""
         topic_offsets = ((predictions_topic, self.predictions), (labels_topic, self.labels))
         return {
             Partition(topic, partition): end
@@ -69,18 +69,18 @@ class JoinBatch:
 
 
 class JoinBatchLog:
-    """The last rounds of a join, in the folder of its checkpoint."""
+    """The last batches of a join, in the folder of its checkpoint."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._folder = checkpoint / "offsets"
 
     def last_two_batches(self) -> tuple[JoinBatch, JoinBatch]:
-        """The last round that was begun, after the one before it."""
+        """The last started batch and the one before it."""
         batches = [_read_batch(self._batch_file(batch_number)) for batch_number in self._batch_numbers()[-2:]]
         return ([JoinBatch(), JoinBatch(), *batches])[-2], ([JoinBatch(), *batches])[-1]
 
     def record_batch(self, batch: JoinBatch) -> None:
-        """Write down how far a round goes, and let go of those of long ago."""
+        """Record the end of a batch, and delete old records."""
         write_atomically(self._batch_file(batch.number), json.dumps(asdict(batch)))
         for batch_number in self._batch_numbers()[:-BATCHES_KEPT]:
             self._batch_file(batch_number).unlink()

@@ -1,4 +1,4 @@
-"""Cases as bytes, as state keeps them."""
+"""Encodes cases for Spark's state."""
 
 import math
 
@@ -8,7 +8,7 @@ from headrace.monitoring.outcomes.outcomes import LabelEvent, OutcomeCase, Predi
 
 
 def encode_case(case: OutcomeCase) -> bytes:
-    """The bytes of a case; scores and labels are numbers JSON has, but for NaN, which is null."""
+    """Encode a case; scores and labels are JSON numbers, and NaN is null."""
     predictions, labels = (
         [list(record) for record in records_by_key.values()] for records_by_key in (case.predictions, case.labels)
     )
@@ -16,7 +16,7 @@ def encode_case(case: OutcomeCase) -> bytes:
 
 
 def decode_case(encoded: bytes) -> OutcomeCase:
-    """What `packed` wrote."""
+    """Decode what `encode_case` wrote."""
     clock_us, predictions, labels = orjson.loads(encoded)
     case = OutcomeCase(clock_us)
     for version, role, score, *rest in predictions:

@@ -1,8 +1,8 @@
-"""Records of predictions that tell again what was told: of those with one event, version and role the first counts.
+"""Filters repeated predictions: among those with one event, version and role the first counts.
 
-offsets   … 40 (p1, 3, champion) … 71 (p1, 3, champion) …     71 is a repeat, unless more than WITHIN are between them
+offsets   … 40 (p1, 3, champion) … 71 (p1, 3, champion) …     71 is a repeat, unless over WITHIN records are between
 
-Whether a record is one is a property of its partition alone. Whoever begins later reads so many before it first.
+Whether a record is a repeat depends on its partition alone. A reader that starts later reads that many records before.
 """
 
 from hashlib import blake2b
@@ -11,7 +11,7 @@ DUPLICATE_WINDOW_RECORDS = 50_000
 
 
 class DuplicatePredictionFilter:
-    """What the last so many records of each partition told; a bounded memory."""
+    """The keys of the last records of each partition; bounded."""
 
     def __init__(self, window_records: int = DUPLICATE_WINDOW_RECORDS) -> None:
         self.window_records = window_records
@@ -19,20 +19,20 @@ class DuplicatePredictionFilter:
         self._next_offsets: dict[int, int] = {}
 
     def begin_partition(self, partition: int, offset: int) -> int:
-        """From where a partition has to be read for what comes at an offset to be known for a repeat or not."""
+        """The offset from which a partition must be read to recognize repeats at an offset."""
         if (
             self._next_offsets.pop(partition, None) == offset
-        ):  # until `end`: what is heard in a step that fails was not told
+        ):  # discarded before `end_partition`: a failed step must not leave its keys
             return offset
         self._offsets_by_digest[partition] = {}
         return max(0, offset - self.window_records)
 
     def end_partition(self, partition: int, offset: int) -> None:
-        """All records before an offset were heard."""
+        """Keep the keys of all records before an offset."""
         self._next_offsets[partition] = offset
 
     def observe_record(self, partition: int, offset: int, *identity: bytes) -> bool:
-        """Whether a record is the first that tells this."""
+        """Whether a record is the first with its key."""
         offsets, digest = self._offsets_by_digest.setdefault(partition, {}), _identity_digest(identity)
         last_offset = offsets.get(digest)
         offsets[digest] = offset

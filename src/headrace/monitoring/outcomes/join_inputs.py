@@ -1,4 +1,4 @@
-"""What is joined, as rows of one shape: the predictions and the labels of a model, from the log or from the lake."""
+"""The inputs of the label join as rows of one shape: a model's predictions and labels, from the log or the lake."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,13 @@ from headrace.lake.ingestion import table_mapping
 from headrace.models.online_learning.online_updates import VERSION_PREFIX
 from headrace.monitoring.outcomes.outcomes import LabelEvent, PredictionEvent
 
-MAX_BATCH_RECORDS = 20_000  # of each topic: bounds the memory of a batch, and how long it takes a core
+MAX_BATCH_RECORDS = 20_000  # of each topic: limits the memory and the duration of a batch
 PREDICTION_KIND, LABEL_KIND = "scored", "label"
 
 
 @dataclass(frozen=True)
 class LabelJoinInputs:
-    """A model with labels, and the log they are in."""
+    """A model with labels, and the broker of its log."""
 
     model: Model
     broker: str
@@ -44,14 +44,14 @@ class LabelJoinInputs:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether arrivals are those of recorded history: then records move the clock, not the time it is now."""
+        """Whether arrivals are recorded history: then records advance the clock, not the current time."""
         return self.label_stream.is_recorded
 
 
 def prediction_rows(predictions: DataFrame, inputs: LabelJoinInputs) -> DataFrame:
-    """Rows of the table of predictions; what is none is passed over: whoever can write to it must stop nothing.
+    """Rows of the table of predictions; invalid ones are skipped, so that no producer can stop the join.
 
-    Nothing has a time after the log took it: an event of tomorrow would be remembered until then.
+    Times are at most the append time: an event of tomorrow would stay in state until then.
     """
     rows = predictions.select(
         F.lit(PREDICTION_KIND).alias("kind"),
@@ -68,7 +68,7 @@ def prediction_rows(predictions: DataFrame, inputs: LabelJoinInputs) -> DataFram
 
 
 def label_rows(events: DataFrame, inputs: LabelJoinInputs) -> DataFrame:
-    """Rows of the table of clean labels, by the place they had in the raw log."""
+    """Rows of the table of clean labels, by their offset in the raw log."""
     stream = inputs.label_stream
     rows = events.select(
         F.lit(LABEL_KIND).alias("kind"),
@@ -88,7 +88,7 @@ def _offset_columns() -> list[Column]:
 
 
 def _segment_json(model: Model) -> Column:
-    """The values of its segments, typed, as JSON; one that is not known is left out."""
+    """The values of its segments, typed, as JSON; unknown ones are left out."""
     types = {name: TYPE_OF_KIND[model.known.column(name, model.name).kind] for name in model.segments}
     values = [
         F.get_json_object("features", f"$['{name}']").try_cast(spark_type).alias(name)
@@ -102,7 +102,7 @@ def _clamp_to_arrival(timestamp: Column) -> Column:
 
 
 def to_record(row: Any) -> PredictionEvent | LabelEvent:
-    """A row as the core knows it."""
+    """A row as the join's records."""
     if row.kind == LABEL_KIND:
         return LabelEvent(row.time_us, row.arrival_us, row.partition, row.offset, row.value)
     return PredictionEvent(

@@ -1,7 +1,7 @@
-"""The join of predictions and labels as Spark runs it: a call has many ids, state is read and written by id.
+"""The label join on Spark: a call has many ids, and state is read and written by id.
 
-bucket 7   cases: id ──▶ its case          read and written for the ids that a batch has something of
-           due:   time ──▶ ids             looked at again when the clock has passed it
+bucket 7   cases: id ──▶ its case          read and written for the ids of a batch
+           due:   time ──▶ ids             processed again when the clock has passed it
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ MAX_GRAIN_US, MIN_GRAIN_US = UNITS_US["m"], UNITS_US["s"]
 
 
 def timer_grain_us(within_us: int) -> int:
-    """Ids that are due at nearly the same time are looked at together: how near, by the clock."""
+    """The resolution of timers: ids that are due at nearly the same time share one."""
     return min(MAX_GRAIN_US, max(MIN_GRAIN_US, within_us // 30))
 
 
@@ -70,10 +70,10 @@ class LabelJoinProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         clock_us = max(0, timer_values.getCurrentWatermarkInMs()) * 1000
         ids_by_timer: dict[int, list[str]] = {}
-        has_state = self._cases.exists()  # each question costs a round trip: of a first batch there is nothing to ask
+        has_state = self._cases.exists()  # saves a round trip for each id in a first batch
         for event_id, records in records_by_id:
             stored = self._cases.getValue((event_id,)) if has_state else None
-            if stored is None and not records:  # forgotten since it was noted as due
+            if stored is None and not records:  # removed since its timer was registered
                 continue
             case = OutcomeCase() if stored is None else decode_case(stored[0])
             old_timer_us = None if stored is None else self._timer_us(case)
@@ -92,7 +92,7 @@ class LabelJoinProcessor(StatefulProcessor):
             self._cases.removeKey((event_id,))
 
     def _timer_us(self, case: OutcomeCase) -> int:
-        """When to look at a case again: the first whole grain after it is due."""
+        """The timer of a case: the end of the grain in which it is due."""
         return (case.next_timer_us(self._policy) // self._grain_us + 1) * self._grain_us
 
 

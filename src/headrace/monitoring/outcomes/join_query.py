@@ -1,8 +1,8 @@
-"""What outcomes are made of, as rows of one shape: a model's predictions, its labels, and the clock.
+"""The label join as a streaming query: a model's predictions, its labels, and the clock, as rows of one shape.
 
 fraud.predictions ──┐
 chargebacks.clean ──┼──▶ rows by bucket of their id ──▶ cases
-fraud.clock ────────┘    (the clock has no id: it moves Spark's watermark, and nothing else does)
+fraud.clock ────────┘    (the clock has no id: only it advances Spark's watermark)
 """
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,7 @@ from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
 from headrace.spark.gate.record_batches import read_record_stream
 
 BUCKET_COUNT = 64
-# Recorded time passes quicker than the clock: a batch has days of it, and what is due within hours is due at once.
+# Recorded time passes faster than the clock: a batch has days of it, and what is due within hours is due at once.
 RECORDED_BUCKET_COUNT, RECORDED_GRAIN_US = 16, 6 * UNITS_US["h"]
 PARTITIONS = 2
 CLOCK_COLUMN = "clocked"
@@ -31,7 +31,7 @@ def outcome_changes(spark: SparkSession, inputs: LabelJoinInputs) -> DataFrame:
     )
     clean_labels = label_rows(to_table_rows(_read_records(spark, inputs, labels_mapping.topic), labels_mapping), inputs)
     rows = _with_clock_column(predictions, inputs).unionByName(_with_clock_column(clean_labels, inputs))
-    if not inputs.is_recorded:  # the first of a union says which column is the clock
+    if not inputs.is_recorded:  # the first input of a union defines the watermark column
         rows = _clock_rows(spark, inputs).unionByName(rows)
     bucket = F.pmod(F.xxhash64("id"), F.lit(_bucket_count(inputs))).cast("int")
     return (
@@ -47,12 +47,12 @@ def outcome_changes(spark: SparkSession, inputs: LabelJoinInputs) -> DataFrame:
 
 
 def _bucket_count(inputs: LabelJoinInputs) -> int:
-    """How many ids are called for together: so many calls a batch."""
+    """The number of buckets of ids: a batch makes this many calls."""
     return RECORDED_BUCKET_COUNT if inputs.is_recorded else BUCKET_COUNT
 
 
 def _timer_grain_us(inputs: LabelJoinInputs) -> int:
-    """How near ids have to be due that are looked at together."""
+    """The resolution of timers."""
     return RECORDED_GRAIN_US if inputs.is_recorded else timer_grain_us(inputs.label_declaration.within_us)
 
 
@@ -64,12 +64,12 @@ def _with_clock_column(rows: DataFrame, inputs: LabelJoinInputs) -> DataFrame:
     if not inputs.is_recorded:
         return rows.withColumn(CLOCK_COLUMN, F.lit(None).cast("timestamp"))
     clocked_rows = rows.withColumn(CLOCK_COLUMN, F.timestamp_micros("arrival_us"))
-    # Partitions, and scorers behind gates, may be this far apart in a time that passes quicker than the clock.
+    # Partitions, and scorers behind gates, may be this far apart where recorded time passes faster than the clock.
     return clocked_rows.withWatermark(CLOCK_COLUMN, f"{DRAINING_MARGIN_US} microseconds")
 
 
 def _clock_rows(spark: SparkSession, inputs: LabelJoinInputs) -> DataFrame:
-    """The times that were told; those of before this query are about what it has not read."""
+    """The published clock; records from before this query are about input it has not read."""
     clock_records = _read_records(spark, inputs, inputs.model.clock, "latest").select(
         F.col("partition"),
         F.lit(CLOCK_KIND).alias("kind"),

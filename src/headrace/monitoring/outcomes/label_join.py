@@ -1,4 +1,4 @@
-"""What the joins of predictions and labels have in common: where they are kept, how they go on, and what they tell."""
+"""The common part of label joins: checkpoints, restarts, and progress."""
 
 import json
 import time
@@ -33,7 +33,7 @@ POLICY_FILE = "terms"
 
 @dataclass(frozen=True)
 class JoinIntervals:
-    """How often changes are made, in the stream and in the lake, and how often it is looked how far all is read."""
+    """The intervals of batches, in the stream and in the lake, and of clock updates."""
 
     stream_batch_seconds: float = 10.0
     clock_seconds: float = 30.0
@@ -43,7 +43,7 @@ class JoinIntervals:
 
 @dataclass(frozen=True)
 class OutcomeJoinConfig:
-    """Where outcomes are kept: the lake, and the folder of checkpoints."""
+    """The lake and the folder of checkpoints."""
 
     lake: LakeConfig
     state: Path
@@ -57,24 +57,24 @@ class OutcomeJoinConfig:
 
 
 def create_folds(model: Model) -> Sequence[OutcomeFold]:
-    """What the changes of a model are folded into."""
+    """The folds of a model's changes."""
     return (outcome_counts.fold_counts, create_quality_fold(model))
 
 
 class LabelPolicyChangedError(HeadraceError):
-    """Labels that are declared otherwise than those that have been counted."""
+    """The declaration of labels differs from the one that outcomes were counted by."""
 
     def __init__(self, model: Model, checkpoint: Path) -> None:
         super().__init__(
             f"{model.name}: what hr.Labels says has changed since its outcomes were counted, and what was counted by "
-            f"other rules cannot be taken back. Undo the change; or move the checkpoint at {str(checkpoint)!r}, "
+            f"other rules cannot be undone. Undo the change; or move the checkpoint at {str(checkpoint)!r}, "
             f"gold/{model.name}_outcomes and gold/{model.name}_quality away and delete the topic {model.quality}: "
             "all is counted again, as far as the log or the lake goes back."
         )
 
 
 def outcomes_setup_failure_progress(model: Model, failure: FailureState) -> OutcomesProgress:
-    """What is told of a model whose join could not even be set up: since when, and why."""
+    """The progress report of a model whose set-up failed: since when, and why."""
     return OutcomesProgress(
         judged=model.name,
         at_us=time.time_ns() // 1000,
@@ -92,7 +92,7 @@ def outcomes_setup_failure_progress(model: Model, failure: FailureState) -> Outc
 
 
 class LabelJoin(EvaluationWorker):
-    """The join of one model; one that fails is started again, and goes on where it was."""
+    """The label join of one model; after a failure it restarts from its checkpoint."""
 
     def __init__(self, spark: SparkSession, inputs: LabelJoinInputs, config: OutcomeJoinConfig) -> None:
         super().__init__(f"{inputs.model.name}.outcomes", RETRY_SECONDS)
@@ -110,7 +110,7 @@ class LabelJoin(EvaluationWorker):
         )
 
     def _open_writer(self, checkpoint: Path) -> None:
-        """Take up what is kept, if it was made by the same rules."""
+        """Open the writer, if its state was made by the same rules."""
         policy_json, policy_file = json.dumps(asdict(self._policy)), checkpoint / POLICY_FILE
         if policy_file.exists() and policy_file.read_text() != policy_json:
             raise LabelPolicyChangedError(self.model, checkpoint)
@@ -118,7 +118,7 @@ class LabelJoin(EvaluationWorker):
         write_atomically(policy_file, policy_json)
 
     def _complete_until_us(self, joined_offsets: EndOffsets) -> int | None:
-        """Up to when all is known, looked up now and then; None where that is no news."""
+        """The time up to which everything is known, updated periodically; None where it has not advanced."""
         if time.monotonic() < self._last_clock_check_s + self._config.intervals.clock_seconds:
             return None
         self._last_clock_check_s = time.monotonic()

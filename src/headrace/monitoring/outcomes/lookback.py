@@ -1,6 +1,6 @@
-"""How far back a join through the lake has to look, and whether the lake goes back as far.
+"""How far back a join through the lake must look, and whether the lake's retention is long enough.
 
-clock − reach ┤ what is older can meet nothing to come, nor anything that can
+clock − reach ┤ older records can match nothing new, nor anything that can
 """
 
 from datetime import timedelta
@@ -11,11 +11,11 @@ from headrace.declare.models.label_policy import LabelPolicy, label_policy_of
 from headrace.declare.models.model import Model
 from headrace.errors import HeadraceError
 
-MARGIN_US = UNITS_US["d"]  # events ahead of their arrival, and scorers that are behind
+MARGIN_US = UNITS_US["d"]  # for events ahead of their arrival, and scorers with lag
 
 
 class LakeRetentionTooShortError(HeadraceError):
-    """A lake that lets go of predictions before their labels have come."""
+    """A lake whose retention deletes predictions before their labels arrive."""
 
     def __init__(self, model: Model, within_us: int, needed: timedelta, retention: timedelta) -> None:
         super().__init__(
@@ -26,22 +26,22 @@ class LakeRetentionTooShortError(HeadraceError):
 
 
 def lookback_us(policy: LabelPolicy, margin_us: int = MARGIN_US) -> int:
-    """How long before the clock a record may be that a round has to look at.
+    """How long before the clock a batch must look.
 
-    A prediction to come meets labels of `kept` ago; these met predictions of `kept` before; and those may repeat
-    predictions of `kept` before that.
+    A new prediction matches labels of up to `kept` before; these matched predictions of up to `kept` before them; and
+    those may repeat predictions of `kept` before that.
     """
     return 3 * policy.retention_us + margin_us
 
 
 def require_retention(app: App, retention: timedelta | None) -> None:
-    """Refuse a retention of the lake that lets go of what is still to be joined."""
+    """Reject a retention of the lake that deletes rows which are still to be joined."""
     for model in app.models:
         require_retention_for(model, retention)
 
 
 def require_retention_for(model: Model, retention: timedelta | None) -> None:
-    """Refuse a retention of the lake that lets go of what is still to be joined for a model."""
+    """Reject a retention of the lake that deletes rows which are still to be joined for a model."""
     if retention is None or model.labels is None or not model.labels.is_joined_in_lake:
         return
     needed = timedelta(microseconds=lookback_us(label_policy_of(model.labels)))

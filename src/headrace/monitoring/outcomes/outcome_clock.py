@@ -1,6 +1,6 @@
-"""The clock of a model's outcomes: that of the query which joins them, but for predictions that are made late.
+"""The clock of a model's outcomes: the clock of its join, delayed for late predictions.
 
-They are waited for by the clock alone: as long as `within`, an hour at most.
+The clock waits for predictions by a fixed delay: as long as `within`, an hour at most.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ MAX_PREDICTION_DELAY_US = UNITS_US["h"]
 
 
 def prediction_delay_us(within_us: int) -> int:
-    """How long a prediction may take to be made."""
+    """The maximum delay of a prediction."""
     return min(within_us, MAX_PREDICTION_DELAY_US)
 
 

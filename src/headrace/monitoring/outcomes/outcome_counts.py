@@ -1,6 +1,6 @@
-"""How many predictions and labels of a model stand how, and how long labels took: one tile, of all time.
+"""Counts of a model's predictions and labels by state, and label delays: one tile, of all time.
 
-matched + pending + defaulted + expired + orphan = everything there ever was: predictions, and labels without one.
+matched + pending + defaulted + expired + orphan = everything ever seen: predictions, and labels without one.
 """
 
 from collections import Counter
@@ -43,11 +43,11 @@ class OutcomeCounts:
             self.label_delays.add(change["label_delay_us"] / 1_000_000)
 
     def to_rows(self) -> list[list[Any]]:
-        """Version, role, state and how many."""
+        """Version, role, state and count."""
         return [[*group, count] for group, count in sorted(self.counts.items()) if count]
 
     def to_json(self) -> str:
-        """As its tile holds it."""
+        """The counts as JSON."""
         plain_counts = {
             "counts": self.to_rows(),
             "delays": self.label_delays.counts,
@@ -58,7 +58,7 @@ class OutcomeCounts:
 
 
 def counts_from_tiles(tiles: OutcomeTiles) -> OutcomeCounts:
-    """The standing that a book's tiles hold."""
+    """The counts in a writer's tiles."""
     counts = OutcomeCounts()
     if COUNTS_KEY in tiles:
         decoded = orjson.loads(tiles[COUNTS_KEY].value)
@@ -69,7 +69,7 @@ def counts_from_tiles(tiles: OutcomeTiles) -> OutcomeCounts:
 
 
 def fold_counts(changes: pa.Table, tiles: OutcomeTiles) -> OutcomeTiles:
-    """The standing after some changes; it is of the newest minute there is, where it is found again."""
+    """The counts after some changes; stored under the newest minute, where they are found again."""
     counts, newest_us = counts_from_tiles(tiles), pc.max(changes["minute_us"]).as_py()
     counts.add_changes(changes)
     minute_us = max(newest_us, tiles[COUNTS_KEY].minute_us) if COUNTS_KEY in tiles else newest_us

@@ -1,9 +1,9 @@
-"""The book of a model's outcomes: every change of a batch and the tiles made of them, each batch once.
+"""Writes a model's outcomes: every change of a batch and the tiles folded from them, each batch exactly once.
 
 batch 41 ──▶ gold/fraud_outcomes   its changes  ┐ each with the batch's number in the same commit:
-         ──▶ gold/fraud_quality    its tiles    ┘ a batch that comes again after a crash adds nothing
+         ──▶ gold/fraud_quality    its tiles    ┘ a batch that is repeated after a crash adds nothing
          ──▶ fraud.quality         the same tiles: absolute values, the greater n wins
-         ──▶ fraud.lessons         of a model that learns: each first label with the vector it was served
+         ──▶ fraud.lessons         of a model with online learning: each first label with the served vector
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +28,13 @@ from headrace.lake.ingestion.table_mapping import DAY, SECONDS_PER_DAY, LakeColu
 from headrace.lake.lake_table import LakeTable, TablePosition
 from headrace.monitoring.online_update_writer import OnlineUpdateWriter
 
-COUNTS_KEY = "standing"  # the one key that is no tile of quality: told in progress, not in the topic
+COUNTS_KEY = "standing"  # the only key that is not a quality tile: reported in progress, not in the topic
 MAX_DAYS_IN_MEMORY = 3
-BATCH_PARTITION = 0  # the one partition of a table whose position is the number of a batch
+BATCH_PARTITION = 0  # the only partition of a table, whose position is the batch number
 
 
 class OutcomeTile(NamedTuple):
-    """A tile as it is kept: how many changes are in it, the minute it is of, and its text."""
+    """A stored tile: the number of changes in it, its minute, and its text."""
 
     n: int
     minute_us: int
@@ -43,13 +43,11 @@ class OutcomeTile(NamedTuple):
 
 TILE_COLUMNS = ("key", *OutcomeTile._fields)
 OutcomeTiles = Mapping[str, OutcomeTile]
-OutcomeFold = Callable[
-    [pa.Table, OutcomeTiles], OutcomeTiles
-]  # changes, and the tiles there are → those that are different now
+OutcomeFold = Callable[[pa.Table, OutcomeTiles], OutcomeTiles]  # changes and current tiles → changed tiles
 
 
 class OutcomeCheckpointMismatchError(HeadraceError):
-    """A table of outcomes that was not made from the checkpoint that is there."""
+    """A table of outcomes that does not belong to the existing checkpoint."""
 
     def __init__(self, model: str, folder: Path, checkpoint: Path) -> None:
         super().__init__(
@@ -60,7 +58,7 @@ class OutcomeCheckpointMismatchError(HeadraceError):
 
 
 def outcomes_table(model: Model) -> TableMapping:
-    """Every change of a model's outcomes, by day of the prediction."""
+    """The table of every change of a model's outcomes, by day of the prediction."""
     columns = (
         *(LakeColumn(name, "string", name) for name in ("id", "version", "role", "segment", "decision")),
         *(LakeColumn(name, "string", name) for name in ("state_before", "state_after", "features")),
@@ -73,7 +71,7 @@ def outcomes_table(model: Model) -> TableMapping:
 
 
 def quality_table(model: Model) -> TableMapping:
-    """The tiles made of them; of several values of a key the one with the greatest n is the newest."""
+    """The table of the folded tiles; among several values of a key the one with the greatest n is the newest."""
     columns = (
         *(LakeColumn(name, "string", name) for name in ("key", "value")),
         *(LakeColumn(name, "bigint", name) for name in ("n", "minute_us")),
@@ -83,11 +81,11 @@ def quality_table(model: Model) -> TableMapping:
 
 
 class OutcomeWriter:
-    """Writes the changes of batches down, and what they add up to."""
+    """Writes the changes of batches, and the tiles folded from them."""
 
     def __init__(self, lake: Path, model: Model, folds: Sequence[OutcomeFold], producer: Producer) -> None:
         self.tiles: dict[str, OutcomeTile] = {}
-        self._loaded_days: set[str] = set()  # whose tiles are in memory
+        self._loaded_days: set[str] = set()  # with tiles in memory
         self._model, self._folds, self._producer = model, folds, producer
         self._outcomes_table = LakeTable(lake, outcomes_table(model))
         self._quality_table = LakeTable(lake, quality_table(model))
@@ -98,7 +96,7 @@ class OutcomeWriter:
         return [self._outcomes_table.folder, self._quality_table.folder]
 
     def open(self, checkpoint: Path) -> None:
-        """Make the tables ready, take up the tiles there are, and tell them again: a crash may have kept some back."""
+        """Prepare the tables, load the current tiles, and publish them again: a crash may have withheld some."""
         for table in (self._outcomes_table, self._quality_table):
             table.prepare()
             if _last_batch_number(table) >= 0 and not any((checkpoint / "offsets").glob("[0-9]*")):
@@ -112,7 +110,7 @@ class OutcomeWriter:
             self._update_writer.open(self._outcomes_table.format.identity)
 
     def write_batch(self, batch: DataFrame, batch_number: int) -> None:
-        """Write a batch down, unless it is known already; it is computed all the same, for Spark's state needs it."""
+        """Write a batch unless it is written already; it is computed anyway, since Spark's state needs it."""
         files = write_parquet_files(
             batch.select(*_mapping_columns(self._outcomes_table.mapping)), self._outcomes_table.folder
         )
@@ -130,7 +128,7 @@ class OutcomeWriter:
             self._update_writer.write_updates(changes, batch_number)
 
     def _load_changed_days(self, changes: pa.Table) -> None:
-        """Have the tiles of those days that changes are about, and of others only those of the newest few."""
+        """Load the tiles of the days with changes, and of other days only the newest few."""
         for day in sorted(self._loaded_days)[:-MAX_DAYS_IN_MEMORY]:
             self._unload_day(day)
         for day in {
@@ -165,7 +163,7 @@ class OutcomeWriter:
 
 
 def merge_newest(rows: pa.RecordBatch, tiles: dict[str, OutcomeTile]) -> None:
-    """Of every key the tile with the greatest n."""
+    """For every key the tile with the greatest n."""
     for row in rows.to_pylist():
         key, tile = row["key"], OutcomeTile(row["n"], row["minute_us"], row["value"])
         if key not in tiles or tile.n > tiles[key].n:
@@ -190,7 +188,7 @@ def _delete_files(files: Sequence[Path]) -> None:
 
 
 def _write_tile_files(tiles: OutcomeTiles, folder: Path) -> list[Path]:
-    """A file of tiles for each day that they are of."""
+    """Write a file of tiles for each day."""
     rows_by_day: dict[str, list[dict[str, object]]] = {}
     for key, tile in tiles.items():
         rows_by_day.setdefault(_day_text(tile.minute_us), []).append({"key": key, **tile._asdict()})

@@ -1,14 +1,14 @@
-"""What came of predictions: the cases of one event id, and what records and the clock change in them.
+"""Outcomes of predictions: the case of one event id, and how records and the clock change it.
 
     prediction ●──────────── labels count ─────────────┤ within     late ┤ closed
-    label          ● matched           ● corrected        ● too late       ● orphan: nobody remembers the prediction
+    label          ● matched           ● corrected        ● too late       ● orphan: the prediction is not in state
     no label   pending ────────────────────────────────────────────────────┤ defaulted, or expired without a default
 
-Which label counts for which prediction depends on their records alone (`declare.terms`), so order, batches and replays
-decide the same.
+Which label counts for which prediction depends on their records alone, so that order, batches and replays do not
+matter.
 
-The clock is a time of arrival up to which every record has been seen. Whatever is forgotten, no record to come can
-meet it. A change is linear: what was said before is taken back, what is so now is added.
+The clock is an arrival time up to which every record has been read. Removed state can match no later record. A change
+is linear: the previous state is subtracted, the current one is added.
 """
 
 import math
@@ -21,16 +21,16 @@ from headrace.declare.models.label_policy import LabelPolicy
 from headrace.declare.models.labels import KeepPolicy
 
 PENDING, MATCHED, DEFAULTED, EXPIRED, ORPHAN = "pending", "matched", "defaulted", "expired", "orphan"
-TOO_LATE = "too_late"  # of a label that met predictions and counts for none
+TOO_LATE = "too_late"  # of a label that matched predictions and counts for none
 STATES = (PENDING, MATCHED, DEFAULTED, EXPIRED, ORPHAN)
 MINUTE_US = UNITS_US["m"]
-MAX_LABELS = 16  # that are remembered of one id, beside those that count
+MAX_LABELS = 16  # in state for one id, in addition to those that count
 
 
 class PredictionEvent(NamedTuple):
-    """A prediction: whose it is, what it said of which segment, its event's time and arrival, its place in the log.
+    """A prediction: its version and role, score and segment, its event's time and arrival, and its offset.
 
-    `features` are the vector, as JSON, of one that is to be learned from.
+    `features` is the vector, as JSON, of one with online learning.
     """
 
     version: str
@@ -50,7 +50,7 @@ class PredictionEvent(NamedTuple):
 
 
 class LabelEvent(NamedTuple):
-    """A label: its own time and arrival, its place in the raw log, and its value."""
+    """A label: its own time and arrival, its offset in the raw log, and its value."""
 
     time_us: int
     arrival_us: int
@@ -61,14 +61,14 @@ class LabelEvent(NamedTuple):
 
 @dataclass
 class OutcomeCase:
-    """All that is remembered of one event id, and the clock when it was last looked at."""
+    """The state of one event id, and the clock when it was last processed."""
 
     clock_us: int = 0
     predictions: dict[tuple[str, ...], PredictionEvent] = field(default_factory=dict)
     labels: dict[tuple[int, int], LabelEvent] = field(default_factory=dict)
 
     def add_prediction(self, prediction: PredictionEvent) -> None:
-        """A prediction; of several of one version and role the first in the log stays."""
+        """Add a prediction; among several of one version and role the first in the log stays."""
         version_and_role = prediction.version, prediction.role
         first_prediction = self.predictions.get(version_and_role)
         if first_prediction is None or (prediction.partition, prediction.offset) < (
@@ -78,25 +78,25 @@ class OutcomeCase:
             self.predictions[version_and_role] = prediction
 
     def add_label(self, label: LabelEvent) -> None:
-        """A label; one that is heard again is the same."""
+        """Add a label; a repeated one changes nothing."""
         if math.isfinite(label.value):
             self.labels[label.partition, label.offset] = label
 
     def forget_after_us(self, policy: LabelPolicy) -> int:
-        """The clock after which nothing can meet what is remembered."""
+        """The clock after which nothing can match the case."""
         closings_us = (prediction.closes_us(policy) for prediction in self.predictions.values())
         label_expiries_us = (label.arrival_us + policy.retention_us for label in self.labels.values())
         return max((*closings_us, *label_expiries_us), default=0)
 
     def next_timer_us(self, policy: LabelPolicy) -> int:
-        """The clock after which time alone changes something: a prediction closes, or all is forgotten."""
+        """The clock at which time alone changes something: a prediction closes, or the case is removed."""
         closings_us = (prediction.closes_us(policy) for prediction in self.predictions.values())
         open_closings_us = [closes_us for closes_us in closings_us if closes_us >= self.clock_us]
         return min(open_closings_us, default=self.forget_after_us(policy))
 
 
 class OutcomeStatus(NamedTuple):
-    """How a prediction, or a label that counts for none, stands: what is added up of it."""
+    """The status of a prediction, or of a label that counts for none: the values to fold."""
 
     version: str
     role: str
@@ -111,9 +111,9 @@ class OutcomeStatus(NamedTuple):
 
 
 class OutcomeChange(NamedTuple):
-    """What becomes of one case: from one standing to the next, None where there was or is none.
+    """The change of one case: from one status to the next, None where there was or is none.
 
-    It has `features` where it is a lesson: a label, or its default, counts for the first time.
+    It has `features` where it is an online update: a label, or its default, counts for the first time.
     """
 
     version: str
@@ -132,11 +132,11 @@ class OutcomeChange(NamedTuple):
 
 OutcomeKey = tuple[
     str, str, int, int
-]  # version, role and place of a prediction; the place of a label, which has no version
+]  # version, role and offset of a prediction; the offset of a label, which has no version
 
 
 def outcome_statuses(case: OutcomeCase, policy: LabelPolicy, clock_us: int) -> dict[OutcomeKey, OutcomeStatus]:
-    """How every prediction of an id stands, and every label that counts for none."""
+    """The status of every prediction of an id, and of every label that counts for none."""
     statuses = {
         (prediction.version, prediction.role, prediction.partition, prediction.offset): _prediction_status(
             case, prediction, policy, clock_us
@@ -154,12 +154,12 @@ def outcome_statuses(case: OutcomeCase, policy: LabelPolicy, clock_us: int) -> d
 
 
 def is_label_joinable(label: LabelEvent, prediction: PredictionEvent, policy: LabelPolicy) -> bool:
-    """Whether label and prediction are remembered at the same time, by their records alone."""
+    """Whether label and prediction are in state at the same time, by their records alone."""
     return bool(policy.is_joinable(label.arrival_us, prediction.time_us, prediction.arrival_us))
 
 
 def is_label_counted(label: LabelEvent, prediction: PredictionEvent, policy: LabelPolicy) -> bool:
-    """Whether a label says what came of a prediction."""
+    """Whether a label counts for a prediction."""
     return bool(policy.is_in_time(label.time_us, prediction.time_us)) and is_label_joinable(label, prediction, policy)
 
 
@@ -196,7 +196,7 @@ def _closed_state(policy: LabelPolicy) -> tuple[str, float | None, None]:
 
 
 def _unmatched_label_state(case: OutcomeCase, label: LabelEvent, policy: LabelPolicy) -> str | None:
-    """What a label is that counts for no prediction; None for one that counts."""
+    """The state of a label that counts for no prediction; None for one that counts."""
     joinable = [prediction for prediction in case.predictions.values() if is_label_joinable(label, prediction, policy)]
     if any(is_label_counted(label, scored, policy) for scored in joinable):
         return None
@@ -204,7 +204,7 @@ def _unmatched_label_state(case: OutcomeCase, label: LabelEvent, policy: LabelPo
 
 
 def choose_label(labels: Iterable[LabelEvent], keep: KeepPolicy) -> LabelEvent | None:
-    """The label that a policy keeps of several."""
+    """The label that a policy chooses among several."""
     match keep:
         case "last":
             return max(labels, default=None)
@@ -224,7 +224,7 @@ def _minute_start_us(time_us: int) -> int:
 def advance_case(
     case: OutcomeCase, records: Iterable[PredictionEvent | LabelEvent], clock_us: int, policy: LabelPolicy
 ) -> tuple[OutcomeCase | None, list[OutcomeChange]]:
-    """What is remembered after some records and the clock, None where that is nothing; and what has changed."""
+    """The case after some records and the clock, None where nothing is left; and its changes."""
     before = outcome_statuses(case, policy, case.clock_us)
     for record in records:
         if isinstance(record, PredictionEvent):
@@ -242,7 +242,7 @@ def advance_case(
 def diff_statuses(
     before: Mapping[OutcomeKey, OutcomeStatus], after: Mapping[OutcomeKey, OutcomeStatus]
 ) -> Iterator[OutcomeChange]:
-    """The changes from one set of standings to another."""
+    """The changes from one set of statuses to another."""
     for key, status in {**before, **after}.items():
         old_state, new_state = _state_and_label(before.get(key)), _state_and_label(after.get(key))
         if old_state != new_state:
@@ -257,7 +257,7 @@ def _state_and_label(status: OutcomeStatus | None) -> tuple[str | None, float | 
 
 
 def _limit_labels(case: OutcomeCase, policy: LabelPolicy) -> None:
-    """Bound what one id can fill: beside the labels that count, those its policy likes best."""
+    """Limit the labels of one id: those that count, and those its policy prefers."""
     if len(case.labels) <= MAX_LABELS:
         return
     counted_labels = {_counted_label(case, prediction, policy) for prediction in case.predictions.values()} - {None}

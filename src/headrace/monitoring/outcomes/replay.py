@@ -1,10 +1,10 @@
-"""What a round through the lake changes: every id it touches as it stood before, and as it stands after.
+"""The changes of a batch through the lake: the status of every affected id before and after.
 
-    log     ├─────── before ───────┼──── news ────┤ after
-    clock          ├ before ────────────┼ after             predictions that close between are touched as well
+    log     ├─────── before ───────┼──── new ────┤ after
+    clock          ├ before ────────────┼ after             predictions that close in between are affected as well
 
-Both are computed from the tables, by the rules that the stream's join goes by (`outcomes`). So nothing is remembered
-between rounds but how far the last one went, and a round that is computed again is the same.
+Both are computed from the tables, by the same rules as the streaming join (`outcomes`). So the only state between
+batches is the end of the last one, and a repeated batch gives the same result.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +40,7 @@ CHANGE_SCHEMA = pa.schema(
 def build_case(records: Iterable[PredictionEvent | LabelEvent], policy: LabelPolicy) -> OutcomeCase:
     """The case of an id, from all its records in any order.
 
-    A prediction whose event arrived while an earlier one of the same version and role was open is that one again.
+    A prediction whose event arrived while an earlier one of the same version and role was open is a repeat of that.
     """
     case, open_until_us = OutcomeCase(), dict[tuple[str, str], int]()
     all_records = list(records)
@@ -58,7 +58,7 @@ def build_case(records: Iterable[PredictionEvent | LabelEvent], policy: LabelPol
 
 
 class ClockInterval(NamedTuple):
-    """The clock before a round and after it."""
+    """The clock before and after a batch."""
 
     before_us: int
     after_us: int
@@ -70,7 +70,7 @@ def compute_changes(
     clock: ClockInterval,
     policy: LabelPolicy,
 ) -> Iterator[OutcomeChange]:
-    """What some news and the clock change in one id."""
+    """The changes of one id by new records and the clock."""
     known_records = list(known_records)
     before = outcome_statuses(build_case(known_records, policy), policy, clock.before_us)
     after = outcome_statuses(build_case([*known_records, *new_records], policy), policy, clock.after_us)
@@ -80,7 +80,7 @@ def compute_changes(
 def rows_up_to(
     predictions: DataFrame, labels: DataFrame, previous_batch: JoinBatch, next_batch: JoinBatch
 ) -> DataFrame:
-    """All rows up to the end of a round, and whether each is news to it."""
+    """All rows up to the end of a batch, each marked if it is new."""
     prediction_part = _rows_up_to(predictions, previous_batch.predictions, next_batch.predictions)
     return prediction_part.unionByName(_rows_up_to(labels, previous_batch.labels, next_batch.labels))
 
@@ -92,7 +92,7 @@ def _rows_up_to(rows: DataFrame, previous_offsets: TableOffsets, next_offsets: T
 
 
 def batch_changes(rows: DataFrame, clock: ClockInterval, policy: LabelPolicy) -> DataFrame:
-    """The changes of a round, given all rows up to its end."""
+    """The changes of a batch, given all rows up to its end."""
     closing_us = closing_time(policy)
     is_due = (F.col("kind") == PREDICTION_KIND) & (closing_us >= clock.before_us) & (closing_us < clock.after_us)
     touched_ids = rows.where(F.col("is_new") | is_due).select("id").distinct()
@@ -106,14 +106,14 @@ def closing_time(policy: LabelPolicy) -> Column:
 
 
 def newest_arrivals(rows: DataFrame) -> tuple[int, int]:
-    """When the newest predictions and labels arrived among the news."""
+    """The newest arrivals of predictions and labels among new rows."""
     newest_rows = rows.where("is_new").groupBy("kind").agg(F.max("arrival_us").alias("newest_us")).collect()
     newest_by_kind = {row.kind: row.newest_us for row in newest_rows}
     return newest_by_kind.get(PREDICTION_KIND, 0), newest_by_kind.get(LABEL_KIND, 0)
 
 
 def limit_clock(rows: DataFrame, clock: ClockInterval, policy: LabelPolicy, max_closing: int) -> int:
-    """The clock of a round, no further than so many predictions close by it."""
+    """The clock of a batch, limited to a maximum of closing predictions."""
     closing_rows = rows.where(F.col("kind") == PREDICTION_KIND).select(closing_time(policy).alias("closes_us"))
     closing_rows = closing_rows.where((F.col("closes_us") >= clock.before_us) & (F.col("closes_us") < clock.after_us))
     limit_row = closing_rows.orderBy("closes_us").limit(max_closing).agg(F.count("*"), F.max("closes_us")).collect()[0]
@@ -139,7 +139,7 @@ class _ReplayRow(NamedTuple):
 def _change_mapper(
     clock: ClockInterval, policy: LabelPolicy
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Changes of rows that are sorted by id: no more than the rows of one id are held at a time."""
+    """The changes of rows that are sorted by id: only the rows of one id are in memory at a time."""
 
     def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         change_rows = _changes_by_id(_iterate_rows(batches), clock, policy)

@@ -1,4 +1,4 @@
-"""Predictions joined with labels that come within a day: in the stream, by ids that are remembered until then."""
+"""Joins predictions with labels within a day: in the stream, with ids in state until then."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ CHECKPOINT = "outcomes"
 
 
 class StreamingLabelJoin(LabelJoin):
-    """A query that never ends; what it remembers is in its checkpoint."""
+    """A continuous query with its state in a checkpoint."""
 
     def __init__(self, spark: SparkSession, inputs: LabelJoinInputs, config: OutcomeJoinConfig) -> None:
         super().__init__(spark, inputs, config)
@@ -45,13 +45,13 @@ class StreamingLabelJoin(LabelJoin):
         )
         try:
             self._monitor_query(self._query)
-        finally:  # a broker that is away ends the watch, and not always the query: two of one name cannot run
+        finally:  # a broker outage ends this loop, and not always the query: two of one name cannot run
             self._query.stop()
 
     def _monitor_query(self, query: StreamingQuery) -> None:
         while not self._stopped.wait(self._config.intervals.report_seconds):
             if not query.isActive:
-                query.awaitTermination()  # raises what ended it
+                query.awaitTermination()  # raises the failure that ended it
                 return
             progress = json.loads(query.lastProgress.json) if query.lastProgress is not None else {}
             joined_offsets = _joined_offsets(progress)
@@ -76,7 +76,7 @@ class StreamingLabelJoin(LabelJoin):
 
 
 def _joined_offsets(progress: dict[str, Any]) -> EndOffsets:
-    """How far the last committed batch has read."""
+    """The offsets of the last committed batch."""
     topics = [
         topic_ends for source in progress.get("sources", []) for topic_ends in (source["endOffset"] or {}).items()
     ]

@@ -1,4 +1,4 @@
-"""Bins: scores, calibration and label delays are counted in, the same for every model and for ever.
+"""Bins of scores, calibration and label delays, the same for every model and for ever.
 
 score  0 ┤51 bins, ever wider├ 0.005 ┤198 bins of 0.005├ 0.995 ┤51 bins, ever narrower├ 1
 """
@@ -11,13 +11,13 @@ _FINE_EDGES = np.round(np.geomspace(1e-6, _GRID_EDGES[0], 51)[:-1], 9)  # rounde
 
 SCORE_EDGES = np.concatenate([[0.0], _FINE_EDGES, _GRID_EDGES, 1 - _FINE_EDGES[::-1], [1.0]])
 SCORE_BINS = len(SCORE_EDGES) - 1
-POSITIONS_IN_BIN = 2.0**30  # where a score is within its bin, as an integer
-MIN_PROBABILITY = float(np.finfo(np.float64).eps)  # a score of 0 or 1 that is wrong costs a lot, and not everything
+POSITIONS_IN_BIN = 2.0**30  # the resolution of a score's position within its bin
+MIN_PROBABILITY = float(np.finfo(np.float64).eps)  # a wrong score of 0 or 1 has a large loss, not an infinite one
 CALIBRATION_BINS = 20
 CALIBRATION_EDGES = np.arange(1, CALIBRATION_BINS) / CALIBRATION_BINS
 CALIBRATION_BIN_BY_SCORE_BIN = np.searchsorted(CALIBRATION_EDGES, SCORE_EDGES[:-1], "right").astype(np.int64)
 
-# From one second on, each a tenth longer than the one before, beyond the longest time a label may take.
+# From one second on, each a tenth longer than the one before, beyond the longest possible label delay.
 DELAY_EDGES_US = np.array([round(1.1**step * 1_000_000) for step in range(208)], dtype=np.float64)
 DELAY_BINS = len(DELAY_EDGES_US) + 1
 
@@ -32,5 +32,5 @@ def score_bin(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def delay_bin(delays_us: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The bin of each delay; what took less than a second, or came before its event, is in the first."""
+    """The bin of each delay; delays under a second, and negative ones, are in the first."""
     return np.searchsorted(DELAY_EDGES_US, delays_us, "right").astype(np.int64)

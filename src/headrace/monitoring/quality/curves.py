@@ -1,4 +1,4 @@
-"""Areas under curves from a histogram: what they are at least and at most, whatever the order within its bins."""
+"""Bounds on areas under curves from a histogram, whatever the order within its bins."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ BinCounts = NDArray[np.float64] | NDArray[np.int64]
 
 
 class QualityMetricValue(NamedTuple):
-    """A number that is known within ± `error`; None where nothing is known of it."""
+    """A value with its error bound ± `error`; None where it is unknown."""
 
     value: float | None
     error: float = 0.0
@@ -48,7 +48,7 @@ def average_precision(negatives: BinCounts, positives: BinCounts) -> QualityMetr
         negatives[has_positives].astype(np.float64),
     )
     max_precision_sums = positives_in_bin * positives_above / (positives_above + negatives_above - negatives_in_bin)
-    # At least: the j-th positive of a bin has precision (t + j) / (t + j + wrong), and the sum is above its integral.
+    # Lower bound: the j-th positive of a bin has precision (t + j) / (t + j + wrong); the sum is above its integral.
     min_precision_sums = positives_in_bin - negatives_above * np.log1p(
         positives_in_bin / np.maximum(positives_above - positives_in_bin + negatives_above, np.finfo(np.float64).tiny)
     )
@@ -58,5 +58,5 @@ def average_precision(negatives: BinCounts, positives: BinCounts) -> QualityMetr
 
 
 def _counts_at_and_above(counts: BinCounts) -> NDArray[np.float64]:
-    """In each bin and all above it."""
+    """The counts of each bin and all above it."""
     return np.cumsum(counts[::-1])[::-1].astype(np.float64)

@@ -1,7 +1,7 @@
-"""Estimated quality: what scores promise of predictions whose labels are still out.
+"""Estimated quality: what scores predict for predictions without labels yet.
 
-A score says how likely a positive is. Where earlier scores of its size promised too much or too little, it is scaled to
-what came of them; the fewer labels say so, the less. It sees what moves the scores, and is blind to what moves the
+A score is the probability of a positive. It is scaled by the calibration of earlier scores of its size; the fewer
+labels support that, the less. The estimate reflects changes of the scores' distribution, and cannot see changes of the
 labels alone.
 """
 
@@ -24,11 +24,11 @@ from headrace.monitoring.quality.realized_quality import ConfusionMatrix, calibr
 
 Floats = NDArray[np.float64]
 
-PRIOR_LABELS = 50  # a calibration bin's labels count against this many that would have agreed with the scores
+PRIOR_LABELS = 50  # the weight of the prior in a calibration bin, in labels that agree with the scores
 
 
 class ExpectedOutcomes(NamedTuple):
-    """By bin of scores: how many predictions, their mean score, and how likely each is positive."""
+    """By bin of scores: the number of predictions, their mean score, and the expected share of positives."""
 
     predictions: Floats
     score: Floats
@@ -44,7 +44,7 @@ class ExpectedOutcomes(NamedTuple):
 
 
 def expected_outcomes(tile: QualityTile, settled: QualityTile) -> ExpectedOutcomes:
-    """What is expected of a tile's predictions, after what came of the settled ones: those whose horizon has passed."""
+    """The expected outcomes of a tile's predictions, calibrated by settled ones, whose horizon has passed."""
     predictions = tile["scores"].astype(np.float64)
     positions = tile["places"] / (np.maximum(predictions, 1) * POSITIONS_IN_BIN)
     score = SCORE_EDGES[:-1] + positions * np.diff(SCORE_EDGES)
@@ -52,7 +52,7 @@ def expected_outcomes(tile: QualityTile, settled: QualityTile) -> ExpectedOutcom
 
 
 def confusion(outcomes: ExpectedOutcomes, tile: QualityTile, threshold: float) -> ConfusionMatrix:
-    """What is expected at a threshold: the bin it lies in is shared by how many of it reach it."""
+    """The expected confusion matrix at a threshold: its bin is divided by the share of scores that reach it."""
     counts = tile.integers[tile.layout.confusion_slice(threshold)]
     bin_index = int(score_bin(np.array([threshold]).clip(0, 1))[0])
     reaching_predictions = np.where(np.arange(len(outcomes.predictions)) > bin_index, outcomes.predictions, 0.0)
@@ -88,7 +88,7 @@ def brier(outcomes: ExpectedOutcomes) -> QualityMetricValue:
 
 
 def _calibrate_scores(score: Floats, settled: QualityTile) -> Floats:
-    """Below a half the chance of a positive is scaled, above it that of a negative: the rare one, in proportion."""
+    """Below one half the probability of a positive is scaled, above it that of a negative: the rarer one."""
     labelled, positives, score_sums = calibration(settled)
     predicted_rate = score_sums / np.maximum(labelled, 1)
     observed_rate = (positives + PRIOR_LABELS * predicted_rate) / (labelled + PRIOR_LABELS)

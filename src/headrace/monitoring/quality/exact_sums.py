@@ -1,6 +1,6 @@
-"""Sums of floats that add up exactly: in any order, and to nothing once all that was put in is taken out.
+"""Exact sums of floats: independent of order, and zero after everything added is subtracted.
 
-A float is cut into pieces of 32 bits, each summed as an integer of its own; two thousand million rows fit.
+A float is cut into pieces of 32 bits, each summed as a separate integer; two thousand million rows fit.
 """
 
 from fractions import Fraction
@@ -15,8 +15,8 @@ SMALL_PIECES = 2
 LARGE_PIECES = 68
 _WORD_BITS = 32
 _MASK = np.uint64(2**_WORD_BITS - 1)
-_SMALL_BITS = 58  # below the point, of which the first piece has 26: what is summed is below 64
-_LARGE_BITS = 1126  # the least bit of the least float
+_SMALL_BITS = 58  # fraction bits, of which the first piece has 26: values are below 64
+_LARGE_BITS = 1126  # the lowest bit of the smallest float
 
 
 def small_pieces(values: Floats) -> Integers:
@@ -28,7 +28,7 @@ def small_pieces(values: Floats) -> Integers:
 
 
 def small_sum(pieces: Integers) -> float:
-    """The sum that pieces stand for.
+    """The sum of pieces.
 
     >>> small_sum(small_pieces(np.array([0.25, 0.5])).sum(axis=0))
     0.75
@@ -38,7 +38,7 @@ def small_sum(pieces: Integers) -> float:
 
 
 def large_pieces(values: Floats) -> tuple[Integers, Integers]:
-    """Where the three pieces of each finite value are, and what is in them: exact for every float."""
+    """The indexes and contents of the three pieces of each finite value: exact for every float."""
     fractions, exponents = np.frexp(np.abs(values))
     mantissas = (fractions * 2.0**53).astype(np.uint64)
     first, shift = np.divmod(exponents.astype(np.int64) - 53 + _LARGE_BITS, _WORD_BITS)
@@ -50,6 +50,6 @@ def large_pieces(values: Floats) -> tuple[Integers, Integers]:
 
 
 def large_sum(pieces: Integers) -> Fraction:
-    """The exact sum that pieces stand for."""
+    """The exact sum of pieces."""
     total = sum(int(piece) << (_WORD_BITS * position) for position, piece in enumerate(pieces) if piece)
     return Fraction(total, 1 << _LARGE_BITS)

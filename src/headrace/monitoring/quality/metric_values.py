@@ -1,4 +1,4 @@
-"""Metrics read from tiles: one for every metric that can be asked of a model."""
+"""Computes every metric of a model from tiles."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,7 +42,7 @@ _QUANTILES = (0.5, 0.9)
 
 
 def compute_metric(metric: Metric, model: Model, window: QualityTile, settled: QualityTile) -> QualityMetricValue:
-    """A metric of the merged tiles of its window; estimates are calibrated by those whose horizon has passed."""
+    """A metric of the merged tiles of its window; estimates are calibrated by tiles whose horizon has passed."""
     name = metric.name.removeprefix(ESTIMATED_PREFIX)
     if metric.name.startswith(ESTIMATED_PREFIX):
         return _compute_estimated(name, metric, model, window, settled)
@@ -54,7 +54,7 @@ def compute_metric(metric: Metric, model: Model, window: QualityTile, settled: Q
 
 
 def model_metrics(model: Model, window: str) -> Iterator[Metric]:
-    """Every metric a model has over a window, estimated ones beside the realised."""
+    """Every metric of a model over a window, estimated and realised."""
     yield from (getattr(model, name)(window) for name in _OUTCOME_METRICS)
     yield from (model.label_delay(window, at=quantile) for quantile in _QUANTILES)
     if model.labels is not None and model.labels.task == "regression":
@@ -88,7 +88,7 @@ def _compute_from_confusion(name: str, confusion: realized_quality.ConfusionMatr
 
 
 def _threshold_score(metric: Metric, model: Model) -> float:
-    """The score a metric's threshold takes."""
+    """The score at a metric's threshold."""
     for name, threshold in model.thresholds:
         if name == metric.at:
             return threshold

@@ -1,4 +1,4 @@
-"""Changes of outcomes as columns: what was known of a prediction, and what is known now."""
+"""Changes of outcomes as columns: the previous and the current status of predictions."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +13,7 @@ from headrace.declare.models.metrics import MINUTE_US
 from headrace.monitoring.quality.quality_tile import STATES, QualityKey
 
 ORPHAN, MATCHED, DEFAULTED = map(STATES.index, ("orphan", "matched", "defaulted"))
-ABSENT = -1  # the state of what is not there: before its first change, or after it was taken out
+ABSENT = -1  # the state before the first change, or after removal
 CHANGE_SCHEMA = pa.schema(
     {
         "version": pa.string(),
@@ -32,7 +32,7 @@ CHANGE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class OutcomeColumns:
-    """One side of the changes: the state of each, by its place in STATES, and its label, NaN for none."""
+    """One side of the changes: the index in STATES of each, and its label, NaN for none."""
 
     state: NDArray[np.int64]
     label: NDArray[np.float64]
@@ -65,7 +65,7 @@ class OutcomeChanges:
     delay_us: NDArray[np.float64]
 
     def take(self, rows: NDArray[np.intp]) -> "OutcomeChanges":
-        """Some of them, of the same keys."""
+        """Some of the changes, with the same keys."""
         return OutcomeChanges(
             self.keys,
             self.tile_index[rows],
@@ -105,7 +105,7 @@ EncodedColumn = tuple[list[str], NDArray[np.int64]]
 
 
 def _dictionary_encode(column: Any) -> EncodedColumn:
-    """The texts of a column, and for each row which of them it has; ABSENT for null."""
+    """The distinct texts of a column, and for each row the index of its text; ABSENT for null."""
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -125,12 +125,12 @@ def _outcome_columns(table: pa.Table, side: str) -> OutcomeColumns:
     for name in names:
         if name not in STATES:
             raise ValueError(f"state_{side} is {name!r}. An outcome is {', '.join(STATES)}, or null where it is not.")
-    state_codes = np.array([*map(STATES.index, names), ABSENT], dtype=np.int64)  # the last is taken for null, by -1
+    state_codes = np.array([*map(STATES.index, names), ABSENT], dtype=np.int64)  # the last, at index -1, is for null
     return OutcomeColumns(state_codes[indices], _to_numbers(table[f"label_{side}"], np.float64))
 
 
 def _to_numbers(column: Any, dtype: type[np.generic]) -> NDArray[Any]:
-    """A column of numbers or booleans; where null may be, it is NaN."""
+    """A column of numbers or booleans; null is NaN where it may occur."""
     arrow_type = pa.from_numpy_dtype(dtype)
     numbers = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
     result: NDArray[Any] = numbers.cast(arrow_type).to_numpy().astype(dtype)

@@ -1,4 +1,4 @@
-"""Changes folded into tiles: what was known is taken out, what is known is put in, whole columns at a time."""
+"""Folds changes into tiles: subtracts the previous status, adds the current one, whole columns at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from headrace.monitoring.quality.quality_tile import CONFUSION_COUNTS, QualityKe
 Rows = NDArray[np.intp]
 Integers = NDArray[np.int64]
 
-TILES_AT_ONCE = 1024  # tiles: what a fold holds in memory beside its changes
+TILES_AT_ONCE = 1024  # the tiles in memory during a fold
 
 
 def fold_changes(layout: QualityLayout, changes: OutcomeChanges) -> Iterator[tuple[QualityKey, QualityTile]]:
-    """What the changes add to each tile they are about."""
+    """The tiles that the changes add up to, by key."""
     order = np.argsort(changes.tile_index, kind="stable")
     for first_tile in range(0, len(changes.keys), TILES_AT_ONCE):
         keys = changes.keys[first_tile : first_tile + TILES_AT_ONCE]
@@ -37,7 +37,7 @@ def fold_changes(layout: QualityLayout, changes: OutcomeChanges) -> Iterator[tup
 
 @dataclass(frozen=True)
 class _QualityFolder:
-    """Some tiles in the making, the first of them by its place among all, and the changes they are made of."""
+    """Tiles in progress, the index of the first one, and their changes."""
 
     layout: QualityLayout
     changes: OutcomeChanges
@@ -56,7 +56,7 @@ class _QualityFolder:
         self._add_delays(_presence_change(before.is_matched, after.is_matched))
 
     def _add_amounts(self, name: str, rows: Rows, positions: Integers | int, amounts: Integers | int) -> None:
-        """Add an amount for each row to a place of a partial, in the row's tile."""
+        """Add an amount for each row at a position of a partial, in the row's tile."""
         start = (self.changes.tile_index[rows] - self.first_tile) * self.layout.width + self.layout.start_index(name)
         np.add.at(self.tiles.reshape(-1), start + positions, amounts)
 
@@ -71,7 +71,7 @@ class _QualityFolder:
         self._add_amounts("delays", rows, delay_bin(self.changes.delay_us[rows]), signs[rows])
 
     def _add_predictions(self, signs: Integers) -> None:
-        """Every prediction's score, labelled or not."""
+        """Add every prediction's score, labelled or not."""
         rows = np.flatnonzero(signs)
         signs = signs[rows]
         scores = self.changes.score[rows]
@@ -134,7 +134,7 @@ class _QualityFolder:
             self._add_amounts(name, rows, positions + piece, sign * pieces[:, piece])
 
     def _add_errors(self, rows: Rows, scores: NDArray[np.float64], labels: NDArray[np.float64], sign: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large to square is counted apart
+        with np.errstate(over="ignore", invalid="ignore"):  # values too large to square are counted separately
             errors = scores - labels
             squared = errors**2
         is_comparable = np.isfinite(squared)
@@ -156,5 +156,5 @@ def _is_probability(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _confusion_index(is_reached: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Integers:
-    """The place in CONFUSION of each pair of what was said and what was true."""
+    """The index in CONFUSION of each pair of decision and truth."""
     return np.where(is_reached, np.where(truth, 0, 1), np.where(truth, 3, 2)).astype(np.int64)

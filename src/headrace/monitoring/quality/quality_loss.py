@@ -1,7 +1,7 @@
-"""What a model has lost of the quality its card promised, as far as chance cannot have made it.
+"""The significant loss of a model's quality relative to its card.
 
 card 0.93 ├────────────────────┤ now 0.81
-            lost   ├───────────┤ three standard errors of both, and what bins cannot tell: not counted as lost
+            lost   ├───────────┤ three standard errors of both, and the error of bins: not counted as lost
 """
 
 from math import hypot, sqrt
@@ -21,7 +21,7 @@ class _MetricEstimate(NamedTuple):
 
 
 def quality_loss(due_tile: QualityTile, card: ModelCard) -> float | None:
-    """The share of its card's AUC that a classification has lost, or by which a regression's mean error has grown."""
+    """The lost share of the card's AUC for a classifier; for a regressor, the growth of its mean error."""
     in_card, measured = (
         _auc_estimates(due_tile, card) if due_tile.layout.task == "classification" else _error_estimates(due_tile, card)
     ) or (None, None)
@@ -37,7 +37,7 @@ def quality_loss(due_tile: QualityTile, card: ModelCard) -> float | None:
 
 
 def label_coverage(due_tile: QualityTile) -> float | None:
-    """The share of predictions that have had all their time whose label came; None where they are few."""
+    """The share of due predictions that have a label; None where there are few."""
     states = due_tile.states
     predictions = sum(states.values()) - states["orphan"]
     return states["matched"] / predictions if predictions >= MIN_DUE_PREDICTIONS else None
@@ -51,7 +51,7 @@ def _auc_estimates(due_tile: QualityTile, card: ModelCard) -> tuple[_MetricEstim
         return None
     tested_positives = (
         rows["test"] * rows["train_label_above_zero"] / max(rows["train"], 1)
-    )  # as many as among those before
+    )  # the same share as in the card
     in_card = _MetricEstimate(
         card_auc, _auc_standard_error(card_auc, tested_positives, rows["test"] - tested_positives)
     )

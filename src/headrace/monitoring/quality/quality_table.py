@@ -1,4 +1,4 @@
-"""The quality of a model as a table: the newest tile of every key of MODEL.quality, and any window of them."""
+"""The quality of a model as a table: the newest tile of every key of MODEL.quality, merged over any window."""
 
 import logging
 from collections import defaultdict
@@ -23,9 +23,9 @@ CALIBRATION_WINDOW_US = 7 * UNITS_US["d"]
 
 
 class QualityTable:
-    """Tiles as they were written, by minute: they are read when a window is.
+    """Encoded tiles by minute, which are decoded when a window is read.
 
-    now − window − 1 m ┤ a window at `now`: every minute that begins in here, up to one minute too long ├ now
+    now − window − 1 m ┤ a window at `now`: every minute that starts in here, up to one minute too long ├ now
     """
 
     def __init__(self, model: Model) -> None:
@@ -36,15 +36,15 @@ class QualityTable:
         self._minutes: defaultdict[int, dict[QualityKey, tuple[int, bytes]]] = defaultdict(dict)
 
     def apply_record(self, key: bytes, value: bytes) -> None:
-        """Take a record of MODEL.quality; of two with one key the one with more changes stays, in whatever order.
+        """Apply a record of MODEL.quality; of two with one key the one with more changes stays, in any order.
 
-        What is no tile of this model's labels is counted and told, never a reason to stop.
+        Invalid tiles are counted and logged, and never stop the reader.
         """
         try:
             tile_key, n = decode_key(key), decode_tile(self.layout, value).n
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
             self.rejected_records += 1
-            LOGGER.warning("%r is not a tile of %s: %r", key[:200], self.model.quality, problem)
+            LOGGER.warning("Skipped %r, which is not a tile of %s: %r", key[:200], self.model.quality, problem)
             return
         tiles = self._minutes[tile_key.start_us]
         if n > tiles.get(tile_key, (0, b""))[0]:
@@ -52,12 +52,12 @@ class QualityTable:
         self._newest_us = max(self._newest_us, tile_key.start_us)
 
     def now_us(self, clock_us: int) -> int:
-        """When windows end: now by the clock or, where labels tell their own arrivals, the newest minute there is."""
+        """The end of windows: now or, with recorded arrivals of labels, the newest minute in the table."""
         labels = self.model.labels
         return clock_us if labels is None or not labels.stream.is_recorded else self._newest_us
 
     def forget_before(self, before_us: int) -> None:
-        """Let go of minutes that began before a time."""
+        """Drop minutes that started before a time."""
         for start_us in [start_us for start_us in self._minutes if start_us < before_us]:
             del self._minutes[start_us]
 
@@ -70,7 +70,7 @@ class QualityTable:
         role: str | None = "champion",
         version: str | None = None,
     ) -> QualityTile:
-        """All that is known of the predictions of a window; without a version, of every one that had the role then."""
+        """The merged tile of a window's predictions; without a version, of every version that had the role then."""
         values = self._values_between(now_us - window_us - MINUTE_US, now_us)
         selected_values = (
             value
@@ -80,7 +80,7 @@ class QualityTable:
         return merge_tiles(self.layout, (decode_tile(self.layout, value) for value in selected_values))
 
     def read_metric(self, metric: Metric, now_us: int, version: str | None = None) -> QualityMetricValue:
-        """A metric of the model at a time: of whoever was champion, or of one version in whatever role."""
+        """A metric of the model at a time: of the champions, or of one version in any role."""
         window = self._champion_window(now_us, metric.window_us, metric.segment, version)
         settled = (
             self.settled_window(now_us, metric.segment, version) if metric.name.startswith(ESTIMATED_PREFIX) else window
@@ -88,15 +88,15 @@ class QualityTable:
         return compute_metric(metric, self.model, window, settled)
 
     def settled_window(self, now_us: int, segment: Segment = (), version: str | None = None) -> QualityTile:
-        """The last week whose labels had all their time to come: before it, early labels are not like the rest."""
+        """The last week of predictions whose label horizon has passed: earlier labels alone would be biased."""
         return self._champion_window(self._settled_us(now_us), CALIBRATION_WINDOW_US, segment, version)
 
     def due_window(self, now_us: int, window_us: int, version: str | None = None) -> QualityTile:
-        """The champion's latest predictions whose labels had all their time to come."""
+        """The champion's latest predictions whose label horizon has passed."""
         return self.merge_window(self._settled_us(self.now_us(now_us)), window_us, version=version)
 
     def _champion_window(self, now_us: int, window_us: int, segment: Segment, version: str | None) -> QualityTile:
-        """The predictions of whoever was champion, or of one version in whatever role."""
+        """The predictions of the champions, or of one version in any role."""
         role = "champion" if version is None else None
         return self.merge_window(now_us, window_us, segment, role=role, version=version)
 

@@ -1,4 +1,4 @@
-"""A quality tile: what is known of the predictions of one minute, as a row of integers; merging adds them."""
+"""A quality tile: the quality of one minute's predictions as a row of integers, which merge by addition."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,16 +20,16 @@ STATES = ("pending", "matched", "defaulted", "expired", "orphan")
 CONFUSION_COUNTS = ("true_positive", "false_positive", "true_negative", "false_negative", "reached")
 
 _COMMON_SIZES = {
-    "n": 1,  # changes in it: of two tiles of one key the one with more is the newer
+    "n": 1,  # the number of changes: of two tiles of one key the one with more is the newer
     "states": len(STATES),
     "corrections": 1,
-    "unusable": 4,  # scores that are none, below 0, above 1; outcomes that cannot be compared
+    "unusable": 4,  # missing scores, scores below 0 or above 1; outcomes that cannot be compared
     "delays": DELAY_BINS,
 }
 _TASK_SIZES: dict[Task, dict[str, int]] = {
     "classification": {
         "scores": SCORE_BINS,  # of all predictions, labelled or not
-        "places": SCORE_BINS,  # where in its bin each is, summed: 0 at the lower edge, 2³⁰ at the upper
+        "places": SCORE_BINS,  # the sum of positions within the bin: 0 at the lower edge, 2³⁰ at the upper
         "labels": 2,
         "negatives": SCORE_BINS,
         "positives": SCORE_BINS,
@@ -43,14 +43,14 @@ _TASK_SIZES: dict[Task, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class QualityLayout:
-    """Which integer of a tile means what, for a task and the thresholds of a model."""
+    """The meaning of a tile's integers, for a task and the thresholds of a model."""
 
     task: Task
     thresholds: tuple[float, ...]
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Where each partial is; those of the thresholds are last."""
+        """The slice of each partial; thresholds come last."""
         sizes = _COMMON_SIZES | _TASK_SIZES[self.task] | {"confusion": len(self.thresholds) * len(CONFUSION_COUNTS)}
         ends = np.cumsum(list(sizes.values())).tolist()
         return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
@@ -60,17 +60,17 @@ class QualityLayout:
         return int(self.slices["confusion"].stop)
 
     def start_index(self, name: str) -> int:
-        """The first place of a partial."""
+        """The first index of a partial."""
         return int(self.slices[name].start)
 
     def confusion_slice(self, threshold: float) -> slice:
-        """Where the counts at a threshold are."""
+        """The slice of the counts at a threshold."""
         start = self.start_index("confusion") + self.thresholds.index(threshold) * len(CONFUSION_COUNTS)
         return slice(start, start + len(CONFUSION_COUNTS))
 
 
 class QualityKey(NamedTuple):
-    """Which tile: of whose predictions, of which minute; a label without a prediction has no version and no role."""
+    """The key of a tile: version, role, segment and minute; a label without a prediction has no version and no role."""
 
     version: str
     role: str
@@ -80,7 +80,7 @@ class QualityKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QualityTile:
-    """The integers of one tile, or of a window of them."""
+    """The integers of one tile, or of a merged window."""
 
     layout: QualityLayout
     integers: NDArray[np.int64]
@@ -94,19 +94,19 @@ class QualityTile:
 
     @property
     def states(self) -> dict[str, int]:
-        """How many ids are in which state; together they are all that were seen."""
+        """How many ids are in each state; the sum is all ids seen."""
         return dict(zip(STATES, self["states"].tolist(), strict=True))
 
 
 def create_layout(model: Model) -> QualityLayout:
-    """The layout of a model's tiles; a model without labels has none."""
+    """The layout of a model's tiles; raises for a model without labels."""
     if model.labels is None:
         raise ValueError(f"Model {model.name!r} has no labels. Write labels=hr.Labels(…): quality is counted by them.")
     return QualityLayout(model.labels.task, tuple(threshold for _, threshold in model.thresholds))
 
 
 def merge_tiles(layout: QualityLayout, tiles: Iterable[QualityTile]) -> QualityTile:
-    """The tile of all that is in these: of minutes a window, of segments the whole, of old and new the new."""
+    """Merge tiles: of minutes into a window, of segments into the whole, of changes into the current tile."""
     total = np.zeros(layout.width, dtype=np.int64)
     for tile in tiles:
         total += tile.integers
@@ -119,13 +119,13 @@ def encode_key(key: QualityKey) -> bytes:
 
 
 def decode_key(key: bytes) -> QualityKey:
-    """What `encode_key` wrote."""
+    """Decode what `encode_key` wrote."""
     decoded = orjson.loads(key)
     return QualityKey(decoded["v"], decoded["r"], tuple(sorted(decoded["s"].items())), decoded["t"])
 
 
 def encode_tile(tile: QualityTile) -> bytes:
-    """The value of a tile: of each partial what is not 0, and where; of each threshold its counts."""
+    """Encode a tile sparsely: for each partial the non-zero values and their indexes; for each threshold its counts."""
     layout = tile.layout
     counts_by_threshold = {
         repr(threshold): tile.integers[layout.confusion_slice(threshold)].tolist() for threshold in layout.thresholds
@@ -134,13 +134,13 @@ def encode_tile(tile: QualityTile) -> bytes:
 
 
 def decode_tile(layout: QualityLayout, value: bytes) -> QualityTile:
-    """A tile as the reader's layout has it: thresholds it does not know are left out, those it lacks are 0."""
+    """Decode a tile in the reader's layout: unknown thresholds are left out, missing ones are 0."""
     decoded = orjson.loads(value)
     if decoded["task"] != layout.task:
         raise ValueError(f"a tile of a {decoded['task']}, and the labels now make it a {layout.task}")
     integers = np.zeros(layout.width, dtype=np.int64)
     integers[layout.start_index("n")] = decoded["n"]
-    # Most tiles have a few numbers in a few places: set at once.
+    # Most tiles have a few values at a few indexes: set at once.
     positions, amounts = list[int](), list[int]()
     for name in decoded.keys() & layout.slices.keys() - {"n"}:
         start = layout.start_index(name)
@@ -152,7 +152,7 @@ def decode_tile(layout: QualityLayout, value: bytes) -> QualityTile:
 
 
 def _sparse_partials(tile: QualityTile) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
-    """Of each partial that has any, the places that are not 0 and what is there; looked for once in the whole tile."""
+    """For each non-empty partial, its non-zero indexes and values; found in one pass over the tile."""
     nonzero = np.flatnonzero(tile.integers)
     positions, amounts = nonzero.tolist(), tile.integers[nonzero].tolist()
     for name, partial_slice in tile.layout.slices.items():

@@ -1,4 +1,4 @@
-"""Realised quality: what the outcomes that are known say, of one tile or of many merged."""
+"""Realised quality: metrics of known outcomes, of one tile or of merged ones."""
 
 from fractions import Fraction
 from math import sqrt
@@ -20,7 +20,7 @@ _SECOND_US = 1_000_000
 
 
 class ConfusionMatrix(NamedTuple):
-    """How many of which kind, or how many are expected."""
+    """The counts of a confusion matrix, observed or expected."""
 
     true_positive: float
     false_positive: float
@@ -37,13 +37,13 @@ class ConfusionMatrix(NamedTuple):
 
     @property
     def f_score(self) -> QualityMetricValue:
-        """Without a positive it is as unknown as the recall; where none was found it is 0."""
+        """Unknown without positives, as the recall; 0 where none was found."""
         if self.recall.value is None:
             return UNKNOWN
         return ratio(2 * self.true_positive, 2 * self.true_positive + self.false_positive + self.false_negative)
 
     def cost(self, costs: Costs) -> QualityMetricValue:
-        """Of one prediction, on average."""
+        """The mean cost of a prediction."""
         total = (
             self.true_positive * costs.true_positive
             + self.false_positive * costs.false_positive
@@ -54,12 +54,12 @@ class ConfusionMatrix(NamedTuple):
 
 
 def ratio(part: float, whole: float) -> QualityMetricValue:
-    """A share; of nothing it is unknown."""
+    """A share; unknown for an empty whole."""
     return QualityMetricValue(part / whole) if whole > 0 else UNKNOWN
 
 
 def confusion(tile: QualityTile, threshold: float) -> ConfusionMatrix:
-    """The labelled predictions at a threshold; a score that is none reaches nothing."""
+    """The confusion matrix of labelled predictions at a threshold; an invalid score is below every threshold."""
     return ConfusionMatrix(*tile.integers[tile.layout.confusion_slice(threshold)].tolist()[:4])
 
 
@@ -85,7 +85,7 @@ def base_rate(tile: QualityTile) -> QualityMetricValue:
 
 
 def ece(tile: QualityTile) -> QualityMetricValue:
-    """By calibration bin the distance from what scores promised to what came, weighed by how many there are."""
+    """The weighted distance between scores and outcomes over the calibration bins."""
     _, positives, score_sums = calibration(tile)
     return ratio(float(np.abs(score_sums - positives).sum()), _labeled_count(tile))
 
@@ -103,7 +103,7 @@ def mae(tile: QualityTile) -> QualityMetricValue:
 
 
 def bias(tile: QualityTile) -> QualityMetricValue:
-    """Above zero where scores are above labels."""
+    """The mean of score minus label: positive where scores are too high."""
     return _mean_error(tile, over_weight=1, under_weight=-1)
 
 
@@ -126,7 +126,7 @@ def corrections(tile: QualityTile) -> QualityMetricValue:
 
 
 def label_delay(tile: QualityTile, quantile: float) -> QualityMetricValue:
-    """Seconds, known to a twentieth; under one second it is 0."""
+    """A quantile of label delays in seconds, to a twentieth; 0 under one second."""
     delays = tile["delays"]
     label_count = int(delays.sum())
     if label_count <= 0:

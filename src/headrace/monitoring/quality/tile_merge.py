@@ -12,7 +12,7 @@ from headrace.monitoring.quality.quality_tile import create_layout, decode_tile,
 
 
 def create_quality_fold(model: Model) -> OutcomeFold:
-    """The fold of a model: what changes add is merged into the tiles there are."""
+    """The fold of a model: merges changes into the current tiles."""
     layout = create_layout(model)
 
     def merge_changes(changes: pa.Table, tiles: OutcomeTiles) -> OutcomeTiles:
@@ -28,7 +28,7 @@ def create_quality_fold(model: Model) -> OutcomeFold:
 
 
 def _drop_too_late(changes: pa.Table) -> pa.Table:
-    """Too late is a fate of labels and no state of quality: an orphan that turns out to be it is taken out."""
+    """Treat `too_late` as removed: it is a state of labels, not of quality, so that such an orphan is subtracted."""
     sides = {}
     for side in ("state_before", "state_after"):
         sides[side] = pc.if_else(pc.equal(changes[side], TOO_LATE), None, changes[side])

@@ -1,4 +1,4 @@
-"""A new version against the champion, on events neither was fitted on: which is better, by how much, and where not."""
+"""Compares a new version with the champion on events that neither was fitted on, overall and by segment."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from headrace.declare.models.retraining import LOWER_IS_BETTER, Retrain
 from headrace.models.training.estimator_fit import compute_metrics
 
-MIN_SEGMENT_ROWS = 200  # rows; of fewer a difference says little
-MAX_SEGMENT_VALUES = 20  # of a segment's column, the most frequent ones
+MIN_SEGMENT_ROWS = 200  # rows; with fewer a difference is not significant
+MAX_SEGMENT_VALUES = 20  # the most frequent values of a segment's column
 
 Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ComparisonData:
-    """What both are measured on: labels, the scores of each, and the columns whose values are segments."""
+    """The labels, the scores of both, and the segment columns."""
 
     kind: str
     label: NDArray[Any]
@@ -27,7 +27,7 @@ class ComparisonData:
     segments: Mapping[str, NDArray[Any]]
 
     def measure_both(self, rows: NDArray[np.bool_] | slice, metric: str) -> tuple[float | None, float | None]:
-        """How good both are on some rows; None where those cannot tell."""
+        """The metrics of both on some rows; None where they are undefined."""
         return (
             compute_metrics(self.kind, self.label[rows], self.champion[rows]).get(metric),
             compute_metrics(self.kind, self.label[rows], self.challenger[rows]).get(metric),
@@ -36,7 +36,7 @@ class ComparisonData:
 
 @dataclass(frozen=True)
 class PromotionDecision:
-    """Whether the new version takes over, why, and the figures: the champion's first, then its own."""
+    """Whether the new version is promoted, why, and the metrics: the champion's first, then its own."""
 
     promoted: bool
     reason: str
@@ -47,12 +47,12 @@ class PromotionDecision:
     segments: tuple[dict[str, Any], ...] = ()
 
     def to_card_fields(self) -> dict[str, Any]:
-        """As a card keeps it."""
+        """The decision as fields of a card."""
         return {**asdict(self), "segments": list(self.segments)}
 
 
 def decide_promotion(comparison: ComparisonData, rules: Retrain) -> PromotionDecision:
-    """Whether the challenger is better by the margin on all rows, and not worse by the other in any segment."""
+    """Whether the challenger is better by the required margin overall, and not worse than allowed in any segment."""
     champion, challenger = comparison.measure_both(slice(None), rules.by)
     segments = tuple(_compare_segments(comparison, rules))
     promoted, reason = _decide(champion, challenger, segments, rules)
@@ -68,7 +68,7 @@ def _decide(
     if champion is None or challenger is None:
         return (
             False,
-            f"{rules.by} cannot be told of the latest labelled events: they are all of one class, or of another kind",
+            f"{rules.by} is undefined for the latest labelled events: they are all of one class, or of another kind",
         )
     summary = f"{rules.by} {challenger:.4f}, the champion's {champion:.4f}"
     if _gain(champion, challenger, rules) < rules.better_by:

@@ -1,4 +1,4 @@
-"""A model trained anew: fitted on what is known now, compared with the champion, promoted or kept to challenge it.
+"""Retraining: fits a model on current data, compares it with the champion, and promotes it or keeps it as a challenger.
 
 labelled events by arrival ─▶ fit on the earlier ─▶ both score the latest ─▶ better: champion
                                                                           └▶ not: challenger, with the reason
@@ -21,12 +21,12 @@ from headrace.monitoring.retraining.comparison import ComparisonData, PromotionD
 
 
 class TrainingFailed(HeadraceError):
-    """A model's `train=` that raised."""
+    """A model's `train=` raised."""
 
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """A new version, and what was decided about it."""
+    """A new version, and the decision about it."""
 
     card: ModelCard
     decision: PromotionDecision
@@ -35,7 +35,7 @@ class RetrainingResult:
 def retrain_model(
     model: Model, table: pa.Table, rules: Retrain, request: TrainingConfig, versions: VersionStore, reason: str
 ) -> RetrainingResult:
-    """Train a model anew; the new version is champion if it is better by the rules, else it challenges."""
+    """Retrain a model; the new version becomes champion if it is better by the rules, else a challenger."""
     training = _train(model, table, request)
     champion = versions.load_roles().champion
     decision = _compare_with_champion(model, training, rules, versions, champion)
@@ -56,7 +56,7 @@ def _train(model: Model, table: pa.Table, request: TrainingConfig) -> TrainingRe
     except Exception as failure:
         raise TrainingFailed(
             f"Model {model.name!r}: its train= raised {type(failure).__name__}: {str(failure)[:300].rstrip('.')}. "
-            "Its champion goes on as it was."
+            "Its champion stays live."
         ) from failure
 
 
@@ -73,7 +73,7 @@ def _compare_with_champion(
     scores = score_frame(loaded.scorer, latest)
     not_finite = int((~np.isfinite(scores)).sum())
     if not_finite:
-        problem = f"the champion answers no number to {not_finite} of the latest {len(latest)} labelled events"
+        problem = f"the champion returns no number for {not_finite} of the latest {len(latest)} labelled events"
         return PromotionDecision(promoted=False, reason=f"it cannot be compared: {problem}")
     comparison = ComparisonData(
         kind=training.fitted_model.kind,

@@ -1,4 +1,4 @@
-"""When models are trained anew: so long after the last time, or once an alert of theirs has begun to fire."""
+"""When models are retrained: after an interval, or once one of their alerts starts to fire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from headrace.declare.models.retraining import Retrain
 
 @dataclass(frozen=True)
 class RetrainingSchedule:
-    """Which models are due, by when each was last tried. An alert that goes on firing is one reason, not many."""
+    """Which models are due, by their last attempts. An alert that keeps firing counts once."""
 
     rules: Mapping[str, Retrain]
     last_attempts_us: Mapping[str, int]
 
     def due_models(self, now_us: int, firing_since_us: Mapping[str, int]) -> dict[str, str]:
-        """The models to train now, and why; `firing` are the alerts that fire, and since when in epoch µs."""
+        """The models to retrain now, and why; `firing_since_us` has the firing alerts and their start in epoch µs."""
         reasons = {model: self._due_reason(model, now_us, firing_since_us) for model in self.rules}
         return {model: reason for model, reason in reasons.items() if reason}
 

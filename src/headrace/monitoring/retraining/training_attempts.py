@@ -1,8 +1,8 @@
-"""The attempts to train a model anew: one at a time, and when the last one was.
+"""Attempts to retrain a model: one at a time, and the time of the last one.
 
 STATE/models/fraud/
-    .retraining     locked while somebody trains
-    .tried          its time is that of the last attempt that came to an end, whatever came of it
+    .retraining     locked while a process trains
+    .tried          its modification time is the end of the last attempt, successful or not
 """
 
 import fcntl
@@ -16,14 +16,14 @@ LOCK_FILE, ATTEMPT_FILE = ".retraining", ".tried"
 
 
 class AlreadyTrainingError(HeadraceError):
-    """A model that somebody else is training anew, or has just trained."""
+    """Another process is retraining the model, or has just done so."""
 
 
 @contextmanager
 def training_lock(versions: VersionStore, expected_attempt_us: int | None = None) -> Iterator[None]:
-    """One training anew of a model at a time; with `known_us`, only where nobody has tried since that attempt.
+    """Allow one retraining of a model at a time; with `expected_attempt_us`, only if there was none since that attempt.
 
-    An attempt that is cut short by a kill is none: it is made again.
+    An attempt that a kill cuts short does not count: it is repeated.
     """
     versions.folder.mkdir(parents=True, exist_ok=True)
     with (versions.folder / LOCK_FILE).open("w") as lock:
@@ -31,10 +31,10 @@ def training_lock(versions: VersionStore, expected_attempt_us: int | None = None
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyTrainingError(
-                f"Model {versions.model!r} is being trained anew already. Try again later."
+                f"Model {versions.model!r} is already being retrained. Try again later."
             ) from None
         if expected_attempt_us is not None and last_attempt_us(versions, expected_attempt_us) != expected_attempt_us:
-            raise AlreadyTrainingError(f"Model {versions.model!r} was trained anew just now, by somebody else.")
+            raise AlreadyTrainingError(f"Model {versions.model!r} was retrained just now, by another process.")
         try:
             yield
         finally:
@@ -42,11 +42,11 @@ def training_lock(versions: VersionStore, expected_attempt_us: int | None = None
 
 
 def record_attempt(versions: VersionStore) -> None:
-    """An attempt has come to an end now."""
+    """Record the end of an attempt."""
     (versions.folder / ATTEMPT_FILE).touch()
 
 
 def last_attempt_us(versions: VersionStore, default_us: int) -> int:
-    """When a model was last trained or tried to be."""
+    """The time of the last attempt to retrain a model."""
     files = [versions.folder / name for name in (ATTEMPT_FILE, *versions.list_versions()[-1:])]
     return max((file.stat().st_mtime_ns // 1000 for file in files if file.exists()), default=default_us)
