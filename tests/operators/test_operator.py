@@ -58,5 +58,5 @@ def test_of_events_that_arrived_together_their_place_decides() -> None:
 
 
 def test_who_would_be_woken_for_ever_is_named() -> None:
-    with pytest.raises(AssertionError, match="Sleepless was woken at 15"):
+    with pytest.raises(AssertionError, match="Sleepless ran its timer at 15"):
         list(advance_operator(Sleepless(), ("k",), [], [event(5)], clock_us=20))

@@ -1,1 +1,1 @@
-"""State machines over the events of a key: windows, joins and patterns, without an engine."""
+"""State machines over the events of a key: windows, joins and patterns, independent of an engine."""

@@ -1,6 +1,6 @@
-"""The expression tree for one event at a time: closures over plain values, None for null, the answers numpy gives.
+"""Evaluates expressions for one event at a time: closures over plain values, None for null, with numpy's results.
 
-A column of one row costs numpy some microseconds an operator; a closure costs a tenth of one.
+For a single row numpy costs some microseconds an operator; a closure costs a tenth of that.
 """
 
 import math
@@ -15,7 +15,7 @@ Evaluator = Callable[[RowValues], Any]
 
 
 def compile_expression(expression: Expression, schema: Schema) -> Evaluator:
-    """What a tree gives for a row of that schema."""
+    """A function that evaluates a tree on rows of that schema."""
     if isinstance(expression, Field):
         return _compile_field(expression.name, schema)
     if isinstance(expression, Literal):
@@ -35,7 +35,7 @@ def _as_double(evaluate: Evaluator) -> Evaluator:
 
 
 def _promote_arguments(call: Call, args: list[Evaluator], schema: Schema) -> list[Evaluator]:
-    """Where integers meet doubles all are doubles, as columns of numpy are; quotients and roots are of doubles."""
+    """Promote integers to doubles next to doubles, as numpy columns do; quotients and roots are doubles."""
     kinds = [infer_kind(arg, schema, "a condition") for arg in call.args]
     if call.op == "if":
         return [args[0], *_as_doubles_if(Kind.DOUBLE in kinds[1:], args[1:])]
@@ -47,12 +47,12 @@ def _as_doubles_if(is_needed: bool, args: list[Evaluator]) -> list[Evaluator]:
 
 
 def wrap_int64(number: int) -> int:
-    """An integer in the 64 bits it is kept in."""
+    """An integer wrapped to the 64 bits of its column."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def _null_propagating(compute: Callable[..., Any]) -> Callable[..., Evaluator]:
-    """What is null where any of its values is."""
+    """A function that is null where any of its arguments is."""
 
     def bind_arguments(*args: Evaluator) -> Evaluator:
         def evaluate(row: RowValues) -> Any:
@@ -73,7 +73,7 @@ def _arithmetic(compute: Callable[[Any, Any], Any]) -> Callable[..., Evaluator]:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """The remainder has the sign of the dividend, as in Java; there is none by zero."""
+    """The remainder has the sign of the dividend, as in Java; null for a zero divisor."""
     if right == 0:
         return None
     if isinstance(left, int):
@@ -82,7 +82,7 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    return bool(left == right or (left != left and right != right))  # noqa: PLR0124  # NaN, which equals NaN here
+    return bool(left == right or (left != left and right != right))  # noqa: PLR0124  # NaN equals NaN here
 
 
 def _less(left: Any, right: Any) -> bool:
@@ -136,7 +136,7 @@ def _if(condition: Evaluator, then: Evaluator, otherwise: Evaluator) -> Evaluato
 
 
 def _extreme(is_better: Callable[[Any, Any], bool]) -> Callable[..., Evaluator]:
-    """The least or the greatest of those that are there."""
+    """The least or the greatest of the non-null arguments."""
 
     def bind_arguments(*args: Evaluator) -> Evaluator:
         def evaluate(row: RowValues) -> Any:

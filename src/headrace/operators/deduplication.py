@@ -1,11 +1,11 @@
-"""Each event of a key once: its duplicates are dropped for as long as any can still come.
+"""Deduplication: each event of a key once; an id is stored for as long as its duplicates may arrive.
 
     event time         arrival                            time + until, and a margin
     ├──────────────────┼──────────────────────────────────┼──▶ clock
-                       └ its id is kept, with its source  └ what comes now is late for any gate: the id is let go
+                       └ its id is stored, with its source  └ later duplicates are late for any gate: the id is removed
 
-The gate lets an event pass while its lateness is at most `until`, so a duplicate of it comes before then or is late.
-Ids are let go together, some at a time: waking a key costs more than keeping a few ids a little longer.
+The gate lets an event pass while its lateness is at most `until`, so a duplicate arrives before then or is late.
+Ids are removed in groups: a timer of a key costs more than storing a few ids a little longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ GRAINS_PER_RETENTION = 8
 
 
 def id_retentions_us(inputs: Sequence[Stream]) -> tuple[int, ...]:
-    """How long after its arrival an id of each input may come again."""
+    """How long after its arrival an id of each input may be repeated."""
     return tuple(stream.late.until_us + stream.ahead_us + MARGIN_US for stream in inputs)
 
 
 @dataclass
 class DeduplicationState(Generic[OperatorState]):
-    """The ids a key has had, by the time they are let go, and what the operator keeps."""
+    """The ids of a key by the time of their removal, and the state of the inner operator."""
 
     inner_state: OperatorState
     ids_by_expiry: dict[int, list[EventId]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class DeduplicationState(Generic[OperatorState]):
 
 
 class DeduplicatingOperator(Operator[DeduplicationState[OperatorState]]):
-    """An operator that is given each event once, by its id and source."""
+    """Passes each event once to its inner operator, by id and source."""
 
     def __init__(self, operator: Operator[OperatorState], retentions_us: Sequence[int]) -> None:
         self.inner_operator, self._retentions_us = operator, tuple(retentions_us)

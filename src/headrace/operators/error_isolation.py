@@ -1,8 +1,8 @@
-"""A step that nothing stops: what an operator cannot take is put aside, with why, and the rest goes on.
+"""Error isolation: a step that always completes; events an operator fails on are rejected, the others processed.
 
-events ──▶ step ──▶ what is made, what is kept
-             └── raised ──▶ again, one event at a time ──▶ those it cannot take are put aside
-                            └── cannot even be woken ──▶ what was kept is put aside, and the key begins anew
+events ──▶ step ──▶ outputs and new state
+          └── raised ──▶ again, one event at a time ──▶ failing events are rejected
+                 └── even the timer fails ──▶ the state is rejected, and the key starts again
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MAX_REASON_LENGTH = 300
 
 
 class StepFailure(NamedTuple):
-    """What could not be done: why, of which event, or of what was kept where no event is to blame."""
+    """A failure: its reason, and the event, or the state where no single event is the cause."""
 
     reason: str
     event: InputEvent | None = None
@@ -25,7 +25,7 @@ class StepFailure(NamedTuple):
 
 @dataclass
 class OperatorStepResult:
-    """What a step made and left of a key: nothing is packed where nothing is kept."""
+    """The outputs, failures and encoded state of a key after a step; no state is None."""
 
     outputs: list[OutputEvent] = field(default_factory=list)
     failures: list[StepFailure] = field(default_factory=list)
@@ -40,12 +40,12 @@ def advance_isolating_errors(
     events: Sequence[InputEvent],
     clock_us: int,
 ) -> OperatorStepResult:
-    """Take the events of a key and let time pass, whatever the operator raises."""
+    """Process the events of a key and advance its clock, whatever the operator raises."""
     try:
         state = operator.create_state() if encoded_state is None else operator.decode_state(encoded_state)
         result = OperatorStepResult(list(advance_operator(operator, key, state, events, clock_us)))
         return _store_state(operator, state, result)
-    except Exception:  # noqa: BLE001  # an operator's own code and the user's values: anything may happen there
+    except Exception:  # noqa: BLE001  # user code and user values may raise anything
         return _advance_one_by_one(operator, key, encoded_state, events, clock_us)
 
 
@@ -74,7 +74,7 @@ def _advance_one_by_one(
 def _readable_state(
     operator: Operator[OperatorState], encoded_state: bytes | None, result: OperatorStepResult
 ) -> bytes:
-    """What was kept, if it can be read, or what a key begins with."""
+    """The decoded state, or a new one where it cannot be decoded."""
     try:
         if encoded_state is not None:
             operator.decode_state(encoded_state)
@@ -87,7 +87,7 @@ def _readable_state(
 def _process_or_isolate(
     operator: Operator[OperatorState], key: Key, encoded_state: bytes, event: InputEvent, result: OperatorStepResult
 ) -> bytes:
-    """What is kept after an event, or as before where it cannot be taken."""
+    """The state after an event, or before it where it fails."""
     try:
         state = operator.decode_state(encoded_state)
         outputs = list(operator.process_event(key, state, event))
@@ -113,5 +113,5 @@ def _fire_timers(
 
 
 def failure_reason(failure: Exception) -> str:
-    """What was raised, in a line."""
+    """The exception in one line."""
     return f"{type(failure).__name__}: {failure}"[:MAX_REASON_LENGTH]

@@ -1,4 +1,4 @@
-"""The operator of an operation: which one does what a declaration says."""
+"""Creates the operator of an operation from its declaration."""
 
 from functools import singledispatch
 from typing import Any
@@ -18,7 +18,7 @@ from headrace.operators.windows.window_operator import WindowOperator
 
 
 def create_operator(operation: StreamOperation) -> Operator[Any]:
-    """What runs for an operation: it is given each event of a key once, but where places in a log tell it that."""
+    """The operator of an operation, deduplicated by id unless it recognizes repeats by offset."""
     operator = create_inner_operator(operation.spec, operation)
     return (
         operator
@@ -29,8 +29,8 @@ def create_operator(operation: StreamOperation) -> Operator[Any]:
 
 @singledispatch
 def create_inner_operator(spec: Any, operation: StreamOperation) -> Operator[Any]:
-    """The operator of what is declared; each kind of declaration registers its own below."""
-    raise TypeError(f"{operation.name}: no operator does what {type(spec).__name__} declares")
+    """The operator of a declaration; each kind of declaration is registered below."""
+    raise TypeError(f"{operation.name}: no operator implements {type(spec).__name__}")
 
 
 @create_inner_operator.register

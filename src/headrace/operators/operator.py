@@ -1,11 +1,11 @@
-"""An operator keeps something for each key, takes events, and makes others; time passes by a clock it is told.
+"""The operator interface: state for each key, input events, output events, and a clock that is passed in.
 
-    events of a key, as they arrive      ──take──▶ ┌───────┐ ──▶ what it makes of them at once
-    the clock: all that arrived before   ──wake──▶ │ kept  │ ──▶ what only time can tell: a window closes, nobody came
-    this is here                                   └───────┘
+    events of a key, as they arrive      ──process──▶ ┌───────┐ ──▶ immediate outputs
+    the clock: all that arrived before   ──timer────▶ │ state │ ──▶ outputs that only time decides: a window closes,
+    this is here                                      └───────┘     no partner came
 
-Nothing else moves it: not the time it is, not the order in which partitions happen to be read. So the same events and
-the same clocks make the same, in a test, in Spark, and again after a crash.
+Nothing else has an effect: not the current time, not the order in which partitions are read. So the same events and
+the same clocks give the same outputs, in a test, in Spark, and again after a crash.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +17,9 @@ Key = tuple[Scalar, ...]
 
 
 class InputEvent(NamedTuple):
-    """An event as an operator takes it: from which input, its id, when it happened and arrived, its place, its values.
+    """An input event: its input, id, event time, arrival, position and values.
 
-    Times are in microseconds, also among the values. Events of one key are taken in the order of `order`.
+    Times are in microseconds, also among the values. Events of one key are processed in the order of `order`.
     """
 
     input_index: int
@@ -40,9 +40,9 @@ class InputEvent(NamedTuple):
 
 
 class OutputEvent(NamedTuple):
-    """An event that an operator makes: for which of its outputs, its id, when it happened and was known, what it says.
+    """An output event: its output, id, time, known-at time and values.
 
-    The same input makes the same id again: whoever reads it twice, after a crash, keeps one.
+    The same input gives the same id: a reader deduplicates by it after a crash.
     """
 
     output: str
@@ -56,40 +56,42 @@ OperatorState = TypeVar("OperatorState")
 
 
 class Operator(Protocol[OperatorState]):
-    """What a window, a pattern or a join is to whatever runs it."""
+    """The interface between a window, a pattern or a join and the engine that runs it."""
 
     def create_state(self) -> OperatorState:
-        """What is kept for a key nothing is known of."""
+        """The state of a new key."""
         ...
 
     def process_event(self, key: Key, state: OperatorState, event: InputEvent) -> Iterator[OutputEvent]:
-        """Take an event of a key; what is kept is changed in place."""
+        """Process an event of a key; the state changes in place."""
         ...
 
     def next_timer_us(self, state: OperatorState) -> int | None:
-        """The clock at which to be woken next; None: nothing is worth keeping, and the key is forgotten."""
+        """The clock of the next timer; None: the state is empty, and the key is removed."""
         ...
 
     def on_timer(self, key: Key, state: OperatorState, timer_us: int) -> Iterator[OutputEvent]:
-        """It is as late as was asked for; `at_us` is that time, however much later the clock says it is."""
+        """Run the timer that is due; `timer_us` is its time, however much later the clock is."""
         ...
 
     def encode_state(self, state: OperatorState) -> bytes:
-        """What is kept, as JSON."""
+        """The state as JSON."""
         ...
 
     def decode_state(self, encoded: bytes) -> OperatorState:
-        """What was kept."""
+        """Decode a state."""
         ...
 
 
 def advance_operator(
     operator: Operator[OperatorState], key: Key, state: OperatorState, events: Iterable[InputEvent], clock_us: int
 ) -> Iterator[OutputEvent]:
-    """Take the events of a key, then let time pass: everything that arrived before the clock has been taken."""
+    """Process the events of a key, then advance its clock: everything that arrived before the clock has been read."""
     for event in sorted(events, key=lambda event: event.sort_key):
         yield from operator.process_event(key, state, event)
     while (timer_us := operator.next_timer_us(state)) is not None and timer_us <= clock_us:
         yield from operator.on_timer(key, state, timer_us)
         if operator.next_timer_us(state) == timer_us:
-            raise AssertionError(f"{type(operator).__name__} was woken at {timer_us} and wants to be woken then again")
+            raise AssertionError(
+                f"{type(operator).__name__} ran its timer at {timer_us} and requests the same time again"
+            )

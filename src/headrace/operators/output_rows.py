@@ -1,4 +1,4 @@
-"""What an operator makes, as a row of the stream it is derived to."""
+"""Converts an operator's output to a row of its derived stream."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from headrace.operators.operator import Key, OutputEvent
 
 
 def to_output_row(output: OutputEvent, key: Key, key_columns: Sequence[str], stream: DerivedStream) -> dict[str, Any]:
-    """The columns of the stream: those of the key, what was made, its id, its time and when it was known."""
+    """The columns of the stream: those of the key, the values, the id, the time and the known-at time."""
     values = {
         **dict(zip(key_columns, key, strict=True)),
         stream.time: output.time_us,

@@ -1,11 +1,11 @@
-"""The rows of one entity of a captured table, and the tiles they are folded into: what changes is folded again.
+"""Folds the current rows of one entity of a captured table into tiles: changed tiles are folded again.
 
 rows   7: Monday   8: Tuesday                     tiles   Monday n=1, Tuesday n=1
 row 7 is updated on Friday ──▶ 7: Friday                  Monday n=2 (empty), Tuesday n=1, Friday n=1
 
-A change that is told again is at an older place than what is known of its row, and passed over; rows that have gone are
-remembered for a while for that. The n of a tile is how often a row came to it or left it, so the newest is the
-greatest, and wins. Any aggregate is right, whether it can be undone or not, for it is folded from the rows there are.
+A repeated change has an older offset than its row, and is skipped; deleted rows stay in state for a while for that.
+The n of a tile counts the rows that came to it or left it, so that the newest tile has the greatest n and wins. Every
+aggregate is correct, invertible or not, since it is folded from the current rows.
 """
 
 import struct
@@ -27,17 +27,17 @@ from headrace.tiles.layout import HopLayout, stream_layouts
 from headrace.tiles.tile import FeatureTileKey, encode_key, encode_tile
 
 TILES_OUTPUT = "tiles"
-IMMEDIATELY_US = 0  # due as soon as all that came together is taken
+IMMEDIATELY_US = 0  # due as soon as the current batch is processed
 RETENTION_MARGIN_US = UNITS_US["d"]
-DELETED_ROW_RETENTION_US = 10 * UNITS_US["m"]  # for how long it is remembered that a row has gone
+DELETED_ROW_RETENTION_US = 10 * UNITS_US["m"]  # for how long a deleted row stays in state
 _HEAD = struct.Struct("<3q")  # n, newest event, newest arrival
 _AFTER_START = 8
 
-TileRef = tuple[int, int]  # which layout, and where its tile starts
+TileRef = tuple[int, int]  # the layout, and the start of the tile
 
 
 class CapturedRow(NamedTuple):
-    """A row since a change: where that stands in the log, when it was, and its values; None once it is gone."""
+    """A row after a change: the change's offset, its time, and the values; None once it is deleted."""
 
     version: int
     time_us: int
@@ -46,7 +46,7 @@ class CapturedRow(NamedTuple):
 
 @dataclass
 class RetractingFoldState:
-    """The rows of an entity, how often each tile was touched and when last, and which are to be folded again."""
+    """The rows of an entity, how often and when each tile changed, and which tiles are to be folded again."""
 
     rows: dict[str, CapturedRow] = field(default_factory=dict)
     tile_changes: dict[TileRef, tuple[int, int]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class RetractingFoldState:
 
 
 class RetractingFoldOperator(Operator[RetractingFoldState]):
-    """Keeps the rows of each entity, and tells of every tile that a change touches."""
+    """Keeps the rows of each entity, and emits every tile that a change affects."""
 
     def __init__(self, spec: RetractableView) -> None:
         self._view, self._changes = spec.view, spec.changes
@@ -133,12 +133,12 @@ class RetractingFoldOperator(Operator[RetractingFoldState]):
     def _require_old_row(self, event: InputEvent) -> None:
         if event.values[OP] == "u" and event.values[BEFORE_PREFIX + self._changes.key] is None:
             raise ValueError(
-                "this update does not tell what the row was before, and so not whom it leaves: "
+                "this update lacks the row before it, and so the entity it leaves: "
                 "the table needs REPLICA IDENTITY FULL"
             )
 
     def _mark_tiles_dirty(self, state: RetractingFoldState, time_us: int, change_us: int) -> None:
-        """Have the tiles that a row is in by its time folded again."""
+        """Mark the tiles of a row's time to be folded again."""
         for layout_index, layout in enumerate(self._layouts):
             tile_ref = layout_index, time_us // layout.hop_us * layout.hop_us
             if self._is_tile_retained(state, tile_ref):
@@ -151,7 +151,7 @@ class RetractingFoldOperator(Operator[RetractingFoldState]):
         return layout.is_kept_forever or tile_ref[1] > state.newest_us - layout.retention_us - RETENTION_MARGIN_US
 
     def _is_row_retained(self, state: RetractingFoldState, row: CapturedRow) -> bool:
-        """Whether a row is in any tile that is kept, or has gone lately."""
+        """Whether a row is in any retained tile, or was deleted recently."""
         if row.values is None:
             return row.time_us > state.newest_us - DELETED_ROW_RETENTION_US
         tile_refs = (

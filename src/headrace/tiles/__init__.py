@@ -1,1 +1,1 @@
-"""The kernel of features: hop, tile, merge, finish, in numpy and datasketches only."""
+"""The feature kernel: hop, tile, merge, finish, with numpy and datasketches only."""

@@ -1,4 +1,4 @@
-"""From merged partials to the value a user asked for."""
+"""Finishes aggregates: from merged partials to feature values."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,11 +13,11 @@ from headrace.tiles.layout import HopLayout
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_DATETIME_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 MIN_DATETIME_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-NOT_MERGED = -1  # of what is kept as an object, how many there are is not merged
+NOT_MERGED = -1  # the count of object partials, which is not merged
 
 
 def to_datetime(time_us: int) -> datetime:
-    """The moment that many microseconds after 1970, in UTC; what lies beyond the calendar is its first or last."""
+    """A UTC datetime from microseconds since 1970, clamped to the range of datetime."""
     try:
         return EPOCH + timedelta(microseconds=time_us)
     except OverflowError:
@@ -25,16 +25,16 @@ def to_datetime(time_us: int) -> datetime:
 
 
 def default_value(aggregate: Aggregate) -> Any:
-    """The value where there is no event."""
+    """The value without any event."""
     return aggregate_function(aggregate.function).default_value()
 
 
 def make_finisher(
     aggregate: Aggregate, layout: HopLayout, positions: Mapping[str, int], overlapping: bool = False
 ) -> Finisher:
-    """The last step of an aggregate; `positions` tells where in the merged columns one stands.
+    """The last step of an aggregate; `positions` has the indexes of its merged columns.
 
-    Rows come by start and do not overlap, unless it is said that they may.
+    Rows are ordered by start and do not overlap, unless `overlapping` is set.
     """
     slot = to_slot(aggregate)
     slot_number = layout.slot_number(slot)

@@ -1,4 +1,4 @@
-"""Events → tiles: the same partials as the Spark query folds, for tests, backfill and training sets.
+"""Folds events into tiles, with the same partials as the Spark query, for tests, backfill and training sets.
 
 events ──sorted by entity, time, id──▶ runs of one entity and one hop ──one reduction a partial──▶ tiles
 """
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EventColumns:
-    """Clean events of one stream, each id once, as the columns a view sees, with their arrival times."""
+    """Clean, deduplicated events of one stream, as the columns a view sees, with their arrival times."""
 
     stream: Stream
     columns: Mapping[str, ValueColumn]
@@ -51,7 +51,7 @@ class EventColumns:
 
 
 def to_event_columns(view: View, stream: Stream, events: Sequence[Event], arrivals_us: Sequence[int]) -> EventColumns:
-    """The columns that a view sees of one stream's events, which were read one by one."""
+    """The columns that a view sees of one stream's events, from single events."""
     columns = {
         column.name: to_value_column([column_value(event, column.name, stream) for event in events], column.kind)
         for column in view.schema
@@ -60,14 +60,14 @@ def to_event_columns(view: View, stream: Stream, events: Sequence[Event], arriva
 
 
 def column_value(event: Event, column: str, stream: Stream) -> Any:
-    """An event's value of a view's column: null where its stream has none, the stream's name where that is asked."""
+    """An event's value of a view's column: null where its stream lacks it, the stream's name for the stream column."""
     return event.get(column, stream.name if column == STREAM_COLUMN else None)
 
 
 def fold_into_tiles(
     view: View, events: EventColumns, layouts: Sequence[HopLayout] | None = None
 ) -> Iterator[tuple[FeatureTileKey, FeatureTile]]:
-    """The tiles that one stream feeds, by entity and start; an event without its whole entity belongs to none."""
+    """The tiles that one stream feeds, by entity and start; an event with an incomplete entity is in none."""
     sorted_events, entities, entity_numbers = _sort_by_entity(view, events)
     for layout in layouts or stream_layouts(events.stream, view):
         if len(sorted_events):
@@ -75,7 +75,7 @@ def fold_into_tiles(
 
 
 def _sort_by_entity(view: View, events: EventColumns) -> tuple[EventColumns, list[Entity], Ints]:
-    """Events sorted by entity, time and id; the entities; and of each event the number of its entity."""
+    """Events sorted by entity, time and id; the entities; and for each event the number of its entity."""
     has_entity = np.logical_and.reduce([events.columns[name].valid for name in view.by])
     entity_events = events[has_entity]
     number_by_entity: dict[Entity, int] = {}
@@ -114,7 +114,7 @@ class _TileBuilder:
 
     @cached_property
     def first_rows(self) -> Ints:
-        """Where each tile's run of events begins."""
+        """The index of each tile's first event."""
         changes = (np.diff(self.entity_numbers) != 0) | (np.diff(self.starts_us) != 0)
         return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
@@ -162,11 +162,11 @@ class _TileBuilder:
         return self.sum_per_tile(np.ones(len(mask), np.int64), mask)
 
     def repeat_per_event(self, column: Data) -> Data:
-        """A value a run as a value an event."""
+        """Expand a value per run to a value per event."""
         return np.repeat(column, np.diff(self.first_rows, append=len(self.events)))
 
     def values_per_tile(self, data: Data, mask: Mask) -> Iterator[list[Any]]:
-        """The taken values of each run."""
+        """The selected values of each run."""
         bounds = [*self.first_rows.tolist(), len(self.events)]
         for first, end in pairwise(bounds):
             yield data[first:end][mask[first:end]].tolist()

@@ -1,10 +1,10 @@
-"""What a tile holds: the partial aggregates of one entity over one hop, as columns of a fixed-width row.
+"""The layout of a tile: the partial aggregates of one entity over one hop, as columns of a fixed-width row.
 
     row  = start n time arrival │ int add │ int min │ int max │ float add │ float min │ float max │ float keep
            └──────── head ─────┘ └──────────── int64 ────────┘ └──────────────── float64 ───────────────────┘
-    objects = what has no fixed width: text, first and last values, sketches
+    objects = values without a fixed width: text, first and last values, sketches
 
-Partials of one kind stand side by side, so that a window is one numpy reduction a kind, not one a feature.
+Partials of one block are adjacent, so that a window is one numpy reduction a block, not one a feature.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ HEAD_FIELDS = ("start", "n", "time", "arrival")
 
 @dataclass(frozen=True)
 class TilePart:
-    """Which events a tile was folded from: those of one of a view's streams, on one side of its cut if it has one.
+    """The events of a tile: those of one of a view's streams, on one side of its cutover if it has one.
 
     payments   ├──── base: history, in one batch ────┤cut├──── live: the stream ────▶
     refunds    ├──── base ─────────┤cut├─────── live ───────────────────────────────▶
 
-    The stream is named where a view has several: then tiles of one hop and start differ by it. Of a view with salt, a
-    live tile is one of so many: (number, of how many).
+    The stream is set where a view has several: then tiles of one hop and start differ by it. For a view with salt, a
+    live tile is one of several parts: (number, of how many).
     """
 
     stream: str | None = None
@@ -58,7 +58,7 @@ class HopLayout:
 
     @property
     def is_kept_forever(self) -> bool:
-        """Whether a lifetime window holds these tiles: none is ever let go of."""
+        """Whether a lifetime window holds these tiles: they are never deleted."""
         return self.retention_us >= FOREVER_US
 
     def columns(self) -> Iterator[tuple[int, str, ColumnBlock]]:
@@ -83,28 +83,28 @@ class HopLayout:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Where in the row a fixed-width column stands."""
+        """The index in the row of each fixed-width column."""
         return {name: len(HEAD_FIELDS) + index for index, (name, _) in enumerate(self.fixed_columns)}
 
     @cached_property
     def width(self) -> int:
-        """Number of 8-byte fields of a row."""
+        """The number of 8-byte fields of a row."""
         return len(HEAD_FIELDS) + len(self.fixed_columns)
 
     @cached_property
     def row_struct(self) -> struct.Struct:
-        """How a row is packed: int64 fields, then float64 fields, little-endian."""
+        """The binary format of a row: int64 fields, then float64 fields, little-endian."""
         ints = len(HEAD_FIELDS) + sum(block.store == "int" for _, block in self.fixed_columns)
         return struct.Struct(f"<{ints}q{self.width - ints}d")
 
     @cached_property
     def identities(self) -> dict[str, float | None]:
-        """The value of no events of each column: what an absent field of the changelog means."""
+        """The identity of each column's merge: the meaning of a missing field in the changelog."""
         return dict.fromkeys(self.object_names) | {name: block.identity for name, block in self.fixed_columns}
 
     @cached_property
     def row_field_getter(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-        """Takes the fields of a row, after its start, from a tile of the changelog."""
+        """A function that reads the fields of a row, without its start, from a tile of the changelog."""
         return itemgetter("n", "t", "a", *(name for name, _ in self.fixed_columns))
 
     @cached_property
@@ -117,7 +117,7 @@ class HopLayout:
         )
 
     def block_slice(self, block: ColumnBlock) -> slice:
-        """The columns of a row that merge alike."""
+        """The adjacent columns of a row that merge alike."""
         positions = [self.positions[name] for name, column_block in self.fixed_columns if column_block is block]
         return slice(positions[0], positions[-1] + 1) if positions else slice(0, 0)
 
@@ -126,33 +126,33 @@ class HopLayout:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint of the layout: tiles of another version are not read."""
+        """A fingerprint of the layout: tiles of another version are ignored."""
         description = json.dumps([self.hop_us, [slot.identity for slot in self.slots]]) + str(self.part)
         return hashlib.sha256(description.encode()).hexdigest()[:8]
 
 
 def hop_layouts(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of a view's tiles, one a hop, shortest hop first, whichever part they are."""
+    """The layouts of a view's tiles, one for each hop, shortest hop first, whichever part they are."""
     hops = sorted({feature.window.hop_us for feature in view.features})
     return tuple(_hop_layout(view, hop_us) for hop_us in hops)
 
 
 def stream_layouts(stream: Stream, view: View, *, is_base: bool = False) -> tuple[HopLayout, ...]:
-    """The layouts of the tiles that one of its streams, or that stream's history, feeds: the same but for a version."""
+    """The layouts of the tiles that one stream, or its history, feeds: they differ only in version."""
     part = TilePart(stream.name if len(view.streams) > 1 else None, is_base)
     return tuple(replace(layout, part=part) for layout in hop_layouts(view))
 
 
 def live_layouts(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of what its streams feed: the hops of each, stream by stream in the order of their names.
+    """The layouts of the tiles that its streams feed: the hops of each, in the order of the streams' names.
 
-    Of a view with salt they are of tiles that are not cut: what answers are made of, as nobody else knows of salt.
+    For a view with salt they are of merged parts, as readers use them, since only the store knows of salt.
     """
     return tuple(layout for stream in view.sorted_streams for layout in stream_layouts(stream, view))
 
 
 def salted_layouts(layout: HopLayout, view: View) -> tuple[HopLayout, ...]:
-    """The layouts of the parts into which a view's salt cuts tiles; history is not cut."""
+    """The layouts of the parts into which a view's salt divides tiles; history is not divided."""
     if view.salt == 1 or layout.part.is_base:
         return (layout,)
     parts = (replace(layout.part, salt_bucket=(number, view.salt)) for number in range(view.salt))
@@ -160,18 +160,18 @@ def salted_layouts(layout: HopLayout, view: View) -> tuple[HopLayout, ...]:
 
 
 def salted_live_layouts(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of the tiles its streams feed: as many times those of `lives_of(view)` as it has parts."""
+    """The layouts of the tiles its streams feed: those of `live_layouts(view)`, once for each part."""
     parts = zip(*(salted_layouts(layout, view) for layout in live_layouts(view)), strict=True)
     return tuple(layout for part in parts for layout in part)
 
 
 def base_layouts(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of the tiles that hold its streams' history, in the same order."""
+    """The layouts of the tiles of its streams' history, in the same order."""
     return tuple(layout for stream in view.sorted_streams for layout in stream_layouts(stream, view, is_base=True))
 
 
 def all_layouts(view: View) -> tuple[HopLayout, ...]:
-    """The layouts of everything that is read of a view: what its streams feed, then what is history."""
+    """The layouts of all tiles of a view: those its streams feed, then those of history."""
     return (*salted_live_layouts(view), *base_layouts(view))
 
 

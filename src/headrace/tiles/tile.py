@@ -1,4 +1,4 @@
-"""A tile as the changelog carries it: JSON outside, one packed row and a few objects inside."""
+"""A tile of the changelog: JSON outside, one packed row and a few objects inside."""
 
 import struct
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _ENTITY_FIELDS = tuple(f"e{index}" for index in range(1024))
 
 
 class FeatureTileKey(NamedTuple):
-    """Which tile: of whom, how long, from when, and by which layout it was folded."""
+    """The key of a tile: entity, hop, start, and layout version."""
 
     entity: Entity
     hop_us: int
@@ -24,14 +24,14 @@ class FeatureTileKey(NamedTuple):
 
 
 class FeatureTile(NamedTuple):
-    """The partials of one entity over one hop: a row packed with `HopLayout.row`, and objects."""
+    """The partials of one entity over one hop: a row packed with `HopLayout.row_struct`, and objects."""
 
     row: bytes
     objects: tuple[StoredObject | None, ...] = ()
 
 
 def decode_key(key: bytes) -> FeatureTileKey:
-    """The tile a changelog key names.
+    """Decode a changelog key.
 
     >>> decode_key(b'{"e0":"c1","h":60000000,"s":0,"v":"bd820751"}').entity
     ('c1',)
@@ -48,12 +48,12 @@ def encode_key(key: FeatureTileKey) -> bytes:
 
 
 def decode_tile(layout: HopLayout, start_us: int, value: bytes) -> FeatureTile:
-    """The tile a changelog value holds; an absent field is the identity of its block."""
+    """Decode a changelog value; a missing field is the identity of its block."""
     values = layout.identities | orjson.loads(value)
     fields = layout.row_field_getter(values)
     try:
         row = layout.row_struct.pack(start_us, *fields)
-    except struct.error:  # JSON has no word for NaN and the infinities: they come as text
+    except struct.error:  # JSON has no NaN and no infinities: they come as text
         row = layout.row_struct.pack(start_us, *map(_from_json_value, fields))
     if not layout.object_names:
         return FeatureTile(row)

@@ -89,7 +89,7 @@ class DriftFinding:
 
 @dataclass(frozen=True)
 class DriftTestReport:
-    """The tests of some windows: arrays of windows by columns; `distance` is the greatest drifted one, in PSI's measure.
+    """The tests of some windows: arrays of windows by columns; `distance` is the greatest drifted one, in PSI units.
 
     `ks_error` is how much greater the Kolmogorov-Smirnov statistic may be than its bins show.
     """

@@ -1,16 +1,16 @@
-"""Each left event with what was valid at its time: the last right one at or before it, not older than it may be.
+"""The as-of join: each left event with the last right version at or before its time, within the tolerance.
 
 tolerance="10m", quotes up to 2m late
 
     quotes      ●q1        ●q2                       ●q3          q2 was valid from its time until that of q3
     trades                      ●t                                at most 10m
                                 ├─ 2m ─┤
-                                       └ no quote on time can come before t any more: t with q2
+                                       └ no on-time quote before t can arrive any more: t with q2
                                 ├ wait ┤ may be shorter: then with what had arrived by then
 
-What had arrived is told by arrival times, not by what happens to be read: the same events make the same rows. A
-quote that came after a trade stopped waiting, and would have been the one, takes the row back and makes another with
-then="update", and is told in `late` otherwise.
+Decisions depend on arrival times, not on the order of reading: the same events give the same rows. A quote that
+arrives after a trade stopped waiting, and would have matched, retracts the row and emits a corrected one with
+then="update"; otherwise it goes to `late`.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ from headrace.operators.operator import InputEvent, Key, Operator, OutputEvent
 
 @dataclass(slots=True)
 class DecidedRow(JoinRow):
-    """A left row and the version it was given, if any: kept while a better one may come."""
+    """A left row and its version, if any: in state while a better version may arrive."""
 
     matched_version: JoinRow | None
 
 
 @dataclass
 class AsofJoinState:
-    """What is kept of a key: left rows that wait, those decided, and the versions of the right by time."""
+    """The state of a key: waiting left rows, decided ones, and the versions of the right by time."""
 
     waiting_rows: dict[RowPosition, JoinRow] = field(default_factory=dict)
     decided_rows: EventTimeline[DecidedRow] = field(default_factory=EventTimeline)
@@ -48,9 +48,9 @@ class AsofJoinOperator(Operator[AsofJoinState]):
     def __init__(self, spec: AsofJoin) -> None:
         self._spec, self._outputs = spec, JoinRowBuilder(spec)
         self._right_columns = [column for column, _ in spec.right.columns]
-        # Where all is waited for, and what is later does not count, no version comes too late for a row.
+        # With unlimited waiting and late events dropped, no version is too late for a row.
         self._emits_corrections = spec.then == "update" or (spec.then == "side_output" and spec.wait_us is not None)
-        # The left rows that wait, or may still come, are not older than so much before the clock.
+        # Left rows in state, or still to come, are not older than this before the clock.
         self._left_horizon_us = max(spec.left.until_us, spec.right.after_us + 1)
 
     def create_state(self) -> AsofJoinState:
@@ -111,12 +111,12 @@ class AsofJoinOperator(Operator[AsofJoinState]):
         )
 
     def _decision_us(self, row: JoinRow) -> int:
-        """When a left row is decided: all that is on time has arrived, or it has waited for as long as it may."""
+        """When a left row is decided: everything on time has arrived, or its wait is over."""
         complete_us = max(row.arrival_us, row.time_us + self._spec.right.after_us + 1)
         return complete_us if self._spec.wait_us is None else min(complete_us, row.arrival_us + self._spec.wait_us)
 
     def _final_us(self, row: JoinRow) -> int:
-        """When no version for a left row can come any more."""
+        """When no version for a left row can arrive any more."""
         return row.time_us + self._spec.right.until_us + 1
 
     def _decide_row(self, key: Key, state: AsofJoinState, timer: JoinTimer) -> Iterator[OutputEvent]:
@@ -136,7 +136,7 @@ class AsofJoinOperator(Operator[AsofJoinState]):
         return None
 
     def _correct_rows(self, key: Key, state: AsofJoinState, version: JoinRow) -> Iterator[OutputEvent]:
-        """See for which decided rows a version would have been the one: none after a row that was given a later one."""
+        """Correct the decided rows that a version matches: none after a row with a later version."""
         for index in range(state.decided_rows.first_index_from(version.time_us), len(state.decided_rows)):
             row = state.decided_rows[index]
             if row.time_us > version.time_us + self._spec.tolerance_us:
@@ -156,27 +156,27 @@ class AsofJoinOperator(Operator[AsofJoinState]):
         yield from self._output_rows(key, row, version, version.arrival_us)
 
     def _output_rows(self, key: Key, row: JoinRow, version: JoinRow | None, known_us: int) -> Iterator[OutputEvent]:
-        """The row of a left event with a version, or with none where that ends what was valid."""
+        """The row of a left event with a version, or with none where that one ends the validity."""
         valid_version = None if version is None or self._is_end_marker(version) else version
         if valid_version is not None or self._spec.left.outer:
             yield self._outputs.joined_row(key, row, valid_version, known_us)._replace(id=joined_row_id(row, version))
 
     def _is_end_marker(self, version: JoinRow) -> bool:
-        """Whether a version only says that the one before is no longer valid."""
+        """Whether a version only ends the validity of the one before."""
         if self._spec.deleted is None:
             return False
         column, end_value = self._spec.deleted
         return version.values[self._right_columns.index(column)] is end_value
 
     def _forget_versions(self, versions: EventTimeline[JoinRow], clock_us: int) -> None:
-        """Forget the oldest versions that nobody can ask for; the last one of them all only when it is too old."""
+        """Remove the oldest versions that no row can need; the last one of all only when it is beyond the tolerance."""
         count = 0
         while count < len(versions) and self._version_expiry_us(versions, count) <= clock_us:
             count += 1
         versions.forget_oldest(count)
 
     def _version_expiry_us(self, versions: EventTimeline[JoinRow], index: int) -> int:
-        """When nobody can ask for a version any more: it is too old, or another has taken its place."""
+        """When no row can need a version any more: it is too old, or a later one has replaced it."""
         version = versions[index]
         expiry_us = version.time_us + self._spec.tolerance_us + self._left_horizon_us + 1
         if index + 1 < len(versions):

@@ -1,6 +1,6 @@
-"""Events a join keeps, in the order of their times: found by range, forgotten from the oldest on.
+"""The events in a join's state, ordered by time: found by range, removed from the oldest on.
 
-forgotten ┊ ●  ●   ●●    ●      ●   ●
+removed   ┊ ●  ●   ●●    ●      ●   ●
           └ oldest   └─ between ─┘
 """
 
@@ -15,12 +15,12 @@ from headrace.aggregates.partial import Scalar
 
 RowPosition = tuple[
     int, int, Scalar
-]  # when a row happened and arrived, and its id: of two at one time the later to come
+]  # event time, arrival and id of a row: of two at one time the later arrival is last
 
 
 @dataclass(slots=True)
 class JoinRow:
-    """An event as a join keeps it: its values are those of its side's columns, in their order."""
+    """An event in a join's state: its values are the columns of its side, in their order."""
 
     time_us: int
     arrival_us: int
@@ -37,7 +37,7 @@ _TIME, _POSITION = attrgetter("time_us"), attrgetter("position")
 
 
 class EventTimeline(Generic[RowT]):
-    """Rows by their places. Those forgotten leave a gap at the front, closed when it is half of all: moves are few."""
+    """Rows by position. Removed ones leave a gap at the front, which is closed when it is half of all: few moves."""
 
     def __init__(self, rows: Iterable[RowT] = ()) -> None:
         self._rows, self._forgotten = list(rows), 0
@@ -49,18 +49,18 @@ class EventTimeline(Generic[RowT]):
         return iter(self._rows[self._forgotten :])
 
     def __getitem__(self, index: int) -> RowT:
-        """The row of a number, the oldest is 0."""
+        """The row at an index; the oldest is 0."""
         return self._rows[self._forgotten + index]
 
     def insert(self, row: RowT) -> None:
         insort(self._rows, row, lo=self._forgotten, key=_POSITION)
 
     def find_row(self, position: RowPosition) -> RowT:
-        """The row of a place, which is known to be there."""
+        """The row at a position that exists."""
         return self._rows[bisect_left(self._rows, position, lo=self._forgotten, key=_POSITION)]
 
     def first_index_from(self, time_us: int) -> int:
-        """The number of the first row from a time on, or the one it would have."""
+        """The index of the first row from a time on, or the one it would have."""
         return bisect_left(self._rows, time_us, lo=self._forgotten, key=_TIME) - self._forgotten
 
     def rows_between(self, from_us: int, to_us: int) -> Sequence[RowT]:
@@ -70,7 +70,7 @@ class EventTimeline(Generic[RowT]):
         ]
 
     def forget_oldest(self, count: int) -> None:
-        """Forget so many of the oldest."""
+        """Remove this many of the oldest rows."""
         self._forgotten += count
         if self._forgotten * 2 >= len(self._rows):
             del self._rows[: self._forgotten]
@@ -78,12 +78,12 @@ class EventTimeline(Generic[RowT]):
 
 
 def encode_row(row: JoinRow) -> list[Any]:
-    """A row as JSON, which has no word for NaN and the infinities: they are text in a list."""
+    """A row as JSON, which has no NaN and no infinities: they are text in a list."""
     values = [[str(value)] if isinstance(value, float) and not isfinite(value) else value for value in row.values]
     return [row.time_us, row.arrival_us, row.id, values]
 
 
 def decode_row(encoded: Sequence[Any]) -> tuple[int, int, Scalar, list[Any]]:
-    """The fields of a row that was written."""
+    """The fields of an encoded row."""
     time_us, arrival_us, row_id, values = encoded
     return time_us, arrival_us, row_id, [float(value[0]) if isinstance(value, list) else value for value in values]

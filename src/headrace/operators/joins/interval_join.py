@@ -1,14 +1,14 @@
-"""Two streams joined by key and time: pairs at once, those who stay alone once nobody can come for them any more.
+"""The interval join of two streams by key and time: emits pairs at once, unmatched rows once no partner can arrive.
 
 within=("5m", "1h"), payments up to 2m late
 
                  −5m   order   +1h  +2m
     ─────────────├──────●───────┤────┼──────▶ clock
-    payments         ●      ●        │ nobody on time can come any more: a left join says so
-                     └ pair └ pair   └ and the order is forgotten (with then="update": once nobody late can)
+    payments         ●      ●        │ no on-time partner can arrive any more: a left join emits it
+                     └ pair └ pair   └ and the order is removed (with then="update": once no late one can)
 
-A pair is made when the second of the two is taken, whichever that is. Whether a row stayed alone is decided by arrival
-times alone: its partners that arrived before it was due count, however late they are read.
+A pair is emitted when the second of the two is processed, whichever that is. Whether a row is unmatched depends on
+arrival times alone: partners that arrived before it was due count, however late they are read.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from headrace.operators.operator import InputEvent, Key, Operator, OutputEvent
 
 @dataclass(slots=True)
 class IntervalJoinRow(JoinRow):
-    """A row, when the first of its partners arrived, and whether it was said, and taken back, that none had."""
+    """A row, the arrival of its first partner, and whether it was emitted as unmatched, and retracted."""
 
     first_partner_us: int | None = None
     is_emitted_unmatched: bool = False
@@ -36,7 +36,7 @@ class IntervalJoinRow(JoinRow):
 
 @dataclass
 class IntervalJoinState:
-    """What is kept of a key: the rows of both sides by time, and when to look at those that may stay alone."""
+    """The state of a key: the rows of both sides by time, and the timers of those that may stay unmatched."""
 
     rows: tuple[EventTimeline[IntervalJoinRow], EventTimeline[IntervalJoinRow]] = field(
         default_factory=lambda: (EventTimeline(), EventTimeline())
@@ -45,7 +45,7 @@ class IntervalJoinState:
 
 
 class PartnerWindow(NamedTuple):
-    """How far from a row its partners may be, and when none can come any more: on time, and at all."""
+    """How far in time a row's partners may be, and when none can arrive any more: on time, and at all."""
 
     before_us: int
     after_us: int
@@ -112,7 +112,7 @@ class IntervalJoinOperator(Operator[IntervalJoinState]):
     def _pair_row(
         self, key: Key, state: IntervalJoinState, input_index: int, row: IntervalJoinRow
     ) -> Iterator[OutputEvent]:
-        """Keep a new row, and make its pairs with all that are there."""
+        """Store a new row, and emit its pairs with all stored partners."""
         window = self._partner_windows[input_index]
         state.rows[input_index].insert(row)
         if self._sides[input_index].outer:
@@ -128,7 +128,7 @@ class IntervalJoinOperator(Operator[IntervalJoinState]):
     def _record_partner(
         self, state: IntervalJoinState, input_index: int, row: IntervalJoinRow, arrival_us: int
     ) -> None:
-        """Note a row's partner; one that arrived after the row was due to be alone is a reason to look again."""
+        """Record a row's partner; one that arrived after the row was due as unmatched schedules a correction."""
         if row.first_partner_us is not None and row.first_partner_us <= arrival_us:
             return
         row.first_partner_us = arrival_us

@@ -1,4 +1,4 @@
-"""What joins have in common: what there is to do and when, and the events they make of their rows."""
+"""The common part of joins: timers, and the output events of rows."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ LEFT, RIGHT = 0, 1
 
 
 class JoinTimer(NamedTuple):
-    """A look at a row of one side when the clock says so; a heap of these is what a join has to do, in its order."""
+    """A timer of a row of one side; a heap of these orders the work of a join."""
 
     at_us: int
     input_index: int
@@ -22,7 +22,7 @@ class JoinTimer(NamedTuple):
 
 
 class JoinRowBuilder:
-    """Makes the events of a join of its rows; where one side is missing its columns are null."""
+    """Creates the output events of a join from its rows; the columns of a missing side are null."""
 
     def __init__(self, spec: Join | AsofJoin) -> None:
         self._sides, self._keys, self._late_policy = (spec.left, spec.right), spec.keys, spec.then
@@ -32,31 +32,31 @@ class JoinRowBuilder:
         self._retraction_columns: dict[str, Any] = {KIND: "result", RETRACTS: None} if spec.retracts else {}
 
     def select_values(self, event: InputEvent) -> list[Any]:
-        """What a join keeps of an event."""
+        """The values of an event that a join stores."""
         return [event.values[column] for column in self._columns[event.input_index]]
 
     def joined_row(self, key: Key, left: JoinRow | None, right: JoinRow | None, known_us: int) -> OutputEvent:
-        """A row of a left and a right event, or of one of them."""
+        """The output of a left and a right event, or of one of them."""
         time_us = max(row.time_us for row in (left, right) if row is not None)
         values = self._values(key, left, right) | self._retraction_columns
         return OutputEvent("out", joined_row_id(left, right), time_us, known_us, values)
 
     def retraction(self, row: OutputEvent, known_us: int) -> OutputEvent:
-        """What takes a row back: the same, and which one it is."""
+        """The retraction of an output: the same values, and the id of the retracted row."""
         retraction_id = orjson.dumps([*orjson.loads(row.id), "retracted"]).decode()
         return row._replace(
             id=retraction_id, known_us=known_us, values=row.values | {KIND: "retraction", RETRACTS: row.id}
         )
 
     def late_event_rows(self, key: Key, event: InputEvent) -> Iterable[OutputEvent]:
-        """What becomes of an event that came too late: a row of its own, or nothing where such are dropped."""
+        """The output of a late event: a row of its own, or nothing where late events are dropped."""
         row = JoinRow(event.time_us, event.arrival_us, event.id, self.select_values(event))
         return self.late_rows(key, event.input_index, *((row, None) if event.input_index == LEFT else (None, row)))
 
     def late_rows(
         self, key: Key, input_index: int, left: JoinRow | None, right: JoinRow | None
     ) -> Iterable[OutputEvent]:
-        """A row that came too late because of one of its events."""
+        """A row that is late because one of its events was."""
         if self._late_policy == "drop":
             return ()
         output = self.joined_row(key, left, right, max(row.arrival_us for row in (left, right) if row is not None))
@@ -78,6 +78,6 @@ def joined_row_id(left: JoinRow | None, right: JoinRow | None) -> str:
 
 
 def decode_timer(encoded: Sequence[Any]) -> JoinTimer:
-    """What was to be looked at, and when."""
+    """Decode a timer."""
     at_us, input_index, (time_us, arrival_us, row_id) = encoded
     return JoinTimer(at_us, input_index, (time_us, arrival_us, row_id))

@@ -1,1 +1,1 @@
-"""Patterns: sequences of events found by an automaton."""
+"""Patterns: sequences of events, matched by an automaton."""

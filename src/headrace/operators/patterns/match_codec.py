@@ -1,4 +1,4 @@
-"""Matches under way as JSON: each event once, each beginning that several share once, and where each match stands."""
+"""Encodes partial matches as JSON: each event once, each shared beginning once, and the state of each match."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ EncodedMatches = dict[str, Any]
 
 
 def encode_matches(pending: list[PatternEvent], matches: list[PartialMatch]) -> EncodedMatches:
-    """Events that wait, and matches under way."""
+    """Encode waiting events and partial matches."""
     nodes = list(_distinct_nodes(matches))
     node_numbers = {id(node): number for number, node in enumerate(nodes)}
     events = {one.event.position: one.event for one in nodes}
@@ -32,7 +32,7 @@ def encode_matches(pending: list[PatternEvent], matches: list[PartialMatch]) -> 
 
 
 def decode_matches(encoded: EncodedMatches, matcher: PatternMatcher) -> tuple[list[PatternEvent], list[PartialMatch]]:
-    """What was packed, in the same order."""
+    """Decode what `encode_matches` wrote, in the same order."""
     events = [_decode_event(*encoded_event) for encoded_event in encoded["events"]]
     nodes, starts = list[MatchedEvent](), list[MatchStart]()
     for event, step, previous in encoded["taken"]:
@@ -46,7 +46,7 @@ def decode_matches(encoded: EncodedMatches, matcher: PatternMatcher) -> tuple[li
 
 
 def _distinct_nodes(matches: Iterable[PartialMatch]) -> Iterator[MatchedEvent]:
-    """All that was taken, each once, after what was taken before it."""
+    """All matched events, each once, after the events before it."""
     seen_ids: set[int] = set()
     for partial_match in matches:
         new_nodes = list[MatchedEvent]()
@@ -59,7 +59,7 @@ def _distinct_nodes(matches: Iterable[PartialMatch]) -> Iterator[MatchedEvent]:
 
 
 def _encode_event(event: PatternEvent) -> list[Any]:
-    """An event; JSON has no number for what is not a number, so its name stands in a list."""
+    """Encode an event; JSON has no NaN or infinity, which become text in a list."""
     values = [
         [str(value)] if isinstance(value, float) and not math.isfinite(value) else value for value in event.values
     ]

@@ -1,4 +1,4 @@
-"""What a match under way has taken, and what conditions make of an event after it."""
+"""Partial matches: the events a match has taken, and the evaluation of conditions on later ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from headrace.operators.patterns.nfa import NfaState
 
 
 class PatternEvent(NamedTuple):
-    """What is kept of an event: its time and place, which it is ordered by; its id; what holds for it; some columns."""
+    """A stored event: its time and position, which order it; its id; its satisfied conditions; some columns."""
 
     time_us: int
     partition: int
@@ -28,9 +28,9 @@ class PatternEvent(NamedTuple):
 
 
 class MatchedEvent(NamedTuple):
-    """An event that a step took, after others: how many each step has now, and what conditions read of them.
+    """An event that a step took: the count of each step so far, and the values that conditions read.
 
-    Matches that differ at the end share their beginning.
+    Matches share their common beginning.
     """
 
     event: PatternEvent
@@ -41,7 +41,7 @@ class MatchedEvent(NamedTuple):
 
 
 def matched_events(last_event: MatchedEvent) -> list[MatchedEvent]:
-    """All that was taken, in its order."""
+    """All matched events, in order."""
     nodes, node = [last_event], last_event.previous
     while node is not None:
         nodes.append(node)
@@ -51,7 +51,7 @@ def matched_events(last_event: MatchedEvent) -> list[MatchedEvent]:
 
 @dataclass(slots=True, eq=False)
 class MatchStart:
-    """The first event of some matches, and whether one of them was told."""
+    """The first event of some matches, and whether one of them was emitted."""
 
     event: PatternEvent
     is_emitted: bool = False
@@ -59,7 +59,7 @@ class MatchStart:
 
 @dataclass(slots=True, eq=False)
 class PartialMatch:
-    """A match under way: how it began, what it took, and what it waits for."""
+    """A partial match: its start, its last event, and its state."""
 
     start: MatchStart
     last_event: MatchedEvent
@@ -67,7 +67,7 @@ class PartialMatch:
 
 
 class PatternEvaluator:
-    """Says which conditions hold for an event, and what taking it makes of a match."""
+    """Evaluates which conditions hold for an event, and appends events to matches."""
 
     def __init__(self, sequence: Sequence) -> None:
         self.columns = sequence.retained_columns
@@ -78,13 +78,13 @@ class PatternEvaluator:
         self._empty = (0,) * len(sequence.steps), (None,) * len(self._references)
 
     def to_pattern_event(self, event: InputEvent) -> PatternEvent:
-        """What is kept of an event."""
+        """The stored form of an event."""
         satisfied = sum(bit for bit, is_satisfied in self._event_conditions if is_satisfied(event.values))
         values = tuple(event.values[name] for name in self.columns)
         return PatternEvent(event.time_us, event.partition, event.offset, event.id, satisfied, values)
 
     def satisfied_conditions(self, event: PatternEvent, last_event: MatchedEvent | None, wanted_bits: int) -> int:
-        """The conditions that hold for an event after what was taken, as bits; of those that read that, the wanted."""
+        """The conditions that hold for an event after a match, as bits; of those that read it, only the wanted ones."""
         if not self.reads_earlier_events:
             return event.satisfied
         row = self._condition_row(event, self._empty[1] if last_event is None else last_event.referenced)
@@ -93,7 +93,7 @@ class PatternEvaluator:
         )
 
     def append_event(self, event: PatternEvent, step: int, previous: MatchedEvent | None) -> MatchedEvent:
-        """An event is taken by a step."""
+        """Append an event to a match by a step."""
         step_counts, referenced = self._empty if previous is None else (previous.step_counts, previous.referenced)
         new_counts = (*step_counts[:step], step_counts[step] + 1, *step_counts[step + 1 :])
         return MatchedEvent(
@@ -120,7 +120,7 @@ class PatternEvaluator:
 
 
 def _conditions(sequence: Sequence, *, reads_earlier: bool) -> Iterator[tuple[int, Evaluator]]:
-    """The conditions that read what was taken before, or those that do not, each with its bit."""
+    """The conditions that read earlier events, or those that do not, each with its bit."""
     own_columns = set(sequence.schema.names)
     for bit_number, condition in enumerate(sequence.conditions):
         if (not field_names(condition) <= own_columns) == reads_earlier:

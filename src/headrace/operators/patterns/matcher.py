@@ -1,10 +1,10 @@
-"""The matches of one key that are under way, what an event and what time make of them, and which of them are told.
+"""Matches one key's events: extends partial matches by events and time, and selects the matches to emit.
 
-    s1 s2 s3        of "small ×2+, then large" these are under way: s1 s2 s3, waiting for small or large;
+    s1 s2 s3        partial matches of "small ×2+, then large": s1 s2 s3, waiting for small or large;
                     s1 s2, waiting for large; s2 s3, waiting for small or large; s3, waiting for small
 
-Of two that begin together and wait for the same only the better one can ever be told, unless all are: the other is let
-go of. So what is kept grows with the events that may begin a match, not with the ways to choose among them.
+Of two matches with the same start and the same state only the better one can ever be emitted, unless all are: the
+other is dropped. So the state grows with the events that may start a match, not with the ways to choose among them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ EndReason = Literal["match", "within", "crowded"]
 
 
 class EndedMatch(NamedTuple):
-    """A match that is told, or the furthest that came of a first event when time was over or too many were open."""
+    """An emitted match, or the longest partial match of a first event when its time was over or too many were open."""
 
     partial_match: PartialMatch
     time_us: int
@@ -33,7 +33,7 @@ class EndedMatch(NamedTuple):
 
 
 class PatternMatcher:
-    """What becomes of the matches of a key; those under way are a list, in the order of their first events."""
+    """The matches of a key; partial ones are a list, in the order of their first events."""
 
     def __init__(self, sequence: Sequence) -> None:
         self.automaton, self.evaluator = PatternAutomaton(sequence), PatternEvaluator(sequence)
@@ -42,11 +42,11 @@ class PatternMatcher:
         self._count_signs = [1 if step.reluctant else -1 for step in sequence.steps]
 
     def is_relevant(self, event: PatternEvent) -> bool:
-        """Whether an event may change anything: it meets a condition, or one that is to be next must not be missed."""
+        """Whether an event can change anything: it satisfies a condition, or a strict step must not skip it."""
         return bool(event.satisfied) or self.automaton.is_strict or self.evaluator.reads_earlier_events
 
     def process_event(self, matches: list[PartialMatch], event: PatternEvent) -> Iterator[EndedMatch]:
-        """The next event, by time and place."""
+        """Process the next event, by time and position."""
         candidates = [*self._extend_matches(matches, event), *self._start_matches(event)]
         open_matches = [partial_match for partial_match in candidates if partial_match.state.transitions]
         matches[:] = open_matches if len(candidates) == len(matches) else self._prune_dominated(open_matches)
@@ -55,7 +55,7 @@ class PatternMatcher:
         yield from self._evict_oldest(matches, event.time_us)
 
     def expire_matches(self, matches: list[PartialMatch], until_us: int) -> Iterator[EndedMatch]:
-        """All events up to this time are known: what began so long ago can take no more."""
+        """Expire matches: all events up to this time are known, so that older starts can take no more."""
         expired = list(takewhile(lambda partial_match: self.deadline_us(partial_match.start) <= until_us, matches))
         del matches[: len(expired)]
         selected = self._select_matches([run for run in expired if run.state.completes_on_timeout], matches)
@@ -68,7 +68,7 @@ class PatternMatcher:
         return start.event.time_us + self._within_us
 
     def _extend_matches(self, matches: Iterable[PartialMatch], event: PatternEvent) -> Iterator[PartialMatch]:
-        """Every match under way, and a copy of it for each step that takes the event."""
+        """Every partial match, and a copy of it for each step that takes the event."""
         for partial_match in matches:
             satisfied = self.evaluator.satisfied_conditions(
                 event, partial_match.last_event, partial_match.state.conditions_read
@@ -96,7 +96,7 @@ class PatternMatcher:
         )
 
     def _prune_dominated(self, matches: list[PartialMatch]) -> list[PartialMatch]:
-        """Those that can still be told."""
+        """The matches that can still be emitted."""
         if self._skip_strategy == "no_skip":
             return matches
         best: dict[Any, PartialMatch] = {}
@@ -112,7 +112,7 @@ class PatternMatcher:
         return list(best.values())
 
     def _relevant_count(self, partial_match: PartialMatch) -> int:
-        """How many the last step has taken, as far as it matters to what may come."""
+        """How many events the last step has taken, as far as it affects later events."""
         step, count = (
             self._steps[partial_match.last_event.step],
             partial_match.last_event.step_counts[partial_match.last_event.step],
@@ -122,7 +122,7 @@ class PatternMatcher:
         return min(count, step.least) if step.most is None else count
 
     def _select_matches(self, complete: list[PartialMatch], matches: list[PartialMatch]) -> list[PartialMatch]:
-        """Those that are told of the matches that end now; what that makes impossible is let go of."""
+        """The matches to emit among those that end now; drops the partial ones that this excludes."""
         selected = sorted(complete, key=self._sort_key)
         if selected and self._skip_strategy != "no_skip":
             selected = [next(group) for _, group in groupby(selected, key=lambda partial_match: partial_match.start)]
@@ -139,7 +139,7 @@ class PatternMatcher:
                 yield EndedMatch(self._furthest_match(group), time_us, "within")
 
     def _evict_oldest(self, matches: list[PartialMatch], time_us: int) -> Iterator[EndedMatch]:
-        """Where too many are under way, those that began first are given up."""
+        """Drop the oldest partial matches above the limit."""
         while len(matches) > self._max_partials:
             _, group = next(groupby(matches, key=lambda partial_match: partial_match.start))
             oldest = list(group)

@@ -1,10 +1,10 @@
-"""The automaton of a sequence: where a match may be, what it waits for there, and where an event brings it.
+"""The automaton of a sequence: states, the transitions that a state has open, and the effect of an event.
 
-    small ×3+ ──then──▶ large      A match that has taken three small ones waits for two things at once: another small
-      ▲  │ repeat                  one, and a large one. Each is a way on. An event goes every way that wants it, in a
-      └──┘                         copy of the match, and shuts the ways that may not let it pass.
+    small ×3+ ──then──▶ large      A match with three small events has two open transitions: another small event,
+    ▲  │ repeat                  and a large one. An event takes every transition whose condition it satisfies, each in
+    └──┘                         a copy of the match, and closes the transitions that may not skip it.
 
-An event is here only which conditions hold for it, as bits. So where it brings a match is looked up, once it is known.
+An event is represented by the bits of its satisfied conditions, so that its effect on a state is cached.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from headrace.declare.operations.pattern_sequence import Contiguity, Sequence
 
 
 class Transition(NamedTuple):
-    """A way on: to which step, or the end; how near; the condition it wants, and those that must not come, as bits."""
+    """A transition: its target step, or the end; its contiguity; its condition and forbidden ones, as bits."""
 
     target: int
     contiguity: Contiguity
@@ -24,21 +24,21 @@ class Transition(NamedTuple):
     forbids: int
 
     def is_open_after(self, satisfied: int) -> bool:
-        """Whether an event may pass without being taken this way."""
+        """Whether an event may be skipped by this transition."""
         if self.contiguity == "next" or satisfied & self.forbids:
             return False
         return self.contiguity == "then_any" or not satisfied & self.accepts
 
 
 class TransitionResult(NamedTuple):
-    """What an event does to a match: the steps that take it, each in a copy, and what the match itself waits for."""
+    """The effect of an event on a match: the steps that take it, each in a copy, and the match's own new state."""
 
     target_steps: tuple[int, ...]
     next_state: "NfaState"
 
 
 class NfaState:
-    """What a match waits for whose last event a step took: the ways on from there that are open, by their numbers."""
+    """The state of a match after a step: the open transitions from there, by number."""
 
     def __init__(self, automaton: "PatternAutomaton", step: int, open_numbers: tuple[int, ...]) -> None:
         self.step, self.open_numbers = step, open_numbers
@@ -49,7 +49,7 @@ class NfaState:
         self._automaton, self._results = automaton, dict[int, TransitionResult]()
 
     def advance(self, satisfied: int) -> TransitionResult:
-        """What an event does for which these conditions hold."""
+        """The effect of an event with these satisfied conditions."""
         result = self._results.get(satisfied)
         if result is None:
             result = self._results[satisfied] = self._compute_result(satisfied)
@@ -66,7 +66,7 @@ class NfaState:
 
 
 class PatternAutomaton:
-    """The steps of a sequence and the ways between them."""
+    """The steps of a sequence and the transitions between them."""
 
     def __init__(self, sequence: Sequence) -> None:
         self.steps, self.nevers, self.end = sequence.steps, sequence.nevers, len(sequence.steps)
@@ -81,7 +81,7 @@ class PatternAutomaton:
         ]
 
     def state_after(self, step: int, count: int) -> NfaState:
-        """What is waited for when a step has just taken an event, its so-manieth."""
+        """The state after a step has taken its nth event."""
         min_count, max_count = self.steps[step].least, self.steps[step].most
         may_repeat, may_go_on = max_count is None or count < max_count, count >= min_count
         numbered_repeats = enumerate(transition.target == step for transition in self.transitions[step])
@@ -90,11 +90,11 @@ class PatternAutomaton:
         )
 
     def is_complete(self, step: int, count: int) -> bool:
-        """Whether a match is one as it stands: nothing more need come, and nothing is left that must not."""
+        """Whether a match is complete: no further event is required, and none is forbidden."""
         return self._can_end[step] and count >= self.steps[step].least
 
     def find_state(self, step: int, open_numbers: tuple[int, ...]) -> NfaState:
-        """The one that waits there for just these: what is waited for alike is the same."""
+        """The state of these open transitions; equal states are the same object."""
         state = self._states.get((step, open_numbers))
         if state is None:
             state = self._states[step, open_numbers] = NfaState(self, step, open_numbers)
@@ -109,7 +109,7 @@ class PatternAutomaton:
                 yield Transition(target, "then_any", 0, nevers)
 
     def _target_steps(self, step: int) -> Iterator[int]:
-        """The steps that may come after one, and the end if it may: those left out are optional."""
+        """The possible next steps, and the end if possible: those skipped are optional."""
         for target in range(step + 1, self.end):
             yield target
             if not self.steps[target].optional:
@@ -117,5 +117,5 @@ class PatternAutomaton:
         yield self.end
 
     def _nevers_between(self, step: int, target: int) -> int:
-        """The bits of what must not come between two steps; those of nevers follow those of steps."""
+        """The bits of the events forbidden between two steps; those of nevers follow those of steps."""
         return sum(1 << self.end + number for number, never in enumerate(self.nevers) if step < never.before <= target)

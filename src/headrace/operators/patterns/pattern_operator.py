@@ -1,4 +1,4 @@
-"""Patterns as an operator: events wait until none before them can come, are matched in their order, and are told.
+"""The pattern operator: events wait until none before them can arrive, and are then matched in order.
 
 arrival     ●2   ●1       ●3              lateness ≤ patience, or they are late
 clock       ──────────┼──────────┼──────▶
@@ -24,14 +24,14 @@ from headrace.operators.patterns.matcher import EndedMatch, PatternMatcher
 
 @dataclass
 class PatternState:
-    """Of a key: the events that wait for their turn, as a heap, and the matches under way."""
+    """The state of a key: waiting events as a heap, and partial matches."""
 
     pending_events: list[PatternEvent] = field(default_factory=list)
     partial_matches: list[PartialMatch] = field(default_factory=list)
 
 
 class PatternOperator(Operator[PatternState]):
-    """Looks for a sequence in the events of each key."""
+    """Matches a sequence against the events of each key."""
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence, self._matcher = sequence, PatternMatcher(sequence)
@@ -52,7 +52,7 @@ class PatternOperator(Operator[PatternState]):
         return min(times_us) + self._sequence.patience_us + 1 if times_us else None
 
     def on_timer(self, key: Key, state: PatternState, timer_us: int) -> Iterator[OutputEvent]:
-        """What happened at one time is complete: its events come first, and then what ends with it."""
+        """Process one event time, which is complete: its events first, then the matches that expire."""
         time_us = timer_us - self._sequence.patience_us - 1
         while state.pending_events and state.pending_events[0].time_us <= time_us:
             ended_matches = self._matcher.process_event(state.partial_matches, heappop(state.pending_events))
@@ -95,7 +95,7 @@ class PatternOperator(Operator[PatternState]):
         return values
 
     def _step_values(self, name: str, keep: tuple[str, ...], events: list[PatternEvent]) -> dict[str, Any]:
-        """How many events a step took, the first and the last, and what is kept of the last."""
+        """The number of events of a step, its first and last one, and the stored columns of the last."""
         first, last = (events[0].id, events[-1].id) if events else (None, None)
         values: dict[str, Any] = {f"{name}_count": len(events), f"{name}_first_id": first, f"{name}_last_id": last}
         for column in keep:
@@ -104,6 +104,6 @@ class PatternOperator(Operator[PatternState]):
         return values
 
     def _output_id(self, key: Key, kind: str, event_ids: list[Any]) -> str:
-        """The same events make the same id."""
+        """The same events give the same id."""
         identity = orjson.dumps([self._sequence.name, key, kind, event_ids])
         return blake2b(identity, digest_size=12).hexdigest()

@@ -1,1 +1,1 @@
-"""Windows: their shapes, aggregates, and when results are emitted."""
+"""Windows: their shapes, aggregates, and triggers."""

@@ -1,4 +1,4 @@
-"""Windows that begin at multiples of a step, whatever the events: tumbling, sliding, and the one that has no end.
+"""Windows aligned to multiples of a step: tumbling, sliding, and the global one.
 
 sliding("3m", every="1m"):   an event at 12:02:30 counts in the windows that begin at 12:00, 12:01, 12:02
 """
@@ -8,7 +8,7 @@ from headrace.operators.operator import InputEvent
 from headrace.operators.windows.window_aggregates import WindowAggregator
 from headrace.operators.windows.window_state import NEVER_US, WindowBounds, WindowSnapshot, WindowSpan, WindowSpans
 
-_SINGLE_CELL = 0  # what has one cell has it under this number
+_SINGLE_CELL = 0  # the number of a span's only cell
 
 
 class AlignedWindows:
@@ -24,7 +24,7 @@ class AlignedWindows:
         return [self._add_to_window(spans, start_us, event) for start_us in self._window_starts_us(event)]
 
     def _window_starts_us(self, event: InputEvent) -> range:
-        """Where the windows of an event begin, from the first to the last."""
+        """The starts of an event's windows, from the first to the last."""
         return range(self._last_start_us(event), event.time_us - self._size_us, -self._every_us)[::-1]
 
     def _last_start_us(self, event: InputEvent) -> int:
@@ -53,12 +53,12 @@ class AlignedWindows:
 
 
 class GlobalWindow:
-    """One window, which never closes: whatever came counts, and nothing is let go."""
+    """One window that never closes: every event counts, and nothing is removed."""
 
     def __init__(self, aggregator: WindowAggregator) -> None:
         self._aggregator = aggregator
 
-    def find_spans(self, spans: WindowSpans, event: InputEvent) -> list[WindowSpan]:  # noqa: ARG002  # it is the same for all
+    def find_spans(self, spans: WindowSpans, event: InputEvent) -> list[WindowSpan]:  # noqa: ARG002  # the same for all events
         return list(spans.values())
 
     def add_event(self, spans: WindowSpans, event: InputEvent) -> list[WindowSpan]:

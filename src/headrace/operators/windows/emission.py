@@ -1,10 +1,10 @@
-"""The rows that are told of windows: results, their corrections, what is taken back, and what is known of closings.
+"""Emits the rows of windows: results, corrections, retractions, and closings.
 
-    revision 0 ──▶ 1 ──▶ 2        of one window: the greatest stands, unless it is taken back
-    final      ──▶ retraction ──▶ correction      what was final is never replaced unsaid
-    ├───┤ grows: retraction ──▶ ├──────┤          a window that is no more is taken back as well
+    revision 0 ──▶ 1 ──▶ 2        of one window: the greatest is current, unless it is retracted
+    final      ──▶ retraction ──▶ correction      a final row is never replaced without a retraction
+    ├───┤ grows: retraction ──▶ ├──────┤          a merged window is retracted as well
 
-So final results and corrections, less retractions, are what is true at any moment.
+So final results and corrections, less retractions, are the current state at any time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from headrace.operators.windows.window_state import NEVER_US, EmittedWindowRow, 
 
 
 class WindowEmitter:
-    """Tells of the windows of a windowing."""
+    """Emits the rows of a windowing."""
 
     def __init__(self, spec: Windowing, aggregator: WindowAggregator) -> None:
         self._allowed_lateness_us, self._aggregator = spec.late.after_us, aggregator
@@ -26,7 +26,7 @@ class WindowEmitter:
     def emit_rows(
         self, key: Key, span: WindowSpan, windows: Sequence[WindowSnapshot], now_us: int, *, emit_early: bool
     ) -> Iterator[OutputEvent]:
-        """What is to be said of a span's windows now: of those that are closed, or of all that have changed."""
+        """The rows to emit for a span's windows now: of closed ones, or of all that have changed."""
         if span.emitted_rows:
             yield from self._retract_vanished(key, span, {window.bounds for window in windows}, now_us)
         for window in windows:
@@ -69,19 +69,19 @@ class WindowEmitter:
 
 
 def late_closing_row(key: Key, event: InputEvent, bounds: WindowBounds) -> OutputEvent:
-    """What the closings say of a row that came too late for a window that is closed."""
+    """The closing row of a late event whose window is closed."""
     values = _bounds_values(bounds) | {"events": 0, "late_rows": 1, "revisions": 0}
     return OutputEvent("closed", f"{_key_text(key)}@late:{event.id}", event.arrival_us, event.arrival_us, values)
 
 
 def late_row(event: InputEvent) -> OutputEvent:
-    """A row that came too late, as it came."""
+    """A late event as a row, unchanged."""
     values = {**event.values, LATENESS_COLUMN: event.lateness_us}
     return OutputEvent("late", str(event.id), event.time_us, event.arrival_us, values)
 
 
 def _outlasts(earlier_row: EmittedWindowRow, new_row: EmittedWindowRow) -> bool:
-    """Whether what was taken back lasted longer than what takes its place: another will take the rest of it."""
+    """Whether a retracted window is longer than its replacement: another replaces the rest."""
     return not earlier_row.is_current and earlier_row.bounds[1] > new_row.bounds[1]
 
 

@@ -1,15 +1,15 @@
-"""Sessions: events reach as far as their gap, and all that touch are one.
+"""Session windows: an event extends its session by its gap, and overlapping sessions merge.
 
     ●──────┤                 gap of the first
          ●──────┤            touches it: one session      ├●────●──────┤
                      ●──────┤   does not: another                          ├●──────┤
 
-An event that comes between two makes them one. A session that is longer than `longest` is told in pieces, cut at the
-multiples of that: each piece has a tally of its own from the beginning, so nothing has to be taken apart.
+An event between two sessions merges them. A session longer than `longest` is emitted in pieces, cut at multiples of
+that length: each piece has its own state from the start, so that no state has to be split.
 
     longest  │             │             │
              │  ●─●──●──●──│─●──●─────●──│─●──┤       longer: three windows
-             │          ●──│──●──┤       │            not longer: one window, though it has two tallies
+             │          ●──│──●──┤       │            not longer: one window, although it has two cells
 """
 
 import math
@@ -20,11 +20,11 @@ from headrace.operators.windows.window_aggregates import WindowAggregateState, W
 from headrace.operators.windows.window_state import WindowBounds, WindowSnapshot, WindowSpan, WindowSpans
 
 _SECOND_US = 1_000_000
-_END_INCLUSIVE_US = 1  # what happens just at the end of a session still belongs to it
+_END_INCLUSIVE_US = 1  # an event at the very end of a session belongs to it
 
 
 class SessionWindows:
-    """Sessions of a key: each is a span, in cells as long as the longest may be."""
+    """The sessions of a key: each is a span, in cells of the maximum length."""
 
     def __init__(self, shape: Session, aggregator: WindowAggregator) -> None:
         self._gap_us, self._gap_column, self._max_session_us = shape.gap_us or 0, shape.gap_column, shape.longest_us
@@ -45,7 +45,7 @@ class SessionWindows:
         return event.time_us, event.time_us + self._event_gap_us(event)
 
     def _event_gap_us(self, event: InputEvent) -> int:
-        """How far an event reaches: at least one microsecond, at most as long as a session may be."""
+        """The gap of an event: at least one microsecond, at most the maximum length."""
         if self._gap_column is None:
             return self._gap_us
         seconds = event.values[self._gap_column]
@@ -59,7 +59,7 @@ class SessionWindows:
         return [span for span in spans.values() if span.start_us <= end_us and start_us <= span.end_us]
 
     def _merge_spans(self, merged: WindowSpan, overlapping: list[WindowSpan]) -> WindowSpan:
-        """The span that some are once they touch."""
+        """Merge overlapping spans."""
         for span in overlapping:
             merged.start_us, merged.end_us = min(merged.start_us, span.start_us), max(merged.end_us, span.end_us)
             merged.late_count += span.late_count
@@ -85,14 +85,14 @@ class SessionWindows:
         return self._max_session_us is not None and span.end_us - span.start_us > self._max_session_us
 
     def _piece_window(self, span: WindowSpan, cell: int, state: WindowAggregateState) -> WindowSnapshot:
-        """One of the windows of a long session: that it is long is known only after as long from its start."""
+        """A window of a long session: that it is long is known only after the maximum length."""
         length_us = self._max_session_us or 0
         start_us, end_us = max(span.start_us, cell * length_us), min(span.end_us, (cell + 1) * length_us)
         closes_us = max(end_us, span.start_us + length_us) + _END_INCLUSIVE_US
         return WindowSnapshot((start_us, end_us), closes_us, state)
 
     def expire_windows(self, span: WindowSpan, before_us: int) -> bool:
-        """Pieces go one by one; of the rest it is remembered where it began, as long as it may go on."""
+        """Pieces expire one by one; a span keeps its start for as long as it may continue."""
         if self._is_cut(span):
             for cell in [
                 cell for cell in span.cells if self._piece_window(span, cell, span.cells[cell]).closes_us <= before_us

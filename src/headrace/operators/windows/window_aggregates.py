@@ -1,4 +1,4 @@
-"""The aggregates of a window, kept side by side: what each event adds, what two windows have together."""
+"""The aggregates of a window: updated by events, and merged with other windows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ ColumnReader = Callable[[Mapping[str, Any]], Any]
 
 @dataclass
 class WindowAggregateState:
-    """How many events a window has, and what its aggregates have of them."""
+    """The number of events of a window, and the state of its aggregates."""
 
     event_count: int
     accumulators: list[Accumulator]
 
 
 class _ResultColumn(NamedTuple):
-    """A column of the results: what is read of an event for it, null where it does not count."""
+    """A result column: its input from an event, null where the event does not count."""
 
     name: str
     aggregate: Aggregate
@@ -36,7 +36,7 @@ class _ResultColumn(NamedTuple):
 
 
 class WindowAggregator:
-    """Keeps the tallies of a windowing."""
+    """Updates and merges the aggregates of a windowing."""
 
     def __init__(self, spec: Windowing) -> None:
         self._columns = [
@@ -66,7 +66,7 @@ class WindowAggregator:
                 accumulator.add(value, event.time_us, event.id)
 
     def merge_states(self, *states: WindowAggregateState) -> WindowAggregateState:
-        """What several have, which stay as they are."""
+        """Merge states without changing them."""
         merged = self.create_state()
         for state in states:
             merged.event_count += state.event_count
@@ -114,6 +114,6 @@ def _value_reader(aggregate: Aggregate, schema: Schema) -> ColumnReader:
 
 
 def _filtered_reader(where: Expression, read_value: ColumnReader, schema: Schema) -> ColumnReader:
-    """Null is not true: what the condition says nothing of does not count."""
+    """Null is not true: an event for which the condition is null does not count."""
     is_match = compile_expression(where, schema)
     return lambda row: read_value(row) if is_match(row) else None

@@ -1,13 +1,13 @@
-"""Windows of every shape as one operator: events are taken into spans, and time closes, tells and forgets them.
+"""The window operator, for windows of every shape: assigns events to spans, closes, emits and removes windows.
 
     event time        end       + after            + until
     ├──── window ─────┤─────────┤──────────────────┤
-    clock                       closes: a row      forgotten
+    clock                       closes: a row      removed
     an event, late by           ≤ after: counts    ≤ until, then="update": corrects     more: late
 
-An event whose window has something due before it arrived waits for that, and so do those that arrived after it: it is
-seen by what comes after, never by what was before. So a row that is due at a time is of the events that arrived before
-it, however they were read.
+An event of a window with a timer due before its arrival waits for that, and so do events that arrived after it: the
+timer must not see it. So a row due at a time has the events that arrived before that time, in whatever order they were
+read.
 """
 
 from bisect import insort
@@ -31,7 +31,7 @@ from headrace.operators.windows.window_state import (
 
 
 class WindowOperator:
-    """Keeps the windows of a key, and tells of them as was asked for."""
+    """Maintains the windows of a key, and emits rows by the declared trigger."""
 
     def __init__(self, spec: Windowing) -> None:
         aggregator = WindowAggregator(spec)
@@ -64,7 +64,7 @@ class WindowOperator:
         yield from self._process_waiting(key, state)
 
     def _process_waiting(self, key: Key, state: WindowOperatorState) -> Iterator[OutputEvent]:
-        """Take events as they arrived, up to one that would be seen by what was due before."""
+        """Process events in order of arrival, up to one that an earlier timer must not see."""
         while state.waiting_events and not self._must_wait(state, state.waiting_events[0]):
             yield from self._process_in_order(key, state, state.waiting_events.pop(0))
 
@@ -86,7 +86,7 @@ class WindowOperator:
             self._schedule_timer(span, windows, event.arrival_us)
 
     def _emit_late(self, key: Key, state: WindowOperatorState, event: InputEvent) -> Iterator[OutputEvent]:
-        """A row that is too late is counted once: with the window it misses, or alone where that is closed."""
+        """Count a late event once: with the window it misses, or alone where that is closed."""
         if self._late_policy.then != "drop":
             yield late_row(event)
         missed_spans = [
@@ -112,7 +112,7 @@ class WindowOperator:
             self._schedule_timer(span, self._assigner.list_windows(span), timer_us)
 
     def _is_open(self, span: WindowSpan, now_us: int) -> bool:
-        """Whether a closing is still to come; of what never closes there is none."""
+        """Whether a closing is still to come; a window that never closes has none."""
         before_us = now_us - self._late_policy.after_us
         return any(before_us < window.closes_us < NEVER_US for window in self._assigner.list_windows(span))
 

@@ -1,4 +1,4 @@
-"""What is kept of a key's windows: stretches of its time, what they have, and what was told of them."""
+"""The state of a key's windows: spans of time with aggregates, and the rows emitted for them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ WindowBounds = tuple[int, int]
 
 
 class EmittedWindowRow(NamedTuple):
-    """A row that was told of a window; one that was taken back is remembered until another takes its place."""
+    """A row emitted for a window; a retracted one is kept until it is replaced."""
 
     bounds: WindowBounds
     revision: int
@@ -29,7 +29,7 @@ class EmittedWindowRow(NamedTuple):
 
 
 class WindowSnapshot(NamedTuple):
-    """A window as it is now; no event before `closes_us` is missing once all are here that happened before it."""
+    """The current window; no event before `closes_us` is missing once all events before that time are here."""
 
     bounds: WindowBounds
     closes_us: int
@@ -38,15 +38,15 @@ class WindowSnapshot(NamedTuple):
 
 @dataclass
 class WindowSpan:
-    """A stretch of a key's time: what it has, in cells where it may be cut, and what was told of it."""
+    """A span of a key's time: its aggregates, in cells where it may be cut, and its emitted rows."""
 
     start_us: int
     end_us: int
     cells: dict[int, WindowAggregateState] = field(default_factory=dict)
     emitted_rows: list[EmittedWindowRow] = field(default_factory=list)
-    late_count: int = 0  # rows that came too late for it, and that no closing has told of
-    emit_timer_us: int | None = None  # when to tell what has changed since it was told
-    next_timer_us: int = NEVER_US  # when there is something to do with it
+    late_count: int = 0  # late rows that no closing row has reported
+    emit_timer_us: int | None = None  # when to emit changes since the last emission
+    next_timer_us: int = NEVER_US  # the earliest timer of the span
 
 
 WindowSpans = dict[int, WindowSpan]  # by their start
@@ -54,7 +54,7 @@ WindowSpans = dict[int, WindowSpan]  # by their start
 
 @dataclass
 class WindowOperatorState:
-    """What is kept of a key: its spans, and events that wait for what was due before they arrived."""
+    """The state of a key: its spans, and events that wait for timers due before their arrival."""
 
     spans: WindowSpans = field(default_factory=dict)
     waiting_events: list[InputEvent] = field(default_factory=list)
@@ -65,35 +65,35 @@ class WindowOperatorState:
 
 
 class WindowAssigner(Protocol):
-    """Which windows an event counts in."""
+    """Assigns events to windows."""
 
     def find_spans(self, spans: WindowSpans, event: InputEvent) -> list[WindowSpan]:
-        """The spans there are that an event would count in."""
+        """The existing spans in which an event would count."""
         ...
 
     def add_event(self, spans: WindowSpans, event: InputEvent) -> list[WindowSpan]:
-        """The spans that an event counts in, with the event."""
+        """The spans of an event, updated with the event."""
         ...
 
     def list_windows(self, span: WindowSpan) -> list[WindowSnapshot]:
-        """The windows that a span is."""
+        """The windows of a span."""
         ...
 
     def event_bounds(self, event: InputEvent) -> WindowBounds:
-        """The window that an event would have alone, the last of several."""
+        """The window of an event alone, the last of several."""
         ...
 
     def expire_windows(self, span: WindowSpan, before_us: int) -> bool:
-        """Let go of what closes by a time; whether nothing more of it is needed."""
+        """Remove what closes by a time; returns whether the span is empty."""
         ...
 
     def first_expiry_us(self, span: WindowSpan) -> int:
-        """What of a span closes first of all that it still has."""
+        """When the first remaining part of a span closes."""
         ...
 
 
 class WindowStateCodec:
-    """What is kept, as JSON and back."""
+    """Encodes the state as JSON, and decodes it."""
 
     def __init__(self, aggregator: WindowAggregator, schema: Schema) -> None:
         self._aggregator, self._schema = aggregator, schema

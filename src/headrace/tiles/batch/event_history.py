@@ -1,4 +1,4 @@
-"""Events of many entities as columns, prepared for the windows of a view; and the pairs whose features are wanted."""
+"""The events of many entities as columns, indexed for the windows of a view; and the requested pairs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,9 @@ from headrace.tiles.batch.sorted_times import Ints, order_by_group_and_time
 
 @dataclass(frozen=True)
 class EntityTimePairs:
-    """Entities, by number, and the times at which their features are wanted; sorted by both they are read fastest.
+    """Entities by number, and the times of their features; reading is fastest if sorted by both.
 
-    What counts is what was known by then; `known_by_us` names other times for that, by hop and number of the stream.
+    An event counts if it was known by that time; `known_by_us` has other times for that, by hop and stream number.
     """
 
     entities: Ints
@@ -27,17 +27,17 @@ class EntityTimePairs:
         return EntityTimePairs(self.entities[rows], self.at_us[rows], known_by_us)
 
     def known_by(self, hop_us: int, stream: int) -> Ints:
-        """The times by which what counts was known, of one hop and stream."""
+        """The times by which events must be known, for one hop and stream."""
         return self.known_by_us.get((hop_us, stream), self.at_us)
 
 
 @dataclass(frozen=True)
 class EventHistory:
-    """Events, each id once, of entities by number; of several streams, each has tiles of its own, as online.
+    """Deduplicated events of entities by number; with several streams, each has tiles of its own, as online.
 
-    An entity's owners are its streams: number 7 of 3 streams owns as 21, 22 and 23. A slot's column is valid where an
-    event counts, and holds what is folded: numbers as they are, of text its rank among all texts, for `first` and
-    `last` the event's place in the order of time, id and stream, for `distinct` its coupon.
+    Each stream of an entity is a group: entity 7 of 3 streams has the groups 21, 22 and 23. A slot's column is valid
+    where an event counts, and has the values to fold: numbers unchanged, for text the rank among all texts, for `first`
+    and `last` the event's index in the order of time, id and stream, for `distinct` its coupon.
     """
 
     group_ids: Ints
@@ -55,7 +55,7 @@ class EventHistory:
         return self.group_ids // self.stream_count
 
     def sort_by_time(self) -> "EventHistory":
-        """The same events by entity and time: as they stand in every tile, whatever its hop."""
+        """The same events by entity and time: the order within every tile, whatever its hop."""
         order = order_by_group_and_time(self.group_ids, self.times_us)
         columns = {slot: values[order] for slot, values in self.columns.items()}
         return replace(

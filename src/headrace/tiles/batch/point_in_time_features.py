@@ -1,7 +1,7 @@
-"""The features of many (entity, time) pairs at once: what a training set is made of.
+"""Point-in-time features of many (entity, time) pairs at once, for training sets.
 
-The same tiles and windows as online, without a step of Python an entity: every window is a few ranges of what was
-folded before (`pieces`), and a feature is a reduction of those ranges.
+The same tiles and windows as online, without a Python step for each entity: every window is a few ranges of folded
+values (`window_ranges`), and a feature is a reduction of those ranges.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from headrace.tiles.layout import hop_layouts
 
 
 def compute_features(view: View, history: EventHistory, pairs: EntityTimePairs) -> dict[str, ValueColumn | MapColumn]:
-    """Each feature's column: a value a pair, k or a map; text, first and last as they stand in the history."""
+    """Each feature's column: a value, k values or a map for each pair; text, first and last encoded as in the history."""
     columns: dict[str, ValueColumn | MapColumn] = {}
     history = history.sort_by_time()
     for hop_us in {feature.window.hop_us for feature in view.features}:
@@ -57,13 +57,13 @@ def _compute_hop_features(
 def _stream_windows(
     hop: HopIndex, pairs: EntityTimePairs, length_us: int, stream: int, stream_count: int
 ) -> WindowRanges:
-    """The windows of some pairs, of what one of so many streams has in them."""
+    """The windows of some pairs over the events of one stream."""
     known_by_us = pairs.known_by(hop.hop_us, stream)
     return hop.find_windows(pairs.entities * stream_count + stream, pairs.at_us, known_by_us, length_us)
 
 
 def count_window_events(view: View, history: EventHistory, pairs: EntityTimePairs) -> dict[tuple[int, int], Ints]:
-    """How many events of each stream the longest window of each hop holds; by hop and number of the stream."""
+    """How many events of each stream the longest window of each hop holds; by hop and stream number."""
     hop_streams = product(hop_layouts(view), range(history.stream_count))
     counts = {(layout.hop_us, stream): np.zeros(len(pairs), np.int64) for layout, stream in hop_streams}
     history = history.sort_by_time()
@@ -77,7 +77,7 @@ def count_window_events(view: View, history: EventHistory, pairs: EntityTimePair
 
 
 def _empty_column(feature: Feature, count: int) -> ValueColumn | MapColumn:
-    """The column of a feature where nothing ever happened."""
+    """The column of a feature without any event."""
     if feature.aggregate.is_map_valued:
         return MapColumn(*np.zeros((2, count), np.int64), *np.zeros((2, 0), np.int64))
     is_zero = not feature.aggregate.result_type.is_nullable
@@ -86,14 +86,14 @@ def _empty_column(feature: Feature, count: int) -> ValueColumn | MapColumn:
 
 
 def _fold_columns(slot: AggregateSlot, history: EventHistory) -> dict[str, FoldColumn]:
-    """The columns of a slot, a number an event."""
+    """The columns of a slot, a number for each event."""
     values = history.columns[slot]
     counts = FoldColumn(values.valid.astype(np.int64), np.add, 0)
     return {"c": counts} | slot.partial.fold_history(values, history.entities)
 
 
 class _SlotColumn:
-    """One column of a slot: of each event, each block and each tile."""
+    """One column of a slot: for each event, each block and each tile."""
 
     def __init__(self, hop: HopIndex, fold_column: FoldColumn) -> None:
         self.reduction, self.identity = fold_column.reduction, fold_column.identity
@@ -105,7 +105,7 @@ class _SlotColumn:
 def _slot_columns(
     hop: HopIndex, history: EventHistory, slots: set[AggregateSlot]
 ) -> dict[AggregateSlot, dict[str, _SlotColumn]]:
-    """The columns of each slot; those of one column and condition share how many values they have."""
+    """The columns of each slot; slots with the same column and condition share their counts."""
     columns_by_key: dict[tuple[object, ...], _SlotColumn] = {}
     slot_columns: dict[AggregateSlot, dict[str, _SlotColumn]] = {}
     for slot in slots:
@@ -120,7 +120,7 @@ def _slot_columns(
 
 
 class _WindowFeatures:
-    """The windows of one length: every pair's pieces, merged."""
+    """The windows of one length, merged for each pair."""
 
     def __init__(self, hop: HopIndex, ranges: WindowRanges, history: EventHistory, pair_count: int) -> None:
         self._hop, self._ranges, self._history, self._pair_count = hop, ranges, history, pair_count
@@ -139,7 +139,7 @@ class _WindowFeatures:
         return function.finish_history(feature.aggregate, merged)
 
     def _merge_cached(self, slot_column: _SlotColumn) -> Data:
-        """A column of the windows; features that share it read the same one."""
+        """A merged column of the windows; features that share it read the same one."""
         if slot_column not in self._merged_columns:
             self._merged_columns[slot_column] = self._merge(slot_column)
         return self._merged_columns[slot_column]

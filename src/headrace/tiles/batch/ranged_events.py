@@ -1,4 +1,4 @@
-"""The very events of windows, for functions that need them: spread out, a piece of the pairs at a time."""
+"""The events of windows, for functions that need each of them: expanded for a portion of the pairs at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class RangedEvents:
     pair_count: int
 
     def select(self, is_selected: Mask) -> "RangedEvents":
-        """Of some pairs alone."""
+        """The windows of some pairs only."""
         return replace(self, ranges=self.ranges.select(is_selected[self.ranges.pairs]))
 
     def split_into_chunks(self) -> Iterator[EventChunk]:
-        """All of it, so much at a time as fits memory; a pair is never divided."""
+        """All windows, in chunks that fit into memory; a pair is never divided."""
         valid = self.values.valid[self.hop.order]
         for chunk_ranges in _split_ranges(self.ranges):
             pairs, positions = chunk_ranges.expand()

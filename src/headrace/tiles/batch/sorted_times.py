@@ -1,4 +1,4 @@
-"""Many sorted lists of times in one array, searched all at once."""
+"""Many sorted lists of times in one array, searched together."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ LARGEST_KEY = 1 << 62
 
 
 def order_by_group_and_time(group_ids: Ints, times_us: Ints) -> Ints:
-    """The order by owner, then time; in one number where both fit one, which sorts ten times as fast."""
+    """The order by group, then time; with both in one integer where they fit, which sorts ten times as fast."""
     width = int(times_us.max()) - int(times_us.min()) + 1 if len(times_us) else 1
     if (int(group_ids.max(initial=0)) + 1) * width > LARGEST_KEY:
         return np.lexsort((times_us, group_ids))
@@ -18,11 +18,11 @@ def order_by_group_and_time(group_ids: Ints, times_us: Ints) -> Ints:
 
 
 class SortedTimes:
-    """Times by owner, sorted by both.
+    """Times by group, sorted by both.
 
-    owner   0          1             2
+    group   0          1             2
     times   3 5 9      2 2 8 8       1 7
-    upto(1, 2) = 5     ^ the place after the last time of owner 1 that is at most 2
+    upto(1, 2) = 5     ^ the index after the last time of group 1 that is at most 2
     """
 
     def __init__(self, group_ids: Ints, times_us: Ints) -> None:
@@ -36,7 +36,7 @@ class SortedTimes:
 
     @classmethod
     def with_running_max(cls, group_ids: Ints, times_us: Ints) -> Self:
-        """Of each owner the greatest time up to each place, whatever the order they stand in.
+        """For each group the running maximum of its times, in whatever order they are.
 
         >>> owners, times = np.array([0, 0, 0]), np.array([5, 3, 8])
         >>> SortedTimes.with_running_max(owners, times).search_right(owners, np.array([4, 5, 8])).tolist()
@@ -47,11 +47,11 @@ class SortedTimes:
         return sorted_times
 
     def search_right(self, group_ids: Ints, times_us: Ints) -> Ints:
-        """Of each owner, the place after its last time that is at most the one given."""
+        """For each group, the index after its last time that is at most the given one."""
         return np.searchsorted(self._keys, self._to_keys(group_ids, times_us), side="right")
 
     def _to_keys(self, group_ids: Ints, times_us: Ints) -> Ints:
-        """Owner and time in one number, in their order; times beyond the ends are just beyond them."""
+        """Group and time in one integer, in order; times out of range are just beyond the range."""
         keys: Ints = group_ids * self._width + self._to_ranks(times_us)
         return keys
 

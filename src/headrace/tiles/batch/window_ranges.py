@@ -1,13 +1,13 @@
-"""The windows of many entities at many times, as ranges of what is already folded.
+"""The windows of many entities at many times, as ranges of folded values.
 
-    events   ·· ··· ····|·······|· ···········|·····        of one entity, sorted by tile and by when they were known
+    events   ·· ··· ····|·······|· ···········|·····        of one entity, sorted by tile and by known time
     blocks              |       |├──┤├──┤├──┤ |             64 events each, of tiles that have many
     tiles    ├─────────┤├──────┤├────────────┤├────┤
     window     (─────────────────────────── t ]
-    pieces     └── closed tiles ──┘└ blocks ┘·· events      what was known at t, each event once
+    pieces     └── closed tiles ──┘└ blocks ┘·· events      the events known at t, each once
 
-An event is known from its arrival on, or from its own time on: that is the only difference between the two ways to look
-back. A tile all of which was known is taken whole; of one that was not, what was known is a beginning of its events.
+An event is known from its arrival on, or from its own time on: this is the only difference between the two modes. A
+tile whose events are all known is used whole; of another one, the known events are a prefix.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ MIN_EVENTS_FOR_BLOCKS = 2 * BLOCK_EVENTS
 
 @dataclass(frozen=True)
 class IndexRanges:
-    """Some [low, high) of an array, each for one pair; pairs may have none or several."""
+    """Ranges [low, high) of an array, each for one pair; pairs may have none or several."""
 
     pairs: Ints
     low: Ints
     high: Ints
 
     def drop_empty(self) -> "IndexRanges":
-        """Those that are not empty."""
+        """The non-empty ranges."""
         return self.select(self.high > self.low)
 
     def select(self, selection: Mask | Ints) -> "IndexRanges":
@@ -44,12 +44,12 @@ class IndexRanges:
             return column[:0]
         bounds = np.empty(2 * len(self.low), np.int64)
         bounds[::2], bounds[1::2] = self.low, self.high
-        # A bound may be the column's end, where there must be something to point at.
+        # A bound may be the column's end, where reduceat needs an element.
         reduced: Data = reduction.reduceat(np.append(column, column[-1:]), bounds)[::2]
         return reduced
 
     def expand(self) -> tuple[Ints, Ints]:
-        """The pair and the place of every element."""
+        """The pair and the index of every element."""
         sizes = self.high - self.low
         firsts = np.cumsum(sizes) - sizes
         indices = np.arange(sizes.sum()) - np.repeat(firsts - self.low, sizes)
@@ -75,7 +75,7 @@ class WindowRanges:
 
 
 def concat_windows(parts: Sequence[WindowRanges]) -> WindowRanges:
-    """The windows of the same pairs over several owners, as one."""
+    """The windows of the same pairs over several groups, combined."""
     if len(parts) == 1:
         return parts[0]
     return WindowRanges(
@@ -84,7 +84,7 @@ def concat_windows(parts: Sequence[WindowRanges]) -> WindowRanges:
 
 
 class HopIndex:
-    """The events of some owners, sorted by owner and time, cut into tiles of one hop."""
+    """The events of groups, sorted by group and time, divided into tiles of one hop."""
 
     def __init__(self, group_ids: Ints, times_us: Ints, known_us: Ints, hop_us: int) -> None:
         self.hop_us = hop_us
@@ -93,13 +93,13 @@ class HopIndex:
         self._known_us = known_us[self.order]
 
     def _order_by_known(self, known_us: Ints) -> Ints:
-        """Within each tile as they became known, which often is as they stand already."""
+        """Sort each tile by known time, which is often the current order."""
         in_order = (np.diff(known_us) >= 0) | (np.diff(self.tile_numbers) != 0)
         return np.arange(len(known_us)) if in_order.all() else np.lexsort((known_us, self.tile_numbers))
 
     @cached_property
     def first_events(self) -> Ints:
-        """Where each tile's events begin, and where the last one's end."""
+        """The index of each tile's first event, and of the last one's end."""
         changes = (np.diff(self._group_ids) != 0) | (np.diff(self._starts_us) != 0)
         return np.concatenate(([0], np.flatnonzero(changes) + 1, [len(self._group_ids)]))
 
@@ -127,7 +127,7 @@ class HopIndex:
 
     @cached_property
     def _block_offsets(self) -> Ints:
-        """How many blocks each tile has, and before it all others."""
+        """The index of each tile's first block, and the total."""
         sizes = np.diff(self.first_events)
         return np.concatenate(([0], np.cumsum(np.where(sizes >= MIN_EVENTS_FOR_BLOCKS, sizes // BLOCK_EVENTS, 0))))
 
@@ -141,7 +141,7 @@ class HopIndex:
         return IndexRanges(tiles, low, low + BLOCK_EVENTS)
 
     def find_windows(self, group_ids: Ints, at_us: Ints, known_by_us: Ints, length_us: int) -> WindowRanges:
-        """The windows of that length of some (owner, time) pairs, of what was known by then."""
+        """The windows of a length of some (group, time) pairs, over the events known by a time."""
         low = self._tile_starts.search_right(group_ids, at_us - length_us - self.hop_us)
         high = self._tile_starts.search_right(group_ids, at_us)
         known_end = np.clip(self._tile_known_times.search_right(group_ids, known_by_us), low, high)

@@ -1,1 +1,1 @@
-"""Events in plain Python: parsed, admitted, and held as columns."""
+"""Events in plain Python: parsed, classified, and as columns."""

@@ -1,10 +1,10 @@
-"""The rows a captured table has now: the newest of each key, and none where it was deleted.
+"""The current rows of a captured table: the newest of each key, and none where it was deleted.
 
 changes  c1 ─ u1 ─ c2 ─ d1 ─ (u1 again, after a crash) ──▶
 rows     1    1'   1' 2   2    2
 
-A change of a key is in its place of the database's log: one that is told again is older than what is known, and passed
-over. What was deleted is remembered for a while, for the same reason.
+A change of a key has an offset in the database's log: a repeated one is older than the known row, and skipped.
+Deleted rows are remembered for a while, for the same reason.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ MAX_DELETED_KEYS = 100_000
 
 
 class CapturedTable:
-    """One thread applies changes, any thread asks."""
+    """The rows of a captured table; one thread applies changes, any thread reads."""
 
     def __init__(self, latest: LatestRows) -> None:
         self._latest = latest
@@ -30,7 +30,7 @@ class CapturedTable:
         return len(self._rows)
 
     def apply(self, changes: Iterable[Event]) -> None:
-        """Take changes, in the order of the log."""
+        """Apply changes, in the order of the log."""
         for change in changes:
             key, lsn = change[self._latest.key], change[LSN]
             if lsn is not None and lsn < self._last_lsn(key):
@@ -43,7 +43,7 @@ class CapturedTable:
                 self._rows[key] = change
 
     def snapshot(self) -> "CapturedTableSnapshot":
-        """The rows as they are while one question is answered."""
+        """The rows as they are while one request is served."""
         return CapturedTableSnapshot(self._latest, self._rows)
 
     def list_rows(self) -> list[tuple[Any, ...]]:
@@ -65,14 +65,14 @@ class CapturedTable:
 
 
 class CapturedTableSnapshot:
-    """Rows that stay as they were first looked at: several columns of one key are of one row."""
+    """Rows as of their first lookup, so that several columns of one key are of one row."""
 
     def __init__(self, latest: LatestRows, rows: dict[Hashable, Event]) -> None:
         self._latest, self._rows = latest, rows
         self._cache: dict[Hashable, Event | None] = {}
 
     def look_up(self, column: str, keys: ValueColumn) -> ValueColumn:
-        """The column's values in the rows of these keys: null where the key is, or has none."""
+        """The column's values in the rows of these keys: null where the key is null or unknown."""
         pairs = zip(keys.data.tolist(), keys.valid.tolist(), strict=True)
         rows = [self._find_row(key) if is_valid else None for key, is_valid in pairs]
         kind = self._latest.schema.column(column, self._latest.label).kind

@@ -1,4 +1,4 @@
-"""Events in JSON, written so that the gate reads the same values; what it could not read is refused."""
+"""Events as JSON that the gate reads as the same values; values it could not read are rejected."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ EventRow = Mapping[str, Any]
 
 
 def require_row(schema: Schema, row: object) -> EventRow:
-    """Refuse what is no row, and one with a column that its stream does not declare."""
+    """Reject a value that is not a row, or a row with an undeclared column."""
     if not isinstance(row, Mapping):
         raise InvalidEventError(f"{row!r:.80} is not a row. Write each as a dict by column")
     for name in row:
@@ -28,7 +28,7 @@ def require_row(schema: Schema, row: object) -> EventRow:
 
 
 def row_to_json(schema: Schema, row: EventRow) -> bytes:
-    """A row of Python's values in JSON, so that the gate reads the same."""
+    """A row of Python values as JSON that the gate reads as the same values."""
     try:
         return orjson.dumps({name: _to_json_value(schema, name, row[name]) for name in row}, option=ROW_JSON_OPTIONS)
     except TypeError as problem:
@@ -36,9 +36,9 @@ def row_to_json(schema: Schema, row: EventRow) -> bytes:
 
 
 def _to_json_value(schema: Schema, name: str, value: Any) -> Any:
-    """A value as JSON can say it; a double for which it has no word is text, and nothing else may be such a one."""
+    """A value that JSON can hold; a non-finite double becomes text, any other non-finite value is rejected."""
     if isinstance(value, datetime):
-        return value if type(value) is datetime else value.isoformat()  # pandas has moments of its own
+        return value if type(value) is datetime else value.isoformat()  # pandas has a datetime subclass
     if isinstance(value, float | np.floating) and not isfinite(value):
         if schema.column(name, name).kind is not Kind.DOUBLE:
             raise InvalidEventError(f"wrong-type: column {name} is {value}, which only a double can be")

@@ -1,4 +1,4 @@
-"""Events read from JSON, strictly: what does not fit its column is refused, never guessed."""
+"""Parses events from JSON, strictly: a value that does not fit its column is rejected."""
 
 import json
 import re
@@ -34,29 +34,29 @@ _FARTHEST_OFFSET = timedelta(hours=18)
 
 
 class InvalidEventError(HeadraceError):
-    """A value that is no event of its stream; the message is a dead letter's reason."""
+    """A value that is not a valid event of its stream; the message is a dead letter's reason."""
 
 
 class JsonLiteral(str):
-    """A number as it stands in the JSON."""
+    """A number as written in the JSON."""
 
     __slots__ = ()
 
 
 def parse_event(schema: Schema, value: bytes | None) -> Event:
-    """The event a record's value holds."""
+    """The event of a record's value."""
     return to_event(schema, parse_raw_json(value))
 
 
 def to_event(schema: Schema, body: Any) -> Event:
-    """The event in JSON that was read `as_written`."""
+    """The event of JSON that `parse_raw_json` returned."""
     if not isinstance(body, dict):
         raise InvalidEventError(NOT_JSON)
     return {column.name: _parse_value(column, body.get(column.name)) for column in schema}
 
 
 def parse_raw_json(value: bytes | None) -> Any:
-    """What JSON says, with its numbers as they stand there."""
+    """Parse JSON, with numbers as they are written."""
     try:
         return json.loads(
             (value or b"").decode(), parse_int=JsonLiteral, parse_float=JsonLiteral, parse_constant=JsonLiteral
@@ -77,16 +77,16 @@ def _parse_value(column: Column, value: Any) -> Any:
 def _to_text(value: Any) -> str:
     """The text of a value: a string's own, otherwise its JSON without spaces."""
     text = str(value) if isinstance(value, str) else _to_json(value)
-    return text.encode(errors="replace").decode()  # half a surrogate pair is no text
+    return text.encode(errors="replace").decode()  # half a surrogate pair cannot be encoded
 
 
 def _to_json(value: Any) -> str:
-    """JSON without spaces, however deep it is."""
+    """JSON without spaces, of any depth."""
     parts: list[str] = []
     pending = [value]
     while pending:
         match item := pending.pop():
-            case JsonLiteral():  # a number, or a mark between values
+            case JsonLiteral():  # a number, or a separator
                 parts.append(item)
             case dict():
                 members = [(name, JsonLiteral(":"), member) for name, member in item.items()]
@@ -99,7 +99,7 @@ def _to_json(value: Any) -> str:
 
 
 def _join_members(opening: str, members: list[tuple[Any, ...]], closing: str) -> list[Any]:
-    """The members of a list or an object with marks between them."""
+    """The members of a list or an object, with separators."""
     joined = [part for member in members for part in (JsonLiteral(","), *member)][1:]
     return [JsonLiteral(opening), *joined, JsonLiteral(closing)]
 
@@ -133,7 +133,7 @@ def _parse_timestamp(value: Any, _: Column) -> int | None:
 
 
 def parse_timestamp_us(text: str) -> int | None:
-    """Microseconds of ISO 8601 (UTC where it names no offset) or of epoch milliseconds; None for anything else.
+    """Microseconds from ISO 8601 (UTC by default) or epoch milliseconds; None for anything else.
 
     >>> parse_timestamp_us("1970-01-01T01:00:00.0000019+01:00"), parse_timestamp_us("1500"), parse_timestamp_us("noon")
     (1, 1500000, None)

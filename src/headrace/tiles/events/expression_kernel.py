@@ -1,4 +1,4 @@
-"""The expression tree in numpy, with SQL's three values: the same answers as its Spark column."""
+"""Evaluates expressions in numpy, with SQL's three-valued logic: the same results as Spark's columns."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ from headrace.declare.expressions import Expression, Field, Literal
 
 
 def evaluate(tree: Expression, columns: Mapping[str, ValueColumn], count: int) -> ValueColumn:
-    """The values a tree gives for `count` rows."""
+    """The values of a tree for `count` rows."""
     with np.errstate(all="ignore"):
         return _evaluate(tree, columns, count)
 
@@ -31,7 +31,7 @@ def _evaluate(tree: Expression, columns: Mapping[str, ValueColumn], count: int) 
 
 
 def _to_common_type(*args: ValueColumn) -> tuple[Data, ...]:
-    """The data of several columns as one type: doubles where integers meet doubles."""
+    """The data of several columns as one type: integers become doubles next to doubles."""
     if len({arg.data.dtype for arg in args}) > 1:
         return tuple(arg.data.astype(np.float64) for arg in args)
     return tuple(arg.data for arg in args)
@@ -50,7 +50,7 @@ def _divide(left: ValueColumn, right: ValueColumn) -> ValueColumn:
 
 
 def _remainder(left: ValueColumn, right: ValueColumn) -> ValueColumn:
-    """The remainder has the sign of the dividend, as in Java; there is none by zero."""
+    """The remainder has the sign of the dividend, as in Java; null for a zero divisor."""
     dividend, divisor = _to_common_type(left, right)
     is_nonzero = divisor != 0
     return ValueColumn(np.fmod(dividend, np.where(is_nonzero, divisor, 1)), left.valid & right.valid & is_nonzero)
@@ -105,7 +105,7 @@ def _coalesce(*args: ValueColumn) -> ValueColumn:
 
 
 def _ln(arg: ValueColumn) -> ValueColumn:
-    """There is no logarithm of zero and below, as in Spark; that of NaN is NaN."""
+    """Null for zero and below, as in Spark; NaN for NaN."""
     data = arg.data.astype(np.float64)
     return ValueColumn(np.log(data), arg.valid & ~(data <= 0))
 
@@ -115,7 +115,7 @@ def _sqrt(arg: ValueColumn) -> ValueColumn:
 
 
 def _extreme(replaces: Callable[[Data, Data], Mask]) -> Callable[..., ValueColumn]:
-    """The least or the greatest of those that are there."""
+    """The least or the greatest of the non-null arguments."""
 
     def call(*args: ValueColumn) -> ValueColumn:
         arrays = _to_common_type(*args)

@@ -1,8 +1,8 @@
-"""Tables in memory: looked up by key, and read again when their file changes.
+"""Lookup tables in memory: read by key, and reloaded when their file changes.
 
 file     v1 ────────────── v2 ───── broken ───── v3 ──▶
-looks    ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·       at most one a second, when somebody asks
-values   v1 ─────────────────v2 ─────────────────── v3     read by a thread of its own; what is broken is logged
+checks   ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·       at most one a second, on a lookup
+values   v1 ─────────────────v2 ─────────────────── v3     loaded on a separate thread; a broken file is logged
 """
 
 import logging
@@ -25,14 +25,14 @@ CHECK_SECONDS = 1.0
 
 
 class FileStamp(NamedTuple):
-    """What tells one state of a file from another."""
+    """The identity of a file's content."""
 
     modified_ns: int
     size: int
 
 
 class FileTableSnapshot:
-    """The rows of a table at one moment; after the last stands one of nulls, for keys that have none."""
+    """The rows of a table at one time; an extra last row of nulls is for unknown keys."""
 
     def __init__(self, table: Table, columns: dict[str, list[Any]]) -> None:
         keys = columns[table.key]
@@ -43,13 +43,13 @@ class FileTableSnapshot:
         }
 
     def look_up(self, column: str, keys: ValueColumn) -> ValueColumn:
-        """The column's values in the rows of these keys: null where the key is, or is unknown."""
+        """The column's values in the rows of these keys: null where the key is null or unknown."""
         pairs = zip(keys.data.tolist(), keys.valid.tolist(), strict=True)
         row_numbers = np.array([self._row_by_key.get(key, -1) if is_valid else -1 for key, is_valid in pairs], np.int64)
         return self._columns[column][row_numbers]
 
     def list_rows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Every row that has a key: its values of these columns, None for null."""
+        """Every row with a key: its values of these columns, None for null."""
         columns = [_to_list(self._columns[name]) for name in names]
         return [tuple(column[row_number] for column in columns) for row_number in self._row_by_key.values()]
 
@@ -62,13 +62,11 @@ def _to_list(values: ValueColumn) -> list[Any]:
 def _require_unique_keys(table: Table, keys: list[Any]) -> None:
     ((key, count),) = Counter(key for key in keys if key is not None).most_common(1) or [(None, 0)]
     if count > 1:
-        raise TableBroken(
-            f"{str(table.path)!r} has {count} rows with {table.key}={key!r}. Keep one: which one counts is not for us."
-        )
+        raise TableBroken(f"{str(table.path)!r} has {count} rows with {table.key}={key!r}. Keep one of them.")
 
 
 class FileTable:
-    """A table's rows, as its file was when it was last looked at; many threads may ask."""
+    """The rows of a table's file, as of the last check; many threads may read."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -79,17 +77,17 @@ class FileTable:
         self._snapshot = self._load_first()
 
     def snapshot(self) -> FileTableSnapshot:
-        """The rows to answer with; now and then a look at the file is begun, and its result is for later questions."""
+        """The current rows; now and then starts a check of the file, whose result serves later requests."""
         if time.monotonic() >= self._next_check and self._reload_lock.acquire(blocking=False):
             self._next_check = time.monotonic() + CHECK_SECONDS
             threading.Thread(target=self._reload_if_changed, name=f"table {self.table.path.name}", daemon=True).start()
         return self._snapshot
 
     def _load_first(self) -> FileTableSnapshot:
-        """The file as it is; one that is not there yet, and whose columns were declared, is a table without rows."""
+        """The file's content; a missing file with declared columns is an empty table."""
         stamp = _file_stamp(self.table)
         if stamp is None:
-            self._warn_once(f"{str(self.table.path)!r} is not there: every key is unknown until it is.")
+            self._warn_once(f"{str(self.table.path)!r} is missing: every key is unknown until it exists.")
             return FileTableSnapshot(self.table, {name: [] for name in self.table.schema.names})
         snapshot = FileTableSnapshot(self.table, self.table.read())
         self._stamp = stamp
@@ -97,21 +95,21 @@ class FileTable:
 
     def _reload_if_changed(self) -> None:
         try:
-            # Taken before the file is read: one that changes meanwhile is another one at the next look.
+            # Read before the file: a file that changes meanwhile is reloaded at the next check.
             stamp = _file_stamp(self.table)
             if stamp is None:
-                self._warn_once(f"{str(self.table.path)!r} is gone; its last rows stay.")
+                self._warn_once(f"{str(self.table.path)!r} is missing; its last rows stay.")
             elif stamp != self._stamp:
                 self._snapshot = FileTableSnapshot(self.table, self.table.read())
                 self._stamp, self.problem = stamp, ""
-                LOGGER.info("%s was read again", self.table.path)
+                LOGGER.info("Reloaded %s", self.table.path)
         except TableBroken as problem:
             self._warn_once(f"{problem} Until then its last rows stay.")
         finally:
             self._reload_lock.release()
 
     def _warn_once(self, problem: str) -> None:
-        """Log a trouble once, not once a second."""
+        """Log a problem once, not once a second."""
         if problem != self.problem:
             LOGGER.warning(problem)
         self.problem = problem
@@ -126,36 +124,36 @@ def _file_stamp(table: Table) -> FileStamp | None:
 
 
 class TableSnapshot(Protocol):
-    """Rows at one moment."""
+    """Rows as of one time."""
 
     def look_up(self, column: str, keys: ValueColumn) -> ValueColumn: ...
 
 
 class InMemoryTable(Protocol):
-    """A table's rows in this process."""
+    """The rows of a table in this process."""
 
     def snapshot(self) -> TableSnapshot: ...
 
 
 @cache
 def shared_file_table(table: Table) -> FileTable:
-    """The one copy of a file's rows in this process, for every view that reads it."""
+    """The shared copy of a file's rows in this process, for every view that reads it."""
     return FileTable(table)
 
 
 @cache
 def shared_captured_table(latest: LatestRows) -> CapturedTable:
-    """The rows of a captured table in this process: whoever follows its changes applies them here."""
+    """The rows of a captured table in this process, to which its consumer applies changes."""
     return CapturedTable(latest)
 
 
 def shared_table(table: LookupTable) -> InMemoryTable:
-    """The one copy of a table in this process."""
+    """The shared copy of a table in this process."""
     return _open_table(table, shared_file_table)
 
 
 def unshared_table(table: LookupTable) -> InMemoryTable:
-    """A copy of its own of a file's rows; of a captured table's there is one."""
+    """A separate copy of a file's rows; a captured table has only the shared one."""
     return _open_table(table, FileTable)
 
 
@@ -164,4 +162,4 @@ def _open_table(table: LookupTable, open_file_table: Callable[[Table], FileTable
         return shared_captured_table(table)
     if isinstance(table, Table):
         return open_file_table(table)
-    raise TypeError(f"{table.label}: nobody keeps rows of a {type(table).__name__}")
+    raise TypeError(f"{table.label}: there is no in-memory copy of a {type(table).__name__}")

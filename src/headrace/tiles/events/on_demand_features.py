@@ -1,4 +1,4 @@
-"""Derived features: computed from the values of an entity's other features, by the one numpy kernel of expressions."""
+"""On-demand features: computed from an entity's other features and the request, by the numpy expression kernel."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ MICROSECOND = EPOCH.resolution
 
 
 class OnDemandEvaluator:
-    """The derived features of a view, for rows of its other features; `load` says whose copies of tables it reads."""
+    """The on-demand features of a view, for rows of its other features; `load` provides the lookup tables."""
 
     def __init__(self, view: View, load: Callable[[LookupTable], InMemoryTable] = shared_table) -> None:
         read_names = set[str]().union(*map(field_names, view.expressions))
@@ -43,7 +43,7 @@ class OnDemandEvaluator:
     def evaluate_rows(
         self, rows: Sequence[Sequence[Any]], requests: Sequence[Mapping[str, Any]], entities: Sequence[Entity]
     ) -> list[list[Any]]:
-        """The derived values of each row; its request holds what came with it, by name, and lacks what did not."""
+        """The computed values of each row, with the values of its request by name."""
         if not self._features:
             return [[] for _ in rows]
         columns = {
@@ -59,26 +59,26 @@ class OnDemandEvaluator:
         return [list(row) for row in zip(*value_lists, strict=True)]
 
     def evaluate_columns(self, columns: dict[str, ValueColumn], count: int) -> dict[str, ValueColumn]:
-        """The derived columns of so many rows, from the columns they read."""
+        """The computed columns, from the columns they read."""
         self._look_up_tables(columns, count)
         return {feature.name: evaluate(feature.tree, columns, count) for feature in self._features}
 
     def _look_up_tables(self, columns: dict[str, ValueColumn], count: int) -> None:
-        """Look up what comes from tables, each as it is at one moment."""
+        """Look up the columns of tables, each as of one time."""
         snapshots = {table: table.snapshot() for _, table in self._lookups}
         for lookup, table in self._lookups:
             columns[lookup.name] = snapshots[table].look_up(lookup.column, evaluate(lookup.key, columns, count))
 
 
 def _to_column_scalar(value: Any, kind: Kind) -> Any:
-    """A value as columns hold it: moments in µs, sums of integers as doubles, for they may pass 64 bits."""
+    """A value as a column holds it: times in µs, sums of integers as doubles, since they may exceed 64 bits."""
     if isinstance(value, datetime):
         return (value - EPOCH) // MICROSECOND
     return float(value) if kind is Kind.DOUBLE and value is not None else value
 
 
 def _to_python_values(values: ValueColumn, kind: Kind) -> list[Any]:
-    """A column as users get it: null is None, and times are moments."""
+    """A column as users get it: null is None, and times are datetimes."""
     pairs = zip(values.data.tolist(), values.valid.tolist(), strict=True)
     convert = to_datetime if kind is Kind.TIMESTAMP else _identity
     return [convert(value) if is_valid else None for value, is_valid in pairs]

@@ -1,10 +1,10 @@
-"""The gate's judgement in plain Python: each record is clean, late, dropped, or dead with a reason.
+"""The gate's classification in plain Python: each record is clean, late, dropped, or dead with a reason.
 
     not JSON? ─▶ wrong type? ─▶ id, key, time missing? ─▶ check failed? ─▶ too far ahead? ─▶ late? ─▶ clean
         └────────────┴──────────────────┴─────────────────────┴─────────────────┘    │
                                       dead                                  late or dropped
 
-It says the same as the Spark query of the gate, word for word.
+It gives exactly the same results as the gate's Spark query.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Fate = Literal["clean", "late", "dropped", "dead"]
 
 
 class RawRecord(NamedTuple):
-    """A raw record: its bytes, and when the log took it, which a stream with `arrival=` does not go by."""
+    """A raw record: its bytes and append time; a stream with `arrival=` does not use the latter."""
 
     value: bytes | None
     arrival_us: int
@@ -30,7 +30,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassificationResult:
-    """What becomes of a record, and why if it is dead; the event is there where it could be read."""
+    """The fate of a record, and the reason if it is dead; the event is set if it could be read."""
 
     fate: Fate
     event: Event | None
@@ -38,7 +38,7 @@ class ClassificationResult:
 
 
 def classify_records(stream: Stream, records: Sequence[RawRecord]) -> list[ClassificationResult]:
-    """The gate's verdict on each record."""
+    """Classify each record as the gate does."""
     parsed = [_parse_record(stream, record) for record in records]
     failed = iter(find_failed_checks(stream, [event for event in parsed if isinstance(event, dict)]))
     return [
@@ -78,7 +78,7 @@ def _classify(stream: Stream, event: Event, has_failed_check: bool, appended_us:
 
 
 def classify_by_time(stream: Stream, event: Event, appended_us: int) -> ClassificationResult:
-    """The verdict on an event that is fit in all but its time."""
+    """Classify an event that is valid except for its time."""
     arrival_us = appended_us if stream.arrival is None else event[stream.arrival]
     lateness_us = arrival_us - event[stream.time]
     if lateness_us < -stream.ahead_us:

@@ -1,1 +1,1 @@
-"""Reading features from the tiles of one entity."""
+"""Reads features from the tiles of one entity."""

@@ -1,4 +1,4 @@
-"""An event's own tiles: one of each hop, so that it can be read with what is stored as if it had been folded already.
+"""An event's own tiles, one for each hop, for reading it with the stored tiles as if it were folded already.
 
 stored       [tile][tile]   [tile]
 its own                     [tile]──▶ merged at read, as the parts of a view are
@@ -13,7 +13,7 @@ from headrace.tiles.online.tile_rows import TileRows
 
 
 class EventTiles:
-    """Folds single events of one stream into tiles of a view, by the kernel that folds all others."""
+    """Folds single events of one stream into tiles of a view, by the same kernel as all others."""
 
     def __init__(self, view: View, stream: Stream) -> None:
         self._view, self._stream = view, stream
@@ -21,7 +21,7 @@ class EventTiles:
         self._layout_indices = {layout.version: index for index, layout in enumerate(self._layouts)}
 
     def fold_event(self, event: Event, arrival_us: int) -> list[TileRows | None]:
-        """The rows of an event, in the order of `lives_of(view)`; an event without its whole entity has none."""
+        """The rows of an event, in the order of `live_layouts(view)`; an event with an incomplete entity has none."""
         rows: list[TileRows | None] = [None] * len(self._layouts)
         for key, tile in fold_into_tiles(
             self._view, to_event_columns(self._view, self._stream, [event], [arrival_us]), self._stream_layouts

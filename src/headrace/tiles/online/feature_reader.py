@@ -1,4 +1,4 @@
-"""Reading is merging: the values of an entity's features at a time, from its tiles.
+"""Reads the values of an entity's features at a time, by merging its tiles.
 
         ├ hop ┤
 ────────┼─────┼─────┼─────┼─────┼──▶ event time       one numpy reduction a kind of partial and window,
@@ -6,7 +6,7 @@
      ↑  └── in the window at ───┘
    too old                   at
 
-A view of several streams has tiles of a part each, and one that was backfilled of two: reading merges those too.
+A view of several streams has tiles of each, a backfilled one has two parts of each: reading merges those too.
 """
 
 import struct
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Outputs = list[tuple[int, Finisher]]
 
-# fmin passes over NaN, the identity of a minimum; maximum lets it win: NaN is greater than every number.
+# fmin skips NaN, the identity of a minimum; maximum propagates it: NaN is greater than every number.
 _REDUCTIONS = {
     ColumnBlock.INT_ADD: np.add,
     ColumnBlock.INT_MIN: np.minimum,
@@ -44,7 +44,7 @@ _REDUCTIONS = {
 class FeatureReader:
     """The values of a view's features, in their order, from the rows of one entity.
 
-    Timestamps are datetimes in UTC, floats may be non-finite, and what has no value is None.
+    Timestamps are datetimes in UTC, floats may be non-finite, and a missing value is None.
     """
 
     def __init__(self, view: View) -> None:
@@ -58,9 +58,9 @@ class FeatureReader:
         ]
 
     def read_values(self, rows_by_hop: Sequence[TileRows | None], at_us: int) -> list[Any]:
-        """The values at a time; None where nothing is.
+        """The values at a time; None where there is no tile.
 
-        `rows_by_hop` has the order of `lives_of(view)` or, where there are more parts, of `parts_of(view)`.
+        `rows_by_hop` has the order of `live_layouts(view)` or, with more parts, of `all_layouts(view)`.
         """
         if len(rows_by_hop) > self._hop_count:
             return self._read_values_of_parts(rows_by_hop, at_us)
@@ -79,7 +79,7 @@ class FeatureReader:
         return values
 
     def _parts_of_hop(self, rows_by_hop: Sequence[TileRows | None], hop_index: int) -> list[TileRows]:
-        """Of one hop all parts of what each stream has fed: of events alike in all else their order decides."""
+        """All parts of each stream for one hop: for events equal in all else the order of parts decides."""
         step = self._hop_count * self._stream_count
         layout_indices = range(hop_index, step, self._hop_count)
         return [rows for layout_index in layout_indices for rows in rows_by_hop[layout_index::step] if rows is not None]
@@ -107,13 +107,13 @@ class _WindowReader:
         ]
 
     def read(self, rows: TileRows, at_us: int, values: list[Any]) -> None:
-        """Put the values of this window's features into their places."""
+        """Set the values of this window's features."""
         row_bytes, objects = rows.rows_between(at_us - self._lookback_us, at_us)
         if row_bytes:
             self._finish(self._outputs, self._merge.merge_columns(row_bytes), objects, values)
 
     def read_parts(self, parts: Sequence[TileRows], at_us: int, values: list[Any]) -> None:
-        """The same of rows that overlap: what they hold together is what one row of each start would."""
+        """The same from overlapping rows: the result is that of one row for each start."""
         row_bytes, objects = bytearray(), []
         for rows in parts:
             part_bytes, part_objects = rows.rows_between(at_us - self._lookback_us, at_us)
@@ -174,7 +174,7 @@ class _ColumnMerge:
 
 
 def _column_struct(layout: HopLayout, names: set[str]) -> struct.Struct:
-    """Unpacks a row's start and some of its columns, and passes over the others."""
+    """Unpacks a row's start and some of its columns, and skips the others."""
     codes = {"int": "q", "float": "d"}
     columns = "".join(codes[block.store] if name in names else "8x" for name, block in layout.fixed_columns)
     return struct.Struct(f"<q{8 * (len(HEAD_FIELDS) - 1)}x{columns}")

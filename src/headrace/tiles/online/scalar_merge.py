@@ -1,6 +1,6 @@
-"""Merging a few rows without numpy: up to about twenty, calling it costs more than it saves.
+"""Merges a few rows without numpy, whose call costs more than it saves up to about twenty rows.
 
-The same merges as numpy's: minima pass over NaN, maxima let it win, sums go from the first to the last.
+The same merges as numpy's: minima skip NaN, maxima propagate it, sums go from the first to the last.
 """
 
 import math
@@ -26,7 +26,7 @@ def _float_max(values: Column) -> float:
 
 
 def _has_nan(values: Column) -> bool:
-    """NaN makes a sum NaN; so do two infinities, which are looked at one by one."""
+    """NaN makes a sum NaN; so do two opposite infinities, which are checked one by one."""
     return math.isnan(sum(values)) and any(map(math.isnan, values))
 
 

@@ -1,4 +1,4 @@
-"""Which slots of a layout merge with their other columns in sight, and where those stand."""
+"""The slots of a layout whose columns merge together, and the positions of those."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from headrace.tiles.layout import HopLayout
 
 
 def stateful_merges(layout: HopLayout, positions: Mapping[str, int]) -> list[StatefulMerge]:
-    """The merges of a layout's slots, in the order of their columns; `positions` tells where a reader unpacks each."""
+    """The merges of a layout's slots, in the order of their columns; `positions` are indexes of unpacked columns."""
     return [
         slot.partial.stateful_merge(
             slot,

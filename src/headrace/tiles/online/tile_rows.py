@@ -1,4 +1,4 @@
-"""The tiles of one entity and one hop, as the online store keeps them."""
+"""The tiles of one entity and one hop, as the in-memory store keeps them."""
 
 import struct
 from bisect import bisect_left, bisect_right
@@ -13,14 +13,14 @@ _FIELD_BYTES = 8
 _START_AND_N = struct.Struct("<2q")
 _HEAD = struct.Struct("<4q")
 
-# One lock for all rows: it is held for about a microsecond, and a lock an entity would cost more memory.
+# One lock for all rows: it is held for about a microsecond, and a lock for each entity would cost more memory.
 _LOCK = Lock()
 
 
 class TileRows:
     """Rows side by side in one buffer, sorted by start; their objects, if the layout has any, in a list.
 
-    Applying and reading may run in different threads: a reader takes a copy, so it sees whole rows.
+    Applying and reading may run in different threads: a reader takes a copy, so that it sees whole rows.
     """
 
     __slots__ = ("buffer", "layout", "objects", "row_bytes")
@@ -35,9 +35,9 @@ class TileRows:
         return len(self.buffer) // self.row_bytes
 
     def apply(self, tile: FeatureTile) -> int:
-        """Take a tile unless one with as many events is here: any order and any replay end the same.
+        """Apply a tile unless there is one with at least as many events: any order and any replay give the same result.
 
-        Gives the number of events by which the rows have grown.
+        Returns the number of events by which the rows have grown.
         """
         start_us, n = _START_AND_N.unpack_from(tile.row)
         with _LOCK:
@@ -48,7 +48,7 @@ class TileRows:
             return max(0, int(n) - stored_n)
 
     def expire(self, before_us: int) -> int:
-        """Let go of the tiles that start before a time; says how many they were."""
+        """Remove the tiles that start before a time; returns their number."""
         with _LOCK:
             expired = bisect_left(self._starts(), before_us)
             del self.buffer[: expired * self.row_bytes]
@@ -73,7 +73,7 @@ class TileRows:
         return (event_time_us, arrival_us) if start_us > after_us else None
 
     def is_applied(self, start_us: int, arrival_us: int) -> bool:
-        """Whether the tile of that start has taken in an event that arrived then or later."""
+        """Whether the tile of that start includes an event that arrived then or later."""
         with _LOCK:
             index = bisect_left(self._starts(), start_us)
             if index == len(self):
@@ -82,7 +82,7 @@ class TileRows:
         return bool(stored_start_us == start_us and stored_arrival_us >= arrival_us)
 
     def summarize_events(self, after_us: int, until_us: int) -> tuple[int, int]:
-        """How many events the rows that start in (after, until] were folded from, and when the last of them arrived."""
+        """The number of events in the rows that start in (after, until], and the arrival of the last one."""
         width = self.row_bytes // _FIELD_BYTES
         with _LOCK, memoryview(self.buffer).cast("q") as fields, fields[::width] as starts:
             low, high = bisect_right(starts, after_us), bisect_right(starts, until_us)
@@ -94,9 +94,9 @@ class TileRows:
             )
 
     def unchanged_until(self, at_us: int, lookbacks_us: Sequence[int]) -> int:
-        """Until when windows that reach back so far hold the tiles they hold at a time, if no tile comes meanwhile.
+        """Until when windows of these lengths hold the same tiles as at a time, if no tile arrives meanwhile.
 
-        A window changes when its oldest tile is out of reach, and when time comes to a tile that starts later.
+        A window changes when its oldest tile expires, and when time reaches a tile that starts later.
         """
         with _LOCK, self._starts() as starts:
             next_index = bisect_right(starts, at_us)
@@ -108,7 +108,7 @@ class TileRows:
         return min(changes_us, default=INT64_MAX)
 
     def _event_count(self, index: int, start_us: int) -> int:
-        """How many events the tile of that start has, which is at this place or nowhere."""
+        """The number of events of the tile of that start, which is at this index or absent."""
         if index == len(self):
             return 0
         stored_start_us, n = _START_AND_N.unpack_from(self.buffer, index * self.row_bytes)
@@ -121,5 +121,5 @@ class TileRows:
             self.objects[index : index + replaced] = (tile.objects,)
 
     def _starts(self) -> memoryview:
-        """The first field of every row, as it stands; while it is held, the rows cannot change their number."""
+        """A view of the first field of every row; while it is held, the number of rows cannot change."""
         return memoryview(self.buffer).cast("q")[:: self.row_bytes // _FIELD_BYTES]
