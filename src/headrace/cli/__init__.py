@@ -20,7 +20,7 @@ SECTIONS = {"app": "Run and operate an app", "data": "Streams, lake and features
 
 
 def discover_commands() -> dict[str, str]:
-    """Find every command and the folder that it is in, without importing any of them."""
+    """Find every command and its folder, without importing any of them."""
     return {
         module.name: section
         for section in SECTIONS

@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.kafka.client.client_config import SECRET_PROPERTIES, java_properties, jvm_properties
 from headrace.kafka.client.security import find_security_config
 
-SECRET_VARIABLE_PREFIX = "HEADRACE_CAPTURE_"  # noqa: S105 - what variables with secrets begin with
+SECRET_VARIABLE_PREFIX = "HEADRACE_CAPTURE_"  # noqa: S105 - the prefix of variables with secrets
 START_LIMIT_S = 300
 STOP_GRACE_S = 20
 REQUEST_TIMEOUT_S = 10

@@ -207,10 +207,10 @@ def test_a_registry_that_fails_is_said_and_told_later(three: Path) -> None:
     down = "mlflow:http://anna:secret@127.0.0.1:1"
     said = CliRunner().invoke(main, ["models", "promote", APP, "fraud", "2", "--registry", down, "--state", str(three)])
     assert (said.exit_code, "version 2 is the champion" in said.stdout) == (0, True)
-    assert "MLflow at http://…@127.0.0.1:1 was not told of model 'fraud'" in said.stderr
+    assert "MLflow at http://…@127.0.0.1:1 did not accept model 'fraud'" in said.stderr
     assert "headrace models publish APP fraud" in said.stderr
     assert "secret" not in said.output
-    assert "was not told" in run(three, "models", "publish", APP, "fraud", "--registry", down, fails=True)
+    assert "did not accept model" in run(three, "models", "publish", APP, "fraud", "--registry", down, fails=True)
     assert run(three, "models", "publish", APP, "fraud", "--registry", "mlflow", "--json")["published"] == [*"123"]
     assert "0 versions were new" in run(three, "models", "publish", APP, "fraud", "--registry", "mlflow")
     assert published(three) == {"1": "", "2": "champion", "3": ""}

@@ -73,7 +73,7 @@ def test_a_version_that_was_cut_short_is_told_whole_next_time(
 
     with monkeypatch.context() as failing:
         failing.setattr("mlflow.MlflowClient.log_artifacts", full)
-        with pytest.raises(ModelRegistryFailed, match=r"No space left on device\. Once that is mended"):
+        with pytest.raises(ModelRegistryFailed, match=r"No space left on device\. Once that is fixed"):
             MlflowRegistry(uri).publish_versions(versions)
     assert client(uri).search_model_versions("name = 'fraud'") == []
     assert MlflowRegistry(uri).publish_versions(versions) == ["1", "2"]
@@ -90,5 +90,5 @@ def test_a_version_that_was_cut_short_is_told_whole_next_time(
     ],
 )
 def test_a_store_that_is_not_there_is_said(versions: VersionStore, uri: str, address: str, said: str) -> None:
-    with pytest.raises(ModelRegistryFailed, match=f"MLflow at {address} was not told of model 'fraud'.*{said}"):
+    with pytest.raises(ModelRegistryFailed, match=f"MLflow at {address} did not accept model 'fraud'.*{said}"):
         MlflowRegistry(address).publish_versions(versions)

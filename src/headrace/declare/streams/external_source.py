@@ -1,4 +1,4 @@
-"""What each log other than Kafka declares that a stream may come from: its options, its parts, and who reads it."""
+"""The base class of external sources, logs other than Kafka: their options, their splits, and their reader."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ENV_PREFIX, FILE_PREFIX = "env:", "file:"
 
 @dataclass(frozen=True)
 class ExternalSource:
-    """A log that numbers what it keeps; its class variables are its entry in the registry, its fields the options."""
+    """A log with numbered messages; its class variables are its entry in the registry, its fields the options."""
 
     reader: ClassVar[PluginEntry[Any]]  # a SourceReader
     example: ClassVar[str]  # as users write it
@@ -28,16 +28,16 @@ class ExternalSource:
 
     @property
     def display_name(self) -> str:
-        """What it is called, without a word of its address."""
+        """Its name, without its address."""
         raise NotImplementedError
 
     @property
     def splits(self) -> tuple[Self, ...]:
-        """What of it is numbered by itself, and is read on its own."""
+        """The parts that are numbered and read separately."""
         return (self,)
 
     def _problem(self) -> str | None:
-        """What is wrong with it as it is written, and what to write instead."""
+        """What is wrong with its options, and what to write instead."""
         raise NotImplementedError
 
 

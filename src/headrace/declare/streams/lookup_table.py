@@ -110,7 +110,7 @@ class Lookup(Operand):
 
 
 def _read_file_schema(file: Path, where: str) -> Schema:
-    from headrace.declare.streams.table_files import read_file_schema  # noqa: PLC0415 - pyarrow, for apps with tables alone
+    from headrace.declare.streams.table_files import read_file_schema  # noqa: PLC0415 - pyarrow, only for apps with tables
 
     if not file.is_file():
         raise DeclarationError(

@@ -203,7 +203,7 @@ def _required_columns(id: str, key: str, time: str, arrival: str | None) -> dict
 def _validate_source(name: str, from_: object) -> ExternalSource | None:
     if from_ is not None and not isinstance(from_, ExternalSource):
         raise DeclarationError(
-            f"Stream {name!r}: from_={from_!r} is no other log. "
+            f"Stream {name!r}: from_={from_!r} is not an external source. "
             f"Write from_={EXTERNAL_SOURCES[0].example}, or leave it out where producers write it."
         )
     return from_

@@ -163,7 +163,7 @@ def _resolve_file(config_file: Path, file_name: str, label: str) -> Path:
     path = config_file.absolute().parent / file_name
     if not path.is_file():
         raise SecurityConfigError(
-            f"{label}={file_name!r}: there is no file {path}. Name a PEM file, beside {config_file.name}."
+            f"{label}={file_name!r}: there is no file {path}. Name a PEM file, relative to {config_file.name}."
         )
     return path
 

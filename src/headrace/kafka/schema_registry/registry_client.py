@@ -182,7 +182,7 @@ class SchemaRegistryClient:
             response_body = response.read(MAX_RESPONSE_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise RegistryUnavailable(
-                f"No schema registry answers at {self.url}: {error}. Start it, or mend registry=."
+                f"No schema registry answers at {self.url}: {error}. Start it, or fix registry=."
             ) from error
         finally:
             connection.close()
@@ -249,4 +249,4 @@ def _error_message(response_body: bytes) -> str:
 def _remedy(status: int) -> str:
     if status in (401, 403):
         return f"Set {TOKEN_VARIABLE}, or {AUTH_VARIABLE} to user:password."
-    return "Mend what it names."
+    return "Fix what it names."

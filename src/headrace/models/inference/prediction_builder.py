@@ -84,7 +84,7 @@ def score_rows_or_none(loaded: LoadedVersion, rows: Sequence[Sequence[Any]], tim
     except ModelTimeoutError as failure:
         LOGGER.warning("%s", failure)
         return [None] * len(rows)
-    except Exception as failure:  # noqa: BLE001 - whatever a model raises, the stream goes on
+    except Exception as failure:  # noqa: BLE001 - any error of a model must not stop the stream
         if len(rows) > 1:
             return [score for row in rows for score in score_rows_or_none(loaded, [row], timeout_s)]
         LOGGER.warning("Version %s failed on %s: %s", loaded.version, rows, failure)

@@ -116,7 +116,7 @@ def _score_trial(scorer: Scorer, trial: str, rows: list[list[Any]], timeout_s: f
         ) from None
     except IncompatibleModelError:
         raise
-    except Exception as failure:  # noqa: BLE001 - whatever a model raises, it is not to be served
+    except Exception as failure:  # noqa: BLE001 - any error of a model prevents serving it
         raise IncompatibleModelError(f"{where} fails on {trial}: {failure}. Export a model that takes it.") from None
 
 

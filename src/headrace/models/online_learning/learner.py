@@ -171,7 +171,7 @@ class Learner:
     def _score_row(self, online_model: OnlineModel, row: Sequence[Any]) -> float:
         try:
             return online_model.score(self._to_river_features(row))
-        except Exception as failure:  # noqa: BLE001 - whatever a model raises, others are scored
+        except Exception as failure:  # noqa: BLE001 - any error of a model concerns only this row
             LOGGER.warning("%s failed on %s: %s", self._where, row, failure)
             return math.nan
 

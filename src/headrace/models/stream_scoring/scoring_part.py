@@ -120,7 +120,7 @@ class ScoringWorker(threading.Thread):
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._run_scoring(runner)
                 runner.run(self._store_reader.stop())
-        except Exception as failure:  # noqa: BLE001 - nobody is above a thread: whoever watches is told
+        except Exception as failure:  # noqa: BLE001 - a thread has no caller: `failure` reports it
             self._failure = failure
 
     def stop(self) -> None:

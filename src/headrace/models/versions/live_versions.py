@@ -202,6 +202,6 @@ def _try_load(load: Callable[[], Result], errors: list[str]) -> Result | None:
         return load()
     except HeadraceError as error:
         errors.append(str(error))
-    except Exception as failure:  # noqa: BLE001 - whatever a file or a model does, who scores goes on
+    except Exception as failure:  # noqa: BLE001 - any error of a new version must not stop the live ones
         errors.append(f"{type(failure).__name__}: {failure}.")
     return None

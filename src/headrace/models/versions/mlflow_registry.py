@@ -1,4 +1,4 @@
-"""MLflow beside the folder of versions: each a run and a model version, the champion under the alias `champion`."""
+"""Publishes versions to MLflow: each as a run and a model version, the champion under the alias `champion`."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ MLFLOW_DEFAULTS = {
 
 
 class MlflowRegistry(ModelRegistry):
-    """An MLflow: a server, a database or a folder."""
+    """MLflow: a server, a database or a folder."""
 
     @classmethod
     def default_uri(cls, state: Path) -> str:
@@ -42,11 +42,11 @@ class MlflowRegistry(ModelRegistry):
             return _publish_missing(_create_client(self.uri), versions)
         except HeadraceError:
             raise
-        except Exception as failure:  # noqa: BLE001 - MLflow, its stores and its transports raise what they like
+        except Exception as failure:  # noqa: BLE001 - MLflow, its stores and its transports raise many errors
             raise ModelRegistryFailed(
-                f"MLflow at {mask_credentials(self.uri)} was not told of model {versions.model!r}: "
+                f"MLflow at {mask_credentials(self.uri)} did not accept model {versions.model!r}: "
                 f"{mask_credentials(str(failure))[:300]}. "
-                f"Once that is mended: headrace models publish APP {versions.model}."
+                f"Once that is fixed: headrace models publish APP {versions.model}."
             ) from None
 
 

@@ -1,7 +1,6 @@
-"""The registry of model registries: each entry is what `--registry` may begin with, and the class that speaks to it.
+"""The registry of model registries: each entry is a prefix of `--registry`, and the class of its client.
 
-The folder of versions is what is served. A registry is told what is in it as often as anybody likes: what it has, it is
-not told again.
+The folder of versions is what is served. Publishing is idempotent: a registry gets only what it does not have.
 """
 
 import re
@@ -21,15 +20,15 @@ _URL_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
 class UnknownModelRegistryError(HeadraceError):
-    """A registry of another kind than there are."""
+    """An unknown kind of model registry."""
 
 
 class ModelRegistryFailed(HeadraceError):
-    """A registry that could not be told of a version or a champion."""
+    """A version or a champion could not be published to the registry."""
 
 
 class ModelRegistry(ABC):
-    """Versions and champions of models, kept elsewhere as well."""
+    """A registry to which versions and champions of models are published."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -37,11 +36,11 @@ class ModelRegistry(ABC):
     @classmethod
     @abstractmethod
     def default_uri(cls, state: Path) -> str:
-        """Where it is unless an address is given, beside the state of an app."""
+        """Its default address, next to the state of an app."""
 
     @abstractmethod
     def publish_versions(self, versions: "VersionStore") -> list[str]:
-        """Tell it of every version it lacks, and who is champion; gives the versions that were new to it."""
+        """Publish every version it does not have, and the champion; returns the new versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ MODEL_REGISTRY_EXAMPLE = next(iter(MODEL_REGISTRIES)).address_example
 
 
 def require_model_registry(setting: str) -> ModelRegistryEntry:
-    """The entry that a setting such as `mlflow:URI` names."""
+    """The entry of a setting such as `mlflow:URI`."""
     kind = setting.partition(":")[0]
     if kind not in MODEL_REGISTRIES:
         examples = [example for entry in MODEL_REGISTRIES for example in (entry.name, entry.address_example)]
@@ -88,7 +87,7 @@ def require_model_registry(setting: str) -> ModelRegistryEntry:
 
 
 def open_model_registry(setting: str, state: Path) -> ModelRegistry:
-    """The registry that a setting names, at its address or where it is unless one is given."""
+    """The registry of a setting, at its address or the default one."""
     registry_class: type[ModelRegistry] = require_model_registry(setting).load(
         f"--registry {setting.partition(':')[0]}"
     )
@@ -96,5 +95,5 @@ def open_model_registry(setting: str, state: Path) -> ModelRegistry:
 
 
 def mask_credentials(text: str) -> str:
-    """A text in one line, without the credentials of the addresses in it."""
+    """A text in one line, with the credentials of addresses masked."""
     return _URL_CREDENTIALS.sub("//…@", " ".join(text.split())).rstrip(".")

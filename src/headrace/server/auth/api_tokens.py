@@ -23,7 +23,7 @@ from headrace.server.auth.scopes import Scope
 from headrace.storage.private_files import require_private_file, write_private_file
 from headrace.storage.private_folder import make_private_folder
 
-TOKEN_PREFIX = "hr_"  # noqa: S105 - how every token begins
+TOKEN_PREFIX = "hr_"  # noqa: S105 - the prefix of every token
 SECRET_BYTES = 32
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

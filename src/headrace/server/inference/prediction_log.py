@@ -106,7 +106,7 @@ class PredictionLog:
             batch = self._queue.popleft()
             try:
                 self._send_batch(batch)
-            except Exception as failure:  # noqa: BLE001 - one that cannot be written must not keep back the others
+            except Exception as failure:  # noqa: BLE001 - a failed write must not hold back the others
                 self._count_lost(batch, f"{type(failure).__name__}: {failure}")
             self._written_count += len(batch.vectors)
 

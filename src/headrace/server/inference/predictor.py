@@ -268,7 +268,7 @@ class Predictor:
         try:
             rows = self.vector_reader.scorer_rows(loaded_version.scorer, vectors)
             scores: list[float] = loaded_version.scorer.score_rows(rows, timeout_s).tolist()
-        except Exception as failure:  # noqa: BLE001 - whatever a model raises, the server goes on
+        except Exception as failure:  # noqa: BLE001 - any error of a model must not stop the server
             return [nan] * len(vectors), f"{self._describe_version(loaded_version)} fails: {first_line(failure, 200)}"
         if all(map(isfinite, scores)):
             return scores, None

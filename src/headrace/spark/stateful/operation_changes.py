@@ -1,8 +1,8 @@
 """Describes how an operation's declaration differs from the one its state was started with.
 
->>> begun = {"by": [["user"]], "inputs": [], "what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 60000000}}}
->>> now = begun | {"what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 120000000}}}
->>> describe_changes(begun, now)
+>>> saved = {"by": [["user"]], "inputs": [], "what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 60000000}}}
+>>> current = saved | {"what": {"": "Windowing", "over": {"": "Tumbling", "size_us": 120000000}}}
+>>> describe_changes(saved, current)
 ['`over` changed from Tumbling(1m) to Tumbling(2m)']
 """
 

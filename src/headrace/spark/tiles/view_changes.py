@@ -1,9 +1,9 @@
 """Describes how a view's shape differs from the one its state was started with.
 
->>> begun = {"by": [["card", "string"]], "hop 60000 ms": [["float_sum", "amount", "double", "", 0]]}
->>> describe_shape_changes(begun, begun | {"by": [["card", "string"], ["shop", "string"]]})
+>>> saved = {"by": [["card", "string"]], "hop 60000 ms": [["float_sum", "amount", "double", "", 0]]}
+>>> describe_shape_changes(saved, saved | {"by": [["card", "string"], ["shop", "string"]]})
 ['`by` changed from card to card, shop']
->>> describe_shape_changes(begun, begun | {"hop 3600000 ms": [["count", "", "", "", 0]]})
+>>> describe_shape_changes(saved, saved | {"hop 3600000 ms": [["count", "", "", "", 0]]})
 ['count() every 1h was added']
 """
 

@@ -20,7 +20,7 @@ ALL_RUNS, SOMETHING_DOWN, NOTHING_RUNS = 0, 1, 2
 @setting_option("tls_cert", "The certificate of the server, if it uses HTTPS.")
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def status(app: str, in_json: bool, **flags: Any) -> None:
-    """What of APP runs and what is down; exit 0: all runs, 1: something is down, 2: nothing runs."""
+    """Show what of APP runs and what is down; exit 0: all runs, 1: something is down, 2: nothing runs."""
     report = collect_status(app, _given_broker(flags), flags)
     if in_json:
         click.echo(json.dumps(report.as_json(), indent=2))
