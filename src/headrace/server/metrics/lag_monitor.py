@@ -158,8 +158,8 @@ def advance_by_unread_fates(
     for partition, offset in ledger_offsets.items():
         unread_counts[partition.number] += max(0, end_offsets.get(partition, offset) - offset)
     return {
-        partition2: min(offset + unread_counts[partition2.number], end_offsets.get(partition2, offset))
-        for partition2, offset in gate_offsets.items()
+        raw_partition: min(offset + unread_counts[raw_partition.number], end_offsets.get(raw_partition, offset))
+        for raw_partition, offset in gate_offsets.items()
     }
 
 
