@@ -312,5 +312,5 @@ def test_what_is_declared_wrong_is_said(wrong: dict[str, str], problem: str) -> 
     with pytest.raises(hr.DeclarationError, match=problem) as bad:
         hr.Nats(**wrong)
     assert "hush" not in str(bad.value)
-    with pytest.raises(hr.DeclarationError, match="is no other log"):
+    with pytest.raises(hr.DeclarationError, match="is not an external source"):
         hr.Stream("s", schema="id string, at timestamp", id="id", key="id", time="at", from_="nats://x")  # type: ignore[arg-type]

@@ -109,7 +109,7 @@ def test_the_version_before_goes_on_where_the_one_promoted(
     versions.promote("2")
     until(lambda: lineup.error is not None)
     assert lineup.error is not None
-    assert lineup.error.startswith("Version 1 goes on: Model 'fraud' version 2")
+    assert lineup.error.startswith("Version 1 stays live: Model 'fraud' version 2")
     assert said in lineup.error
     assert scored(lineup) == 1003.5
     versions.promote("3")

@@ -224,7 +224,7 @@ def test_a_hostile_card_is_refused(versions: VersionStore, change: Any) -> None:
     file = versions.folder / "1" / "card.json"
     changed = change(json.loads(file.read_text()))
     file.write_text(changed if isinstance(changed, str) else json.dumps(changed))
-    with pytest.raises(InvalidModelCardError, match=r"(Train the model|train) anew"):
+    with pytest.raises(InvalidModelCardError, match=r"(Train the model|train) again"):
         versions.promote("1")
     assert versions.load_roles().champion is None
 

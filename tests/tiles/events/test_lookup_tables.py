@@ -112,7 +112,7 @@ def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(
     write(file, merchant=["m1", "m1"], limit=[3, 3])
     wait_until(lambda: limit() == 2 and "2 rows with merchant='m1'" in loaded.problem, 10, "the duplicates")
     file.unlink()
-    wait_until(lambda: limit() == 2 and "is gone" in loaded.problem, 10, "the file to be missed")
+    wait_until(lambda: limit() == 2 and "is missing; its last rows" in loaded.problem, 10, "the file to be missed")
     write(file, merchant=["m1"], limit=[4])
     wait_until(lambda: limit() == 4, 10, "the mended rows")
     assert loaded.problem == ""

@@ -22,7 +22,7 @@ from headrace.tiles.layout import hop_layouts
 
 
 def compute_features(view: View, history: EventHistory, pairs: EntityTimePairs) -> dict[str, ValueColumn | MapColumn]:
-    """Each feature's column: a value, k values or a map for each pair; text, first and last encoded as in the history."""
+    """Each feature's column: a value, k values or a map a pair; text, first and last encoded as in the history."""
     columns: dict[str, ValueColumn | MapColumn] = {}
     history = history.sort_by_time()
     for hop_us in {feature.window.hop_us for feature in view.features}:
