@@ -100,7 +100,7 @@ class DeadLetterQueue:
         self._offset_client = OffsetClient(broker)
 
     def read_letters(self) -> Iterator[DeadLetter]:
-        """Every letter the log still has, each partition's in order; what was written again is passed over."""
+        """Every dead letter the log still has, in order of each partition; repeated records are skipped."""
         last_offsets: dict[tuple[str | None, int], int] = {}
         for record in LastRecordsReader(self._broker, self._config.topic, NO_LIMIT).read_new_records():
             source, offset = (TOPIC_HEADER.read(record), record.partition), OFFSET_HEADER.read_or(record, -1)

@@ -68,7 +68,7 @@ class EventTracer:
                 yield steps
 
     def _find_raw_records(self, stream: Stream, event_id: str) -> Iterator[ConsumerRecord]:
-        """The raw records of an event; where they are no JSON, by what the gate has made of them."""
+        """The raw records of an event; those that are not JSON are found by the gate's records."""
         matching_offsets = set[tuple[int, int | None]]()
         if stream.encoding is not None:
             gate_records = (
@@ -191,7 +191,7 @@ class EventTracer:
 
 
 def _trace_context(record: ConsumerRecord) -> dict[str, str]:
-    """The W3C trace that a record is part of."""
+    """The W3C trace context of a record."""
     trace = TRACEPARENT_HEADER.read(record)
     return {} if trace is None else {TRACEPARENT_HEADER.name: trace.decode()}
 

@@ -82,7 +82,7 @@ def record_position_columns() -> tuple[LakeColumn, ...]:
 
 
 def gate_position_columns(day_source: str | None = None) -> tuple[LakeColumn, ...]:
-    """Arrival and place of the raw record a gate's output was made of; by the day it arrived, unless told another."""
+    """Arrival and offset of the raw record behind a gate's output; by the day of arrival, unless given another."""
     arrival = f"timestamp_micros({gate_header_sql(ARRIVAL_HEADER)})"
     return _position_columns(arrival, gate_header_sql(OFFSET_HEADER), day_source or arrival)
 

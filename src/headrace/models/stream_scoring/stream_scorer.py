@@ -120,7 +120,7 @@ class StreamScorer:
             LOGGER.warning("Skipped %s: %s cannot score it: %s", record.location, self._model.name, problem)
             return None
         arrival_us = ARRIVAL_HEADER.read_or(record, record.appended_us)
-        # Where events say themselves when they arrived, that may be long ago; the log took them when it did.
+        # With recorded arrivals the deadline is relative to the append time, since an arrival may be long ago.
         logged_us = arrival_us if stream.arrival is None else record.appended_us
         entities = {name: entity(event) for name, entity in self._fed_views}
         event_id = key_text(event[stream.id])

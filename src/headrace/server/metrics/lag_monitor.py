@@ -72,7 +72,7 @@ class LogConsumers:
         )
 
     def derivation_offsets(self) -> dict[str, PartitionOffsets]:
-        """Where derivations are that commit each batch; in real time checkpoints are minutes old: that is no lag."""
+        """The offsets of derivations that commit each batch; in real time mode checkpoints are minutes old: not lag."""
         progress_by_query = self.progress_table.reports(QueryProgress).copy()
         running_derivations = [
             derivation
@@ -105,11 +105,11 @@ class LogConsumers:
         return offsets_by_query | store_offsets
 
     def stepwise_queries(self) -> set[str]:
-        """Those that go by steps of minutes."""
+        """The queries that run in steps of minutes."""
         return {_lake_query(report.landed) for report in self.progress_table.latest(IngestionProgress)}
 
     def tile_queries(self, stream: Stream) -> Iterable[QueryProgress]:
-        """The queries that keep the views of a stream: of each view the one that spoke last."""
+        """The queries that compute the views of a stream: for each view the one that reported last."""
         reports = sorted(self.progress_table.latest(QueryProgress), key=lambda report: report.at_us)
         newest_by_view = {view: one for one in reports if one.stream == stream.name for view in one.views}
         view_names = {view.name for view in self.app.views_of(stream)}

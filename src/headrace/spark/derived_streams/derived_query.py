@@ -180,7 +180,7 @@ def _input_frame(clean_records: DataFrame, parent: Stream, lane: Lane, deduplica
 
 
 def typed_events(clean_records: DataFrame, stream: Stream) -> DataFrame:
-    """Kafka records of a clean topic → typed columns, and `known_at`: when the event had arrived."""
+    """Kafka records of a clean topic → typed columns, and `known_at`: the arrival time."""
     arrival_us = gate_header(ARRIVAL_HEADER)
     parsed_events = clean_records.select(
         to_event(parse_json(F.col("value"), stream), stream).alias("event"),

@@ -91,7 +91,7 @@ class TileOutputEncoder:
 
 
 def _failure_record(topic: str, key: Key, value: bytes, reason: str) -> Row:
-    """A record of a derived stream that says what was raised."""
+    """A record of a derived stream with the reason of a failure."""
     return RECORD_ROW(topic, _to_key_text(key[0]), value, [HEADER_ROW(*RAISED_HEADER.write(reason))], None)
 
 

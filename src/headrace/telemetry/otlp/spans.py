@@ -82,7 +82,7 @@ def to_otlp_span(record: ConsumerRecord, parent: SpanContext, span_data: SpanDat
 
 
 def gate_span(stream: Stream, record: ConsumerRecord) -> SpanData | None:
-    """What the gate did; what it did not write has no raw record."""
+    """The gate's span; a record that the gate did not write has no raw record."""
     offset = OFFSET_HEADER.read(record)
     if offset is None:
         return None
@@ -91,7 +91,7 @@ def gate_span(stream: Stream, record: ConsumerRecord) -> SpanData | None:
     if fate == "dead":
         span_attributes["headrace.reason"] = reason_code(dead_letter_reason(record))
     arrival_us = ARRIVAL_HEADER.read(record)
-    # Recorded history says itself when it arrived: years ago, maybe.
+    # Replayed history has its own arrival times, which may be years ago.
     start_us = record.appended_us if stream.arrival is not None or arrival_us is None else arrival_us
     return SpanData(f"{stream.name} gate", CONSUMER, start_us, record.appended_us, span_attributes, fate == "dead")
 
