@@ -181,7 +181,7 @@ def model_topics(model: Model, partitions: int) -> list[TopicSpec]:
         return [predictions]
     quality_config = LOG_APPEND_TIME | {"cleanup.policy": "compact", "segment.ms": str(DAY_MS)}
     raw_topic = model.stream.name
-    lessons_config = LOG_APPEND_TIME | {"retention.ms": "-1"}  # the online learner deletes them
+    lessons_config = LOG_APPEND_TIME | {"retention.ms": "-1"}  # OnlineUpdateWriter deletes them
     lessons_specs = [] if model.learn is None else [TopicSpec(model.lessons, raw_topic, 1, lessons_config)]
     return [
         predictions,

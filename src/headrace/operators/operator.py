@@ -19,7 +19,7 @@ Key = tuple[Scalar, ...]
 class InputEvent(NamedTuple):
     """An input event: its input, id, event time, arrival, position and values.
 
-    Times are in microseconds, also among the values. Events of one key are processed in the order of `order`.
+    Times are in microseconds, also among the values. Events of one key are processed in the order of `sort_key`.
     """
 
     input_index: int

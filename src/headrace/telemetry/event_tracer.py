@@ -89,7 +89,7 @@ class EventTracer:
                 yield raw
 
     def _trace_record(self, stream: Stream, raw: ConsumerRecord, clean_place: str | None) -> Iterator[TraceStep]:
-        """The steps of a raw record; of an id that was clean before, `counted` is where."""
+        """The steps of a raw record; `clean_place` is the location of an earlier clean record with its id."""
         details = {"stream": stream.name, "value": _decode_value(raw.value), **_trace_context(raw)}
         yield TraceStep("arrived", raw.location, raw.appended_us, details)
         gate_result = self._find_gate_result(stream, raw)

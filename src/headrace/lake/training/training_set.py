@@ -3,7 +3,7 @@
     spine   card  at     label          events of the stream, each id once
              │     │                          │
              └──── hashed into buckets of entities ────┘
-                          │ one vectorised call a bucket (`lookback`)
+                          │ one vectorised call a bucket (`past_features`)
                           ▼
             card  at  label  payments_10m  spend_7d …
 

@@ -51,7 +51,7 @@ class DriftPolicy:
 
 
 class DriftTestResult(NamedTuple):
-    """One test of every window and column; `critical` is the threshold of its statistic, NaN where it is exact.
+    """One test of every window and column; `critical_value` is the threshold of its statistic, NaN where it is exact.
 
     `effect` is in the measure of the policy's minimum, `distance` in PSI's, by which columns are ranked.
     `multiple` is NaN where the test does not apply: the column is of another kind, or has too few rows.

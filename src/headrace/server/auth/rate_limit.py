@@ -50,7 +50,7 @@ class AddressRateLimiter:
         return bucket.try_acquire(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Drop full buckets; if none is full, drop all: with so many addresses the limit cannot be strict."""
+        """Drop full buckets; if too many remain, drop all: with so many addresses the limit cannot be strict."""
         self._buckets = {address: bucket for address, bucket in self._buckets.items() if not bucket.is_full(now)}
         if len(self._buckets) >= MAX_ADDRESSES:
             self._buckets.clear()

@@ -20,7 +20,7 @@ SECRET_BYTES = 32
 class TokenPurpose(StrEnum):
     """The purpose of a signed token; it is invalid for any other."""
 
-    SESSION = "session"  # of a browser: the subject is the digest of its API token
+    SESSION = "session"  # of a browser: the subject has the digest of its API token
     INTERNAL = "own"  # of Headrace's own parts
 
 

@@ -199,7 +199,7 @@ class KeySource(NamedTuple):
         return self.view.by if self.view else (stream.key,)
 
     def task_count(self, partitions: Mapping[str, int]) -> int:
-        """Among how many tasks the keys are distributed: at most one for each partition."""
+        """Among how many tasks the keys are distributed: as many as the topic has partitions."""
         return max(partitions.get(stream.name, stream.partitions) for stream in self.streams)
 
 

@@ -42,7 +42,7 @@ class QueryVersion:
 class QueryVersionPlan:
     """The tiles queries of a stream that run from now on, and the changes.
 
-    `coupled_streams` names the other streams of changed views: all of them are rebuilt, or none.
+    `shared_streams` names the other streams of changed views: all of them are rebuilt, or none.
     """
 
     stream: Stream

@@ -204,7 +204,7 @@ def _event_tile(config: TileFoldConfig, number: int, tile_kind: TileKind) -> Col
 
 
 def _salt_part(stream: Stream, tile_kind: TileKind) -> Column:
-    """The part of its tiles that an event is folded into, as `salt_of` computes it."""
+    """The part of its tiles that an event is folded into, as `salt_bucket` computes it."""
     if len(tile_kind.versions) == 1:
         return F.lit(0)
     is_time = stream.schema.column(stream.id, stream.name).kind is Kind.TIMESTAMP
