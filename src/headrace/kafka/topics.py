@@ -81,7 +81,7 @@ class TopicSetup:
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """The wanted configuration of a topic; `raw` is the topic whose partition count it follows."""
+    """The wanted configuration of a topic; `raw_topic` is the topic whose partition count it follows."""
 
     name: str
     raw_topic: str

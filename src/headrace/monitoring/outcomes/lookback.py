@@ -28,8 +28,8 @@ class LakeRetentionTooShortError(HeadraceError):
 def lookback_us(policy: LabelPolicy, margin_us: int = MARGIN_US) -> int:
     """How long before the clock a batch must look.
 
-    A new prediction matches labels of up to `retention_us` before; these matched predictions of up to `retention_us` before them; and
-    those may repeat predictions of `retention_us` before that.
+    A new prediction matches labels of up to `retention_us` before; these matched predictions of as long before them;
+    and those may repeat predictions of as long before that.
     """
     return 3 * policy.retention_us + margin_us
 

@@ -44,7 +44,7 @@ STALE_AFTER_US = 300_000_000  # for reports written once a minute: older ones ar
 class MetricSources:
     """The sources of all metrics; `tables` is empty where the store is in another process.
 
-    `server_counts` may be the sum over several workers.
+    `get_counts` may return the sum over several workers.
     """
 
     app: App
