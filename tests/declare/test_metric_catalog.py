@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.declare.metric_catalog import (
-    BASE_UNITS,
-    METRIC_CATALOG,
-    METRIC_GROUPS,
-    TOTAL_SUFFIX,
-    ErrorBudget,
-    GaugeLimit,
-    MetricFamily,
-    MetricType,
-)
+from headrace.declare.metric_catalog import METRIC_CATALOG, METRIC_GROUPS
+from headrace.declare.metric_family import BASE_UNITS, TOTAL_SUFFIX, ErrorBudget, GaugeLimit, MetricFamily, MetricType
 from headrace.telemetry.exporters.dashboards_and_rules import metric_catalog_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -7,7 +7,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 import headrace as hr
-from headrace.declare.metric_catalog import BASE_UNITS, METRIC_CATALOG, TOTAL_SUFFIX
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import BASE_UNITS, TOTAL_SUFFIX
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord

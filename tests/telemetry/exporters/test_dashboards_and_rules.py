@@ -13,7 +13,8 @@ from headrace.cli import main
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.alerts.alert_values import Series
 from headrace.declare.app import load_app
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricType
 from headrace.telemetry.alerts.default_alerts import app_alerts
 from headrace.telemetry.exporters.dashboards_and_rules import grafana_dashboard, prometheus_rules
 from headrace.telemetry.exporters.promql import alert_expression

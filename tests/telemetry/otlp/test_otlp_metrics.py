@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import metrics_core as prometheus
 from prometheus_client.registry import Collector
 
-from headrace.declare.metric_catalog import METRIC_CATALOG, REQUEST_SECONDS_BUCKETS, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG, REQUEST_SECONDS_BUCKETS
+from headrace.declare.metric_family import MetricType
 from headrace.online_store.delay_histogram import DelayHistogram
 from headrace.server.metrics.prometheus import create_metric
 from headrace.telemetry.otlp.otlp_metrics import CounterStartTimes, to_otlp_metrics

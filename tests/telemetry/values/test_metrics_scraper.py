@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 import headrace as hr
 from headrace.cli import COMMANDS
 from headrace.declare.app import App, build_app
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricType
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.consumers.consumer_lag import LagSnapshot, PartitionLag
 from headrace.kafka.ledger import LedgerCounts

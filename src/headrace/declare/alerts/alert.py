@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from headrace.declare.alerts.alert_values import Objective, Series, Share
 from headrace.declare.durations import duration_us
-from headrace.declare.metric_catalog import MetricType
+from headrace.declare.metric_family import MetricType
 from headrace.declare.source_location import SourceLocation, locate_declaration
 from headrace.errors import DeclarationError
 

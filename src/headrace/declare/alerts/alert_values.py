@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.declare.durations import duration_text, duration_us
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricType
 from headrace.errors import DeclarationError
 
 DEFAULT_AT_LEAST = 20

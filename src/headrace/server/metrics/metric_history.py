@@ -16,7 +16,8 @@ from urllib.parse import parse_qs
 
 from prometheus_client.metrics_core import Metric
 
-from headrace.declare.metric_catalog import METRIC_CATALOG, TOTAL_SUFFIX
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import TOTAL_SUFFIX
 from headrace.server.http.responses import BadRequest, Response
 from headrace.server.http.routing import Request
 from headrace.server.metrics.live_metrics import NO_STORE_HEADERS, encode_snapshot

@@ -12,7 +12,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headrace.declare.app import App
-from headrace.declare.metric_catalog import DECIDE_SECONDS_BUCKETS, LABEL_SECONDS_BUCKETS
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.consumer_lag import LagSnapshot
 from headrace.kafka.ledger import LedgerCounts
@@ -24,20 +23,18 @@ from headrace.kafka.status.reports.connectors import CaptureProgress, OutboxProg
 from headrace.kafka.status.reports.lake import ConsistencyCheckProgress, IngestionProgress
 from headrace.kafka.status.reports.models import DriftProgress, OutcomesProgress, QualityProgress, ScorerProgress
 from headrace.kafka.status.reports.queries import QueryProgress
-from headrace.online_store.delay_histogram import DelayHistogram
 from headrace.online_store.memory.memory_store import ViewTable
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request
 from headrace.server.metrics.hot_keys import MIN_EVENTS, HotKeyReport, HotKeyStats
 from headrace.server.metrics.ledgers import StreamLedgers
+from headrace.server.metrics.model_metrics import drift_metrics, outcome_metrics, quality_metrics, scorer_metrics
 from headrace.server.metrics.outage_metrics import outage_metrics
-from headrace.server.metrics.prometheus import create_metric
+from headrace.server.metrics.prometheus import LabelledValue, create_metric, to_samples
 from headrace.server.metrics.request_stats import RequestStats
 from headrace.server.metrics.server_counts import ServerCounts, TableCounts
 
-LabelledValue = tuple[list[str], float]
 MAX_RANK = 3
-STALE_AFTER_US = 300_000_000  # for reports written once a minute: older ones are out of date
 
 
 @dataclass(frozen=True)
@@ -210,27 +207,6 @@ def ingestion_metrics(progress_reports: Iterable[IngestionProgress]) -> Iterator
     yield create_metric("lake_step_at_seconds", step_times)
 
 
-def scorer_metrics(progress_reports: Iterable[ScorerProgress]) -> Iterator[Metric]:
-    """The counts of each model's scorers, those that have ended included; the lag is that of running ones."""
-    predictions: Counter[tuple[str, ...]] = Counter()
-    degraded: Counter[tuple[str, ...]] = Counter()
-    lags: Counter[str] = Counter()
-    delays: dict[str, DelayHistogram] = {}
-    silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
-    for report in progress_reports:
-        predictions.update({(report.scored, version, role): count for version, role, count in report.predictions})
-        degraded.update({(report.scored, reason): count for reason, count in report.degraded.items()})
-        lags[report.scored] += report.lag if report.at_us > silent_before_us else 0
-        delays.setdefault(report.scored, DelayHistogram(DECIDE_SECONDS_BUCKETS)).merge(
-            report.delays, report.delay_seconds
-        )
-    yield create_metric("predictions_total", _to_samples(predictions))
-    yield create_metric("degraded_total", _to_samples(degraded))
-    yield create_metric("score_lag", [([name], n) for name, n in lags.items()])
-    delay_samples = [([name], model_delays) for name, model_delays in delays.items()]
-    yield create_metric("score_seconds", delay_samples)
-
-
 def sink_metrics(progress_reports: Iterable[SinkProgress]) -> Iterator[Metric]:
     """The counts of each sink's workers, those that have ended included."""
     yield from _delivery_metrics("sink", [(report.sunk, report) for report in progress_reports])
@@ -255,9 +231,9 @@ def _delivery_metrics(
         fates.update({(name, fate): count for fate, count in report.rows.items()})
         parked.update({(name, reason): count for reason, count in report.parked.items()})
         retries[name,] += report.retries
-    yield create_metric(f"{kind}_rows_total", _to_samples(fates))
-    yield create_metric(f"{kind}_parked_total", _to_samples(parked))
-    yield create_metric(f"{kind}_retries_total", _to_samples(retries))
+    yield create_metric(f"{kind}_rows_total", to_samples(fates))
+    yield create_metric(f"{kind}_parked_total", to_samples(parked))
+    yield create_metric(f"{kind}_retries_total", to_samples(retries))
 
 
 def sink_lag_metrics(consumer_lag: LagSnapshot, app: App) -> Iterator[Metric]:
@@ -294,71 +270,6 @@ def alert_metrics(progress_reports: Iterable[AlertingProgress]) -> Iterator[Metr
     yield create_metric("pushes_total", _outcome_samples(one.pushes for one in reports))
 
 
-def _outcome_samples(outcome_counts: Iterable[Mapping[str, Mapping[str, int]]]) -> list[LabelledValue]:
-    """Samples by outcome and by where it came from."""
-    return [
-        ([name, outcome], float(n))
-        for outcomes_by_name in outcome_counts
-        for name, outcomes in outcomes_by_name.items()
-        for outcome, n in outcomes.items()
-    ]
-
-
-def outcome_metrics(progress_reports: Iterable[OutcomesProgress]) -> Iterator[Metric]:
-    """The outcomes of predictions: the states of a model add up to all predictions seen."""
-    reports = list(progress_reports)
-    states = [
-        ([report.judged, *state_labels], float(count)) for report in reports for *state_labels, count in report.counts
-    ]
-    yield create_metric("outcomes", states)
-    yield create_metric("label_delay_seconds", [([one.judged], _label_delays(one)) for one in reports])
-    clocks = [([one.judged], one.clock_us / 1e6) for one in reports if one.clock_us]
-    yield create_metric("outcomes_clock_seconds", clocks)
-    yield create_metric("outcomes_lag", [([of_model.judged], of_model.lag) for of_model in reports])
-    rows = [([one.judged], float(one.state_rows)) for one in reports]
-    yield create_metric("outcomes_state_rows", rows)
-    state_sizes = [([one.judged], float(one.state_bytes)) for one in reports]
-    yield create_metric("outcomes_state_bytes", state_sizes)
-    silent_before_us = time.time_ns() // 1000 - SILENT_AFTER_US
-    running = [([one.judged], float(one.running and one.at_us > silent_before_us)) for one in reports]
-    yield create_metric("outcomes_running", running)
-
-
-def drift_metrics(progress_reports: Iterable[DriftProgress]) -> Iterator[Metric]:
-    """The drift of served features from the training data; stale reports are left out."""
-    reports = [report for report in progress_reports if report.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
-    multiples = [([one.compared], one.multiple) for one in reports if one.multiple is not None]
-    yield create_metric("drift", multiples)
-    column_values = [([one.compared, name], value) for one in reports for name, value in one.columns.items()]
-    yield create_metric("drift_column", column_values)
-    statistics = [
-        ([one.compared, name, test], value)
-        for one in reports
-        for name, column_statistics in one.statistics.items()
-        for test, value in column_statistics.items()
-    ]
-    yield create_metric("drift_statistic", statistics)
-    yield create_metric("drift_rows", [([one.compared], one.rows) for one in reports])
-    yield create_metric("drift_lag", [([one.compared], one.lag) for one in reports])
-    fates = [([one.compared, fate], float(count)) for one in reports for fate, count in one.fates.items()]
-    yield create_metric("drift_records_total", fates)
-    error_shares = [([one.compared], one.error_share) for one in reports if one.error_share is not None]
-    yield create_metric("error_share", error_shares)
-    error_changes = [
-        ([one.compared, direction], float(count)) for one in reports for direction, count in one.error_changes.items()
-    ]
-    yield create_metric("error_changes_total", error_changes)
-
-
-def quality_metrics(progress_reports: Iterable[QualityProgress]) -> Iterator[Metric]:
-    """The quality of models by the outcomes that are due."""
-    reports = [report for report in progress_reports if report.at_us > time.time_ns() // 1000 - STALE_AFTER_US]
-    losses = [([one.measured], one.lost) for one in reports if one.lost is not None]
-    yield create_metric("quality_lost", losses)
-    coverages = [([one.measured], one.coverage) for one in reports if one.coverage is not None]
-    yield create_metric("label_coverage", coverages)
-
-
 def hot_key_metrics(report: HotKeyReport) -> Iterator[Metric]:
     """The shares of the heaviest keys, by rank and never by name, and the skew of partitions."""
     stream_keys = [key for key in report.keys if key.view is None]
@@ -375,21 +286,21 @@ def _hot_key_counts(keys: Iterable[HotKeyStats]) -> list[LabelledValue]:
     counts: Counter[tuple[str, ...]] = Counter()
     for key in keys:
         counts[key.source_name,] += key.is_hot
-    return _to_samples(counts)
+    return to_samples(counts)
 
 
 def _hot_key_shares(keys: Iterable[HotKeyStats]) -> list[LabelledValue]:
     return [([key.source_name, str(key.rank)], key.at_least) for key in keys if key.rank <= MAX_RANK]
 
 
-def _label_delays(report: OutcomesProgress) -> DelayHistogram:
-    delays = DelayHistogram(LABEL_SECONDS_BUCKETS)
-    delays.merge(report.delays, report.delay_seconds)
-    return delays
-
-
-def _to_samples(counts: Counter[tuple[str, ...]]) -> list[LabelledValue]:
-    return [(list(labels), float(count)) for labels, count in counts.items()]
+def _outcome_samples(outcome_counts: Iterable[Mapping[str, Mapping[str, int]]]) -> list[LabelledValue]:
+    """Samples by outcome and by where it came from."""
+    return [
+        ([name, outcome], float(n))
+        for outcomes_by_name in outcome_counts
+        for name, outcomes in outcomes_by_name.items()
+        for outcome, n in outcomes.items()
+    ]
 
 
 def query_metrics(progress_reports: Iterable[QueryProgress]) -> Iterator[Metric]:

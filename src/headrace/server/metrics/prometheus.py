@@ -1,14 +1,17 @@
 """Metrics of the catalog in Prometheus' format: a metric that is not in the catalog cannot be exported."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from headrace.declare.metric_catalog import BASE_UNITS, METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import BASE_UNITS, MetricType
 from headrace.online_store.delay_histogram import DelayHistogram
 
+LabelledValue = tuple[list[str], float]
 FAMILY_CLASSES: dict[MetricType, Callable[..., Any]] = {
     MetricType.GAUGE: GaugeMetricFamily,
     MetricType.COUNTER: CounterMetricFamily,
@@ -33,3 +36,8 @@ def _metric_arguments(value: float | DelayHistogram) -> tuple[Any, ...]:
         ("+Inf" if bound == float("inf") else str(float(bound)), float(n)) for bound, n in value.cumulative_counts()
     ]
     return buckets, value.total_seconds
+
+
+def to_samples(counts: Counter[tuple[str, ...]]) -> list[LabelledValue]:
+    """Samples of counts by the values of their labels."""
+    return [(list(labels), float(count)) for labels, count in counts.items()]

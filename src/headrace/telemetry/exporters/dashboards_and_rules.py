@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from headrace.declare.alerts.alert import Alert
 from headrace.declare.durations import UNITS_US
-from headrace.declare.metric_catalog import METRIC_CATALOG, METRIC_GROUPS, MetricFamily, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG, METRIC_GROUPS
+from headrace.declare.metric_family import MetricFamily, MetricType
 from headrace.telemetry.exporters.promql import alert_expression
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}

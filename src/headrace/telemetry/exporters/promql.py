@@ -3,7 +3,8 @@
 from headrace.declare.alerts.alert import Alert, WatchedValue
 from headrace.declare.alerts.alert_values import Objective, Series, Share
 from headrace.declare.durations import UNITS_US
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricType
 
 
 def alert_expression(alert: Alert) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite, isinf
 from typing import Any, NamedTuple
 
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricFamily, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricFamily, MetricType
 from headrace.telemetry.values.metrics_scraper import SERVER_UP, MetricSample, MetricSamples
 
 CUMULATIVE_TEMPORALITY = 2

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from headrace.declare.alerts.alert import Alert, WatchedValue
 from headrace.declare.alerts.alert_values import Objective, Series, Share
 from headrace.declare.durations import duration_text
-from headrace.declare.metric_catalog import METRIC_CATALOG, MetricType
+from headrace.declare.metric_catalog import METRIC_CATALOG
+from headrace.declare.metric_family import MetricType
 from headrace.server.auth.internal_client import TOKEN_VARIABLE, InternalClient
 from headrace.telemetry.values.counter_history import CounterHistory, worst_burn_rate
 from headrace.telemetry.values.value_source import ValueReading
