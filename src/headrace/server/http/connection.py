@@ -14,48 +14,26 @@ from collections import deque
 from collections.abc import Coroutine
 from http import HTTPStatus
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote
+from typing import Any
 
 import httptools
 
 from headrace.server.http.admission_control import RETRY_AFTER_SECONDS, RequestArrival
-from headrace.server.http.request_head import reject_repeated_header
+from headrace.server.http.connection_registry import ConnectionRegistry
+from headrace.server.http.request_head import reject_head, split_target
 from headrace.server.http.request_parser import RequestParser
 from headrace.server.http.response_bytes import encode_response
 from headrace.server.http.responses import BadRequest, BodyStream, Header, Response
 from headrace.server.http.resumed_coroutine import resume_coroutine
-from headrace.server.http.routing import MAX_BODY_BYTES, Request, Router, body_too_large_error, timeout_error
+from headrace.server.http.routing import MAX_BODY_BYTES, PendingRequest, Request, body_too_large_error, timeout_error
 from headrace.server.http.transfer_rate import TransferRate
 
-MAX_HEAD_BYTES = 1 << 16
-LINGER_SECONDS = 2.0
+MAX_HEAD_BYTES, LINGER_SECONDS = 1 << 16, 2.0
 CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS.value
 LOGGER = logging.getLogger("headrace.serve")
 
 ResponseCoroutine = Coroutine[Any, Any, Response]
-
-
-class ConnectionRegistry(Protocol):
-    """What the connections of a server share; `date` is the header's text of this second."""
-
-    router: Router
-    date_header: bytes
-
-    def register(self, connection: "HttpConnection", address: str) -> Response | None:
-        """A new connection; what it is told where there are too many."""
-
-    def unregister(self, connection: "HttpConnection") -> None:
-        """A connection has ended."""
-
-
-class PendingRequest(NamedTuple):
-    """A request, whether another may follow it and, where it was refused unread, what it is told."""
-
-    request: Request
-    keeps_alive: bool
-    rejection: Response | None
 
 
 class HttpConnection(asyncio.Protocol):
@@ -74,9 +52,10 @@ class HttpConnection(asyncio.Protocol):
         self._response_task: asyncio.Task[None] | None = None
         self._connection_rejection: Response | None = None
         self._head_rejection: Response | None = None
+        self._final_rejection: Response | None = None
         self._is_responding = self._has_just_responded = self._is_writing_paused = self._is_throttled = False
         self._is_closing = self._is_discarding_body = self._has_checked_head = self._has_protocol_error = False
-        self._is_receiving_request, self._is_in_head = False, True
+        self._is_receiving_request, self._owes_continue, self._is_in_head = False, False, True
         self._unparsed_bytes, self._body_bytes, self._unanswered_count = 0, 0, 0
         self._has_timed_out, self._response_due_at = False, 0.0
         self._transfer: TransferRate | None = None
@@ -137,7 +116,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self.url, self.headers, self._body_parts = b"", [], []
-        self._is_receiving_request, self._head_rejection = True, None
+        self._is_receiving_request, self._owes_continue, self._head_rejection = True, False, None
         self._body_bytes, self._is_discarding_body, self._has_checked_head = 0, False, False
 
     def on_url(self, url: bytes) -> None:
@@ -149,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._head_rejection = reject_repeated_header(self.headers)
+        self._head_rejection = None if self._parser is None else reject_head(self._parser.version, self.headers)
 
     def on_body(self, body: bytes) -> None:
         self._unparsed_bytes = 0
@@ -181,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _check_head(self) -> None:
         """Of a body that is not all here: refuse one that may not come or is too large, ask for one that waits."""
-        if self._is_discarding_body or self._has_checked_head:
+        if self._is_discarding_body or self._has_checked_head or self._is_closing:
             return
         self._has_checked_head = True
         headers_by_name = {name.lower(): value for name, value in self.headers}
@@ -195,7 +174,15 @@ class HttpConnection(asyncio.Protocol):
             self._discard_body(rejection)
         elif content_length > MAX_BODY_BYTES:
             self._discard_body(body_too_large_error(content_length).response)
-        elif headers_by_name.get(b"expect", b"").lower() == b"100-continue" and not self._unanswered_count:
+        elif headers_by_name.get(b"expect", b"").lower() == b"100-continue":
+            self._owes_continue = True
+            if not self._unanswered_count:
+                self._send_owed_continue()
+
+    def _send_owed_continue(self) -> None:
+        """Ask for the body of a client that waits to be asked; requests before it have been answered."""
+        if self._owes_continue:
+            self._owes_continue = False
             self._transport.write(CONTINUE_RESPONSE)
 
     def _discard_body(self, rejection: Response) -> None:
@@ -223,11 +210,10 @@ class HttpConnection(asyncio.Protocol):
             self._start_request(pending_request)
 
     def _build_request(self, arrival: RequestArrival) -> Request:
-        path, _, query = self._path_and_query().partition(b"?")
-        path_text = path.decode(errors="replace")
+        path, query = split_target(self.url)
         return Request(
             "" if self._parser is None else self._parser.method.decode(),
-            unquote(path_text) if "%" in path_text else path_text,
+            path,
             query,
             self.headers,
             self._body_parts[0] if len(self._body_parts) == 1 else b"".join(self._body_parts),
@@ -235,22 +221,20 @@ class HttpConnection(asyncio.Protocol):
             self._client_address,
         )
 
-    def _path_and_query(self) -> bytes:
-        """What is asked for; a proxy writes the whole URL."""
-        if self.url.startswith(b"/"):
-            return self.url
-        _, _, rest = self.url.partition(b"://")
-        return b"/" + rest.partition(b"/")[2]
-
     def _reject_malformed(self, reason: str) -> None:
-        """What cannot be parsed at all is refused in JSON, as everything else; what was refused already ends."""
-        if self._transport.is_closing() or self._has_protocol_error:
-            return
-        self._has_protocol_error = self._is_closing = True
+        """What cannot be parsed at all is refused in JSON, after the answers to what was; what was refused ends."""
+        has_failed_before, self._has_protocol_error = self._has_protocol_error, True
         if self._is_discarding_body:
             self.close()
-            return
-        self._write_response(BadRequest(f"{reason} Send HTTP/1.1.").response, keep_alive=False)
+        elif not (has_failed_before or self._is_closing):
+            self._is_closing = True
+            self._final_rejection = BadRequest(f"{reason} Send HTTP/1.1.").response
+            if not (self._is_responding or self._pending_requests):
+                self._reject_and_close(self._final_rejection)
+
+    def _reject_and_close(self, rejection: Response) -> None:
+        self._final_rejection = None
+        self._write_response(rejection, keep_alive=False)
         self._close_after_linger()
 
     def _close_after_linger(self) -> None:
@@ -259,6 +243,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
             return
         self._transport.write_eof()
+        self._transport.resume_reading()
         self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
     # From a request to its answer.
@@ -323,10 +308,14 @@ class HttpConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._mark_answered()
-        is_last = not pending_request.keeps_alive or (self._is_closing and not self._pending_requests)
+        is_last = not pending_request.keeps_alive or (
+            self._is_closing and not self._pending_requests and self._final_rejection is None
+        )
         self._write_response(response, not is_last, pending_request.request.method == "HEAD")
-        if is_last:
+        if is_last and pending_request.rejection in (None, self._connection_rejection):
             self._transport.close()
+        elif is_last:
+            self._close_after_linger()
         elif response.status == TOO_MANY_REQUESTS and self._router.limits_per_client:
             self._throttle()
         self._update_idle_state()
@@ -347,7 +336,10 @@ class HttpConnection(asyncio.Protocol):
         if self._pending_requests:
             self._start_request(self._pending_requests.popleft())
             self._loop.call_soon(self._process_next)
-        else:
+        elif self._final_rejection is not None:
+            self._reject_and_close(self._final_rejection)
+        elif not self._is_closing:
+            self._send_owed_continue()
             self._transport.resume_reading()
 
     def _pause_reading(self) -> None:

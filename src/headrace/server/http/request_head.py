@@ -1,26 +1,61 @@
 """What is checked and changed in the head of a request before anything else looks at it."""
 
 from collections.abc import Sequence
+from urllib.parse import unquote
 
-from headrace.server.http.responses import BadRequest, Header, Response
+from headrace.server.http.responses import BadRequest, Header, HttpError, Response
 
 # Of two values one would be checked and the other believed, by us or by a proxy before us.
-SINGLE_VALUE_HEADERS = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site"})
+SINGLE_VALUE_HEADERS = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"transfer-encoding"})
 SINGLE_VALUE_LENGTHS = frozenset(map(len, SINGLE_VALUE_HEADERS))
+SUPPORTED_VERSIONS = frozenset({"1.0", "1.1"})  # the parser also takes 0.9, without any version, and 2.0
 # A server may ignore what it does not speak (RFC 9110, 7.8); Java's HttpClient offers h2c with every request.
 UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
 
-def reject_repeated_header(headers: Sequence[Header]) -> Response | None:
-    """The refusal of a head that has a header twice which may be there once."""
+class UnsupportedTransferCoding(HttpError):
+    """A body in a coding that is not read; whoever decodes it before us would see another request."""
+
+    status = 501
+
+    def __init__(self, coding: bytes) -> None:
+        text = coding[:200].decode("latin-1")
+        super().__init__(f"Transfer-Encoding {text!r} is not supported. Send the body as it is, or in chunks.")
+
+
+def reject_head(version: str, headers: Sequence[Header]) -> Response | None:
+    """The refusal of a head of another version, with an encoded body, or with a header twice which may be there once.
+
+    >>> reject_head("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"Chunked")])
+    >>> reject_head("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"gzip, chunked")]).status
+    501
+    """
+    if version not in SUPPORTED_VERSIONS:
+        return BadRequest(f"HTTP/{version} is not supported. Send HTTP/1.1.").response
     seen_headers = set()
-    for name, _ in headers:
+    for name, value in headers:
         if len(name) in SINGLE_VALUE_LENGTHS and (lowered := name.lower()) in SINGLE_VALUE_HEADERS:
             if lowered in seen_headers:
                 display_name = lowered.decode().title()
                 return BadRequest(f"The header {display_name} is there more than once. Send it once.").response
+            if lowered == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                return UnsupportedTransferCoding(value).response
             seen_headers.add(lowered)
     return None
+
+
+def split_target(target: bytes) -> tuple[str, bytes]:
+    """The path and the query of what is asked for; a proxy writes the whole URL.
+
+    >>> split_target(b"http://there:80/features/Top%20cards?at=1")
+    ('/features/Top cards', b'at=1')
+    """
+    if not target.startswith(b"/"):
+        _, _, rest = target.partition(b"://")
+        target = b"/" + rest.partition(b"/")[2]
+    path, _, query = target.partition(b"?")
+    path_text = path.decode(errors="replace")
+    return unquote(path_text) if "%" in path_text else path_text, query
 
 
 def head_without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[Header]) -> bytes:

@@ -31,10 +31,14 @@ class RequestParser:
         return self._parser.get_method()
 
     @property
+    def version(self) -> str:
+        return self._parser.get_http_version()
+
+    @property
     def keeps_alive(self) -> bool:
         """Whether the connection goes on after this request."""
         parser = self._parser
-        return parser.should_keep_alive() and parser.get_http_version() != "1.0" and not parser.should_upgrade()
+        return parser.should_keep_alive() and self.version != "1.0" and not parser.should_upgrade()
 
     @property
     def offers_upgrade(self) -> bool:

@@ -43,6 +43,14 @@ class Request(NamedTuple):
         return next((value for name, value in self.headers if name.lower() == header_name), None)
 
 
+class PendingRequest(NamedTuple):
+    """A request, whether another may follow it and, where it was refused unread, what it is told."""
+
+    request: Request
+    keeps_alive: bool
+    rejection: Response | None
+
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
