@@ -12,8 +12,8 @@ MAX_EVENT_BYTES = 1 << 20
 FRAMING_HEADERS = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"http2-settings", b"expect"}
 )
-# What a server may take and ours does (RFC 9112, 2.2 and 3): empty lines before a request, spaces after its method.
-EMPTY_LINES, SPACES_AFTER_METHOD = re.compile(rb"\A[\r\n]+"), re.compile(rb"\A([A-Z]+) +")
+# What a server may take and ours does (RFC 9112, 2.2 and 3): empty lines before a request, more spaces within its line.
+EMPTY_LINES, REQUEST_LINE = re.compile(rb"\A[\r\n]+"), re.compile(rb"\A([A-Z]+) +([^ \r\n]+) +(?=HTTP/)")
 NO_HOST = b"host: none\r\n"
 
 
@@ -49,7 +49,7 @@ def read_requests(sent: bytes) -> Reading:
     reading = Reading()
     remaining: bytes | None = sent
     while remaining and not reading.problem:
-        remaining = _read_one(SPACES_AFTER_METHOD.sub(rb"\1 ", EMPTY_LINES.sub(b"", remaining)), reading)
+        remaining = _read_one(REQUEST_LINE.sub(rb"\1 \2 ", EMPTY_LINES.sub(b"", remaining)), reading)
     return reading
 
 
