@@ -4,11 +4,11 @@ failure   ✗ 1 s ✗  2 s  ✗    4 s    ✗ …… 60 s …… ✓
           └ down_since_us                         └ cleared
 """
 
-import random
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.kafka.workers.worker_health import Backoff, RestartPolicy
 from headrace.spark.session.error_summary import summarize_spark_error
 
 FIRST_PAUSE_SECONDS = 1.0
@@ -31,6 +31,11 @@ class FailureState:
     error: str = ""  # in one sentence
     failures: int = 0
     _retry_at: float = 0.0
+    _backoff: Backoff = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Jitter: tables that failed together do not retry together.
+        self._backoff = Backoff(RestartPolicy(self.first_pause_s, self.longest_pause_s, shortest_share=0.5))
 
     @property
     def is_due(self) -> bool:
@@ -46,9 +51,7 @@ class FailureState:
         """Record a failure and start the next pause; returns whether it differs from the one before."""
         previous_error, self.error = self.error, summarize_failure(failure)
         self.down_since_us = self.down_since_us or time.time_ns() // 1000
-        pause_s = min(self.longest_pause_s, self.first_pause_s * 2 ** min(self.failures, 30))
-        # Jitter: tables that failed together do not retry together.
-        self._retry_at = time.monotonic() + random.uniform(0.5, 1.0) * pause_s  # noqa: S311  # not for security
+        self._retry_at = time.monotonic() + self._backoff.next_pause_s(ran_s=0.0)
         self.failures += 1
         return self.error != previous_error
 
@@ -56,4 +59,5 @@ class FailureState:
         """Clear the failures; returns whether there were any."""
         was_down = self.failures > 0
         self.down_since_us, self.error, self.failures, self._retry_at = None, "", 0, 0.0
+        self._backoff.reset()
         return was_down

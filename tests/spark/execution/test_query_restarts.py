@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark.execution.query_restarts import Backoff, QueryHealth, RestartingThread, RestartPolicy
+from headrace.kafka.workers.worker_health import RestartPolicy
+from headrace.spark.execution.query_restarts import RestartingThread
 from headrace.spark.stateful.start_turns import StartTurns
 from tests.waiting import wait_until
 
 LIMIT_S = 60
 QUICK = RestartPolicy(first_pause_s=0.01, max_pause_s=0.04)
-SECOND_US = 1_000_000
 
 
 class Attempts(RestartingThread):
@@ -59,12 +59,6 @@ def start() -> Iterator[Callable[[Attempts], Attempts]]:
         one.stop()
         one.join(LIMIT_S)
         assert not one.is_alive()
-
-
-def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_steady_run() -> None:
-    backoff = Backoff(RestartPolicy(first_pause_s=1, max_pause_s=60, steady_after_s=120))
-    assert [backoff.next_pause_s(ran_s=3) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert [backoff.next_pause_s(ran_s=120), backoff.next_pause_s(ran_s=1)] == [1, 2]
 
 
 def test_what_fails_is_attempted_until_it_works(start: Callable[[Attempts], Attempts]) -> None:
@@ -118,23 +112,6 @@ def test_one_that_waits_to_restart_stops_at_once() -> None:
     attempts.join(LIMIT_S)
     assert not attempts.is_alive()
     assert attempts.health.restarts == 0
-
-
-def test_an_error_is_told_until_a_query_has_run_steadily() -> None:
-    health = QueryHealth(steady_after_s=120)
-    health.record_failure("no broker", now_us=SECOND_US)
-    health.record_working(2 * SECOND_US)
-    assert health.is_down, "it waits to restart: what was seen was the end of the attempt before"
-    health.record_restart()
-    health.record_failure("no broker still", now_us=3 * SECOND_US)
-    assert health.down_since_us == SECOND_US
-    health.record_restart()
-    health.record_working(10 * SECOND_US)
-    assert (health.down_since_us, health.error, health.restarts) == (None, "no broker still", 2)
-    health.record_working(100 * SECOND_US)
-    assert health.error == "no broker still"
-    health.record_working(130 * SECOND_US)
-    assert health.error == ""
 
 
 def test_a_trace_is_logged_once_for_each_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,10 +23,10 @@ from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
 from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
+from headrace.kafka.workers.worker_health import RestartPolicy
 from headrace.spark.execution.app_queries import StreamingConfig, gate_spec, plan_queries
 from headrace.spark.execution.lanes import Lane
 from headrace.spark.execution.query_manager import QueryManager, _run_until_stopped
-from headrace.spark.execution.query_restarts import RestartPolicy
 from headrace.spark.execution.query_runner import PendingQuerySpec, QueryRunner
 from headrace.spark.stateful.operation_query import OperationRunner
 from headrace.spark.stateful.start_turns import StartTurns

@@ -1,26 +1,27 @@
-"""A relay that goes on: it waits for PostgreSQL, the log and its turn, longer each time, and says what it waits for."""
+"""The outbox part of an app: each relay in a thread of its own; it waits for PostgreSQL, the log and its turn."""
 
 import logging
 import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from headrace.connectors.outbox.outbox_table import OutboxLockedError, OutboxTable
 from headrace.connectors.outbox.relay import Relay
 from headrace.declare.app import App
 from headrace.errors import HeadraceError
-from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
 from headrace.kafka.status.reports.connectors import OutboxProgress
-from headrace.telemetry.webhooks.webhook_client import RetryPolicy
+from headrace.kafka.workers.restarting_worker import RestartingWorker
+from headrace.kafka.workers.worker_group import WorkerGroup
+from headrace.kafka.workers.worker_health import Backoff, RestartPolicy
+from headrace.kafka.workers.worker_thread import WorkerThread
 
 LOGGER = logging.getLogger("headrace.outbox")
-RETRY_POLICY = RetryPolicy(first_pause_seconds=0.2, max_pause_seconds=30.0)
-MAX_BACKOFF_DOUBLINGS = 20
+RETRY_POLICY = RestartPolicy(first_pause_s=0.2, max_pause_s=30.0, shortest_share=0.5)
 POLL_INTERVAL_SECONDS = 0.1
 STANDBY_SECONDS = 1.0
-REPORT_INTERVAL_SECONDS = 1.0
 
 
 class RelayRunner:
@@ -29,8 +30,8 @@ class RelayRunner:
     def __init__(self, relay: Relay, name: str, poll_interval_s: float) -> None:
         self.error = ""
         self.retry_count = 0
-        self._relay, self._name, self._poll_interval_s = relay, name, poll_interval_s
-        self._attempt_count = 0
+        self._relay, self.name, self._poll_interval_s = relay, name, poll_interval_s
+        self._backoff = Backoff(RETRY_POLICY)
         self._instance_id = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self, stop: threading.Event) -> None:
@@ -44,7 +45,7 @@ class RelayRunner:
         """What it has done so far."""
         relay, at_us = self._relay, time.time_ns() // 1000
         counts = dict(relay.fate_counts), dict(relay.reason_counts), self.retry_count
-        return OutboxProgress(self._name, self._instance_id, at_us, *counts, relay.oldest_waited_s, self.error)
+        return OutboxProgress(self.name, self._instance_id, at_us, *counts, relay.oldest_waited_s, self.error)
 
     def _run_step(self) -> float:
         """Do a step; how long to wait for the next."""
@@ -57,27 +58,39 @@ class RelayRunner:
             self._set_error(str(error))
             return self._back_off()
         except Exception as error:  # noqa: BLE001  # whatever it is, the other outboxes go on
-            self._set_error(
-                f"{self._name} failed, and is tried again: {type(error).__name__}: {error}", exception=error
-            )
+            self._set_error(f"{self.name} failed, and is tried again: {type(error).__name__}: {error}", exception=error)
             self._relay.close()  # begins the next step with a new connection
             return self._back_off()
-        self._attempt_count = 0
+        self._backoff.reset()
         missing_topics = self._relay.missing_topics
         self._set_error(
-            f"{self._name}: rows wait for {', '.join(missing_topics)}: no such topic." if missing_topics else ""
+            f"{self.name}: rows wait for {', '.join(missing_topics)}: no such topic." if missing_topics else ""
         )
         return 0.0 if row_count else self._poll_interval_s
 
     def _back_off(self) -> float:
-        self._attempt_count += 1
         self.retry_count += 1
-        return RETRY_POLICY.next_pause_seconds(min(self._attempt_count - 1, MAX_BACKOFF_DOUBLINGS))
+        return self._backoff.next_pause_s(ran_s=0.0)
 
     def _set_error(self, message: str, exception: Exception | None = None) -> None:
         if message and message != self.error:
             LOGGER.warning("%s", message, exc_info=exception)
         self.error = message
+
+
+class RelayWorker(WorkerThread):
+    """Runs a relay in a thread of its own."""
+
+    def __init__(self, runner: RelayRunner) -> None:
+        super().__init__(f"outbox {runner.name}")
+        self._runner = runner
+
+    def _work(self) -> None:
+        self._runner.run(self.stop_event)
+
+    def progress(self) -> OutboxProgress:
+        """What it has done so far."""
+        return self._runner.progress()
 
 
 def run_relays(app: App, broker: str, stop: threading.Event, poll_interval_s: float = POLL_INTERVAL_SECONDS) -> None:
@@ -87,31 +100,15 @@ def run_relays(app: App, broker: str, stop: threading.Event, poll_interval_s: fl
         RelayRunner(Relay(OutboxTable(outbox.url, outbox.table), broker, streams), outbox.name, poll_interval_s)
         for outbox in app.outboxes
     ]
-    threads = [threading.Thread(target=run_relay, args=(runner, broker, stop), daemon=True) for runner in runners]
-    for thread in threads:
-        thread.start()
-    stop.wait()
-    for thread in threads:
-        thread.join()
+    run_relay_group(runners, broker, stop)
 
 
-def run_relay(runner: RelayRunner, broker: str, stop: threading.Event) -> None:
-    """Relay, and tell the log of it each second, until `stop` is set."""
-    reporter_thread = threading.Thread(
-        target=_report_progress, args=(runner, broker, stop), name="outbox progress", daemon=True
-    )
-    reporter_thread.start()
-    runner.run(stop)
-    reporter_thread.join()
+def run_relay_group(runners: Sequence[RelayRunner], broker: str, stop: threading.Event) -> None:
+    """Relay, and report each relay every second, until `stop` is set."""
+    workers = [RestartingWorker(f"The relay of {runner.name}", partial(_create_worker, runner)) for runner in runners]
+    WorkerGroup("Reporting outboxes", workers, broker).run(stop)
 
 
-def _report_progress(runner: RelayRunner, broker: str, stop: threading.Event) -> None:
-    producer: Producer | None = None
-    while not stop.wait(REPORT_INTERVAL_SECONDS):
-        try:
-            if producer is None:
-                ensure_progress_topic(broker)
-                producer = Producer(broker)
-            publish_progress(producer, runner.progress())
-        except HeadraceError as error:
-            LOGGER.debug("progress is not told: %s", error)
+def _create_worker(runner: RelayRunner, _restart_count: int) -> RelayWorker:
+    """A relay keeps what it has counted: it closes its connections, and opens others when it goes on."""
+    return RelayWorker(runner)

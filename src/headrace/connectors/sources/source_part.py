@@ -1,7 +1,7 @@
 """The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -10,13 +10,10 @@ from headrace.connectors.sources.source_worker import SourceWorker
 from headrace.declare.app import App
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.client.startup_retries import retry_until_stopped
-from headrace.kafka.consumers.restarting_worker import RestartingWorker
-from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
 from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
-
-REPORT_INTERVAL_SECONDS = 1.0
+from headrace.kafka.workers.restarting_worker import RestartingWorker
+from headrace.kafka.workers.worker_group import WorkerGroup
 
 
 def external_streams(app: App) -> list[Stream]:
@@ -47,33 +44,11 @@ def run_sources(app: App, broker: str, stop: threading.Event) -> None:
         for stream in streams
         for split_index in range(len(create_source_readers(stream)))
     ]
-    try:
-        for worker in workers:
-            worker.start()
-        _supervise_workers(workers, broker, stop)
-    finally:
-        for worker in workers:
-            worker.stop()
+    WorkerGroup("Reporting bridges", workers, broker, merge_reports=merge_progress_by_stream).run(stop)
 
 
 def _create_worker(stream: Stream, split_index: int, broker: str, _restart_count: int) -> SourceWorker:
     return SourceWorker(stream, create_source_readers(stream)[split_index], broker)
-
-
-def _supervise_workers(workers: Sequence[RestartingWorker[SourceWorker]], broker: str, stop: threading.Event) -> None:
-    """Restart each bridge that has failed, alone, and report all."""
-    retry_until_stopped(partial(ensure_progress_topic, broker), stop, "Reporting bridges")
-    producer = Producer(broker)
-    while not stop.wait(REPORT_INTERVAL_SECONDS):
-        for worker in workers:
-            worker.restart_if_failed()
-        for progress in merge_progress_by_stream([_worker_progress(bridge) for bridge in workers]):
-            publish_progress(producer, progress)
-
-
-def _worker_progress(worker: RestartingWorker[SourceWorker]) -> SourceProgress:
-    progress = worker.worker.progress()
-    return replace(progress, trouble=progress.trouble or worker.error)
 
 
 def merge_progress_by_stream(reports: Iterable[SourceProgress]) -> list[SourceProgress]:

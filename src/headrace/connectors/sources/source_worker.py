@@ -6,7 +6,6 @@ Nothing is read before what was read is in our log, so a log that is slow or awa
 """
 
 import logging
-import threading
 import time
 
 import orjson
@@ -26,6 +25,7 @@ from headrace.kafka.headers import TOO_LARGE_HEADER, WrittenHeader
 from headrace.kafka.producer.producer import DeliveryFailed, Producer
 from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import max_record_bytes
+from headrace.kafka.workers.worker_thread import WorkerThread
 
 LOGGER = logging.getLogger("headrace.bridge")
 RETRY_SECONDS = 0.5
@@ -34,30 +34,21 @@ RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for its headers and what th
 TRUNCATED_BYTES = 1024  # of a message that our log does not take
 
 
-class SourceWorker(threading.Thread):
+class SourceWorker(WorkerThread):
     """One stream's bridge, until it is stopped; whoever is away is waited for."""
 
     def __init__(self, stream: Stream, reader: SourceReader, broker: str) -> None:
-        super().__init__(name=f"bridge {stream.name}", daemon=True)
+        super().__init__(f"bridge {stream.name}")
         self.copied_count, self.remaining_count, self.error = 0, 0, ""
-        self.failure: BaseException | None = None
         self._stream, self._reader, self._broker = stream, reader, broker
-        self._stop_event = threading.Event()
         self._check_at = 0.0
 
-    def run(self) -> None:
-        try:
-            while not self._stop_event.is_set():
-                self._copy_until_unavailable()
-        except Exception as failure:  # noqa: BLE001 - nobody is above a thread: whoever watches is told
-            self.failure = failure
-        finally:
-            self._reader.close()
+    def _work(self) -> None:
+        while not self.stop_event.is_set():
+            self._copy_until_unavailable()
 
-    def stop(self) -> None:
-        """End after the batch in hand."""
-        self._stop_event.set()
-        self.join()
+    def _close(self) -> None:
+        self._reader.close()
 
     def progress(self) -> SourceProgress:
         """What it has done so far."""
@@ -74,7 +65,7 @@ class SourceWorker(threading.Thread):
                 LOGGER.warning("%s waits: %s", self._stream.name, error)
             self.error = str(error)
             self._reader.close()
-            self._stop_event.wait(RETRY_SECONDS)
+            self.stop_event.wait(RETRY_SECONDS)
 
     def _copy_messages(self) -> None:
         source_id, topic = self._reader.open(), self._stream.name
@@ -84,7 +75,7 @@ class SourceWorker(threading.Thread):
             self._stream, source_id, Producer(self._broker, is_gapless=True), max_record_bytes(self._broker, topic)
         )
         LOGGER.info("%s comes from %s, after %d", topic, source_id, copied_through)
-        while not self._stop_event.is_set():
+        while not self.stop_event.is_set():
             batch = self._reader.read(copied_through, BATCH_SIZE)
             self.error = ""
             self.copied_count += copier.send_messages(batch, SourcePosition(copied_through, position.copied_beyond))

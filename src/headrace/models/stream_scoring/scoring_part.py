@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +20,13 @@ from headrace.declare.models.model import Model
 from headrace.declare.names import consumer_group
 from headrace.errors import HeadraceError
 from headrace.kafka.consumers.acknowledging_consumer import AcknowledgingConsumer
-from headrace.kafka.consumers.restarting_worker import RestartingWorker
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import PROGRESS_TOPIC, publish_progress
+from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
 from headrace.kafka.status.reports.models import ScorerProgress
+from headrace.kafka.workers.restarting_worker import RestartingWorker
+from headrace.kafka.workers.worker_group import WorkerGroup
+from headrace.kafka.workers.worker_thread import WorkerThread
 from headrace.models.online_learning.learner_replica import create_learner_replica
 from headrace.models.stream_scoring.score_counts import ScoreCounts
 from headrace.models.stream_scoring.scored_ids import ScoredIds
@@ -36,7 +38,6 @@ from headrace.online_store.memory.memory_store_reader import OnlineStoreReader, 
 
 LOGGER = logging.getLogger("headrace.score")
 RETRY_SECONDS = 0.5
-REPORT_SECONDS = 1.0
 
 Result = TypeVar("Result")
 
@@ -61,13 +62,7 @@ def score_until(app: App, config: ScoringConfig, stop: threading.Event) -> None:
         RestartingWorker(f"Scoring {model.name}", partial(_create_worker, model, open_store, config))
         for model in app.models
     ]
-    try:
-        for worker in workers:
-            worker.start()
-        _supervise(workers, Producer(config.broker), stop)
-    finally:
-        for worker in workers:
-            worker.stop()
+    WorkerGroup("Reporting scorers", workers, config.broker).run(stop)
 
 
 def _store_opener(app: App, config: ScoringConfig) -> Callable[[], OnlineStoreReader]:
@@ -91,49 +86,26 @@ def _create_worker(
     return ScoringWorker(model, open_store(), config, number)
 
 
-def _supervise(workers: Sequence[RestartingWorker["ScoringWorker"]], producer: Producer, stop: threading.Event) -> None:
-    """Restart failed scorers, each alone, and report on all."""
-    while not stop.wait(REPORT_SECONDS):
-        for worker in workers:
-            worker.restart_if_failed()
-            progress = worker.worker.progress()
-            if progress is not None:
-                publish_progress(producer, progress)
-
-
-class ScoringWorker(threading.Thread):
+class ScoringWorker(WorkerThread):
     """Waits for a champion and a filled store, then scores a model's stream as a member of a consumer group."""
 
     def __init__(self, model: Model, store_reader: OnlineStoreReader, config: ScoringConfig, number: int = 0) -> None:
         """`number` is how many workers of this model preceded it in this process: each reports its own counts."""
-        super().__init__(name=f"score {model.name}", daemon=True)
+        super().__init__(f"score {model.name}")
         self._model, self._store_reader, self._config = model, store_reader, config
-        self._stopping = threading.Event()
         self._scorer: StreamScorer | None = None
         self._consumer: AcknowledgingConsumer | None = None
-        self._failure: BaseException | None = None
         self._error = ""
         self._process_name = f"{socket.gethostname()}:{os.getpid()}" + (f":{number}" if number else "")
 
-    def run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                self._run_scoring(runner)
-                runner.run(self._store_reader.stop())
-        except Exception as failure:  # noqa: BLE001 - a thread has no caller: `failure` reports it
-            self._failure = failure
+    def _work(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._run_scoring(runner)
+            runner.run(self._store_reader.stop())
 
-    def stop(self) -> None:
-        """Stop after the events in flight."""
-        self._stopping.set()
+    def _interrupt(self) -> None:
         if self._consumer is not None:
             self._consumer.stop()
-        self.join()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The failure that stopped it, if any."""
-        return self._failure
 
     def progress(self) -> ScorerProgress | None:
         """Its progress so far, or what prevents its start; None before either is known."""
@@ -168,7 +140,7 @@ class ScoringWorker(threading.Thread):
                 lambda: VersionWatcher.load(self._model, self._config.state, learner_replica)
             )
             self._retry_until_done(lambda: runner.run(self._require_filled()), is_error=True)
-            if version_watcher is None or self._stopping.is_set():
+            if version_watcher is None or self.stop_event.is_set():
                 return
             version_watcher.start()
             exit_stack.callback(version_watcher.stop)
@@ -189,7 +161,7 @@ class ScoringWorker(threading.Thread):
                 self._model.stream.name,
                 version_watcher.live_versions.champion.version,
             )
-            if not self._stopping.is_set():
+            if not self.stop_event.is_set():
                 self._consumer.run()
 
     def _retry_until_done(self, step: Callable[[], Result], *, is_error: bool = False) -> Result | None:
@@ -198,7 +170,7 @@ class ScoringWorker(threading.Thread):
         It also waits for a model that is not trained yet, which is not an error.
         """
         last_problem = ""
-        while not self._stopping.is_set():
+        while not self.stop_event.is_set():
             try:
                 result = step()
             except HeadraceError as problem:
@@ -209,7 +181,7 @@ class ScoringWorker(threading.Thread):
             else:
                 self._error = ""
                 return result
-            self._stopping.wait(RETRY_SECONDS)
+            self.stop_event.wait(RETRY_SECONDS)
         return None
 
     def _require_topics(self) -> None:

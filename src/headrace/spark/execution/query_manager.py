@@ -19,10 +19,9 @@ from pyspark.sql import SparkSession
 from headrace.declare.app import App
 from headrace.declare.operations.operation import DerivedStream
 from headrace.errors import HeadraceError
-from headrace.kafka.producer.producer import Producer
-from headrace.kafka.status.heartbeat import publish_progress
 from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
+from headrace.kafka.workers.worker_group import WorkerGroup
 from headrace.spark.derived_streams.derived_query import StreamFunction, choose_lane, stream_functions
 from headrace.spark.execution.app_queries import AppQueryPlan, StreamingConfig, derive_spec, plan_queries
 from headrace.spark.execution.lanes import QuerySpec
@@ -39,7 +38,6 @@ from headrace.spark.stateful.start_turns import StartTurns
 from headrace.spark.tiles.query_versions import save_query_versions
 
 LOGGER = logging.getLogger("headrace.stream")
-REPORT_SECONDS = 1.0
 STOP_SECONDS = 20.0
 TOPIC_CHECK_SECONDS = 30.0
 SPARE_SLOTS = 2
@@ -195,46 +193,56 @@ def _run_until_stopped(
     stop: threading.Event,
     on_started: Callable[[], None] = lambda: None,
 ) -> None:
+    check = DriverCheck(manager, runners, on_started)
+    workers = [QueryWorker(runner) for runner in runners]
+    group = WorkerGroup(
+        "Reporting queries", workers, manager.config.broker, before_check=check.run, stop_seconds=STOP_SECONDS
+    )
     try:
-        for runner in runners:
-            runner.start()
-        _report_until_stopped(stop, manager, runners, on_started)
+        group.run(stop)
     except Exception:
         require_alive(manager.spark)  # raises first: errors of a lost Java process are less clear
         raise
-    finally:
-        until_s = time.monotonic() + STOP_SECONDS
-        for runner in runners:
-            runner.stop()
-        for runner in runners:
-            runner.join(timeout=max(0.0, until_s - time.monotonic()))
 
 
-def _report_until_stopped(
-    stop: threading.Event, manager: QueryManager, runners: Sequence[Runner], on_started: Callable[[], None]
-) -> None:
-    producer, has_started, topics_due_s = Producer(manager.config.broker), False, 0.0
-    while not stop.wait(REPORT_SECONDS):
-        require_alive(manager.spark)
-        for runner in runners:
-            if runner.failure is not None:
-                raise runner.failure
-            _report_progress(producer, runner)
-        is_down = any(runner.check_health().is_down for runner in runners)
-        if is_down and time.monotonic() >= topics_due_s:
-            manager.repair_topics()
-            topics_due_s = time.monotonic() + TOPIC_CHECK_SECONDS
-        if not has_started and all(runner.is_running() or runner.check_health().is_down for runner in runners):
-            has_started = True
-            on_started()
+class DriverCheck:
+    """The check of a driver each second: Spark, the topics, and whether all queries have started."""
+
+    def __init__(self, manager: QueryManager, runners: Sequence[Runner], on_started: Callable[[], None]) -> None:
+        self._manager, self._runners, self._on_started = manager, runners, on_started
+        self._has_started, self._topics_due_s = False, 0.0
+
+    def run(self) -> None:
+        """Raises if restarting one query cannot help."""
+        require_alive(self._manager.spark)
+        is_down = any(runner.check_health().is_down for runner in self._runners)
+        if is_down and time.monotonic() >= self._topics_due_s:
+            self._manager.repair_topics()
+            self._topics_due_s = time.monotonic() + TOPIC_CHECK_SECONDS
+        if not self._has_started and all(one.is_running() or one.check_health().is_down for one in self._runners):
+            self._has_started = True
+            self._on_started()
 
 
-def _report_progress(producer: Producer, runner: Runner) -> None:
-    """Report the progress of a query; a failed report is retried with the next one."""
-    try:
-        publish_progress(producer, query_progress(runner))
-    except Exception as error:  # noqa: BLE001  # one failed report must not end the other queries
-        LOGGER.warning("Could not report on %s: %s", runner.spec.name, summarize_spark_error(error))
+class QueryWorker:
+    """A query as a worker of its driver's group; its own thread restarts it."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.start, self.stop, self.join = runner.start, runner.stop, runner.join
+
+    def check(self) -> None:
+        """Raise a failure that no restart can repair."""
+        if self._runner.failure is not None:
+            raise self._runner.failure
+
+    def progress(self) -> QueryProgress | None:
+        """The progress of the query; a failed report is retried with the next one."""
+        try:
+            return query_progress(self._runner)
+        except Exception as error:  # noqa: BLE001  # one failed report must not end the other queries
+            LOGGER.warning("Could not report on %s: %s", self._runner.spec.name, summarize_spark_error(error))
+            return None
 
 
 def query_progress(runner: Runner) -> QueryProgress:

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.workers.worker_health import RestartPolicy
 from headrace.spark.checkpoints.checkpoint_files import (
     committed_partition_offsets,
     has_committed_batch,
@@ -18,7 +19,7 @@ from headrace.spark.checkpoints.checkpoint_files import (
     query_lag,
 )
 from headrace.spark.execution.lanes import BACKLOG_RECORDS, Lane, QuerySpec, start_query
-from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread, RestartPolicy
+from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread
 from headrace.spark.execution.runner_protocol import Runner
 from headrace.spark.session.liveness import is_session_alive
 

@@ -26,6 +26,7 @@ from headrace.kafka.client.client_config import spark_kafka_options
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import Partition
+from headrace.kafka.workers.worker_health import RestartPolicy
 from headrace.spark.checkpoints.checkpoint_files import (
     committed_partition_offsets,
     committed_watermark_us,
@@ -33,7 +34,7 @@ from headrace.spark.checkpoints.checkpoint_files import (
     query_lag,
 )
 from headrace.spark.execution.lanes import BACKLOG_RECORDS, KAFKA_SINK_OPTIONS, Lane
-from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread, RestartPolicy
+from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread
 from headrace.spark.execution.query_runner import POLL_SECONDS, QueryFailed, has_finished_trigger
 from headrace.spark.gate.gate_progress import GateProgressTracker
 from headrace.spark.session.liveness import is_session_alive

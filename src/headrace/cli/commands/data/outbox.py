@@ -63,14 +63,14 @@ def _declared_table(app: App) -> "OutboxTable":
 
 
 def _run_relay(app: App | None, table: "OutboxTable", flags: dict[str, Any]) -> None:
-    from headrace.connectors.outbox.outbox_part import RelayRunner, run_relay
+    from headrace.connectors.outbox.outbox_part import RelayRunner, run_relay_group
     from headrace.connectors.outbox.relay import Relay
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     streams = {} if app is None else {stream.name: stream for stream in app.streams}
     every_s = duration_us(flags["every"], "--every") / 1_000_000
     broker = broker_from_flags(flags)
-    run_relay(RelayRunner(Relay(table, broker, streams), table.name, every_s), broker, stop_on_signals())
+    run_relay_group([RelayRunner(Relay(table, broker, streams), table.name, every_s)], broker, stop_on_signals())
 
 
 def _table_from_flags(flags: dict[str, Any]) -> "OutboxTable":

@@ -7,11 +7,12 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.kafka.client import startup_retries
 from headrace.kafka.client.startup_retries import retry_until_stopped
-from headrace.kafka.consumers import restarting_worker
-from headrace.kafka.consumers.restarting_worker import RestartingWorker
+from headrace.kafka.workers.restarting_worker import RestartingWorker, WorkerProgress
+from headrace.kafka.workers.worker_health import RestartPolicy
 from tests.waiting import wait_until
 
 LIMIT_S = 30.0
+QUICK = RestartPolicy(first_pause_s=0.01, max_pause_s=0.05, steady_after_s=60.0, clear_error_after_s=0.05)
 
 
 class Breaks:
@@ -27,45 +28,45 @@ class Breaks:
     def stop(self) -> None:
         self.stopped = True
 
+    def progress(self) -> WorkerProgress | None:
+        return None
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarting_worker, "INITIAL_BACKOFF_S", 0.01)
-    monkeypatch.setattr(restarting_worker, "MAX_BACKOFF_S", 0.05)
-    monkeypatch.setattr(restarting_worker, "CLEAR_ERROR_AFTER_S", 0.05)
     monkeypatch.setattr(startup_retries, "RETRY_SECONDS", 0.01)
 
 
 def look_until(kept: RestartingWorker[Breaks], number: int) -> None:
     def is_there() -> bool:
-        kept.restart_if_failed()
+        kept.check()
         return kept.worker.number == number
 
     wait_until(is_there, LIMIT_S, f"worker {number}")
 
 
 def test_a_worker_that_fails_is_made_anew_and_its_error_is_told_until_it_has_settled() -> None:
-    kept = RestartingWorker("Sink copies", Breaks)
+    kept = RestartingWorker("Sink copies", Breaks, QUICK)
     kept.start()
     first = kept.worker
-    kept.restart_if_failed()
+    kept.check()
     assert kept.error == ""
     first.failure = HeadraceError("The topic is gone.\nmore")
-    kept.restart_if_failed()
+    kept.check()
     assert kept.error == "The topic is gone."
     look_until(kept, 1)
     assert first.stopped
     assert kept.error == "The topic is gone."
 
     def is_settled() -> bool:
-        kept.restart_if_failed()
+        kept.check()
         return kept.error == ""
 
     wait_until(is_settled, LIMIT_S, "it to settle")
 
 
 def test_a_worker_that_keeps_failing_is_made_anew_for_ever() -> None:
-    kept = RestartingWorker("Sink copies", lambda number: Breaks(number, ValueError(f"failure {number}")))
+    kept = RestartingWorker("Sink copies", lambda number: Breaks(number, ValueError(f"failure {number}")), QUICK)
     kept.start()
     look_until(kept, 12)
 
@@ -79,7 +80,7 @@ def test_a_worker_that_cannot_be_made_is_tried_again() -> None:
             raise OSError("no such driver")
         return Breaks(number)
 
-    kept = RestartingWorker("Sink copies", make)
+    kept = RestartingWorker("Sink copies", make, QUICK)
     kept.start()
     kept.worker.failure = HeadraceError("gone")
     look_until(kept, 1)

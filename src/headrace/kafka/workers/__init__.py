@@ -1,0 +1,1 @@
+"""Worker threads of a process: started, reported, restarted and stopped by one group."""
