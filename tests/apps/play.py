@@ -47,6 +47,7 @@ KILLED = (
     "stream",
     "operate",
     "lake",
+    "evaluate",
     "sink",
     "apply",
     "score",

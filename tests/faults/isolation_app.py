@@ -1,4 +1,4 @@
-"""An app with a part of each kind that serving does not need: a lake, operators, a sink, the check, the watch."""
+"""An app with parts that serving does not need: a lake, evaluation, operators, a sink, the check, the watch."""
 
 import headrace as hr
 
@@ -19,3 +19,7 @@ class ByCard:
 
 visits = hr.windowed("visits", taps, by="card", over=hr.Tumbling("5s"), n=hr.count()).out
 copies = hr.Sink("copies", of=taps, to=hr.Kafka("taps.copies"))
+verdicts = hr.Stream("verdicts", schema="id string, bad boolean, at timestamp", id="id", key="id", time="at")
+guess = hr.Model(
+    "guess", on=taps, features=[ByCard], train=lambda frame: frame, labels=hr.Labels(verdicts, value="bad", within="1h")
+)

@@ -26,13 +26,24 @@ import headrace as hr
 taps = hr.Stream("taps", schema="id string, card string, n bigint, at timestamp", id="id", key="card", time="at")
 counts = hr.windowed("counts", taps, by="card", over=hr.Tumbling("5s"), n=hr.count()).out
 """
+JUDGED = """
+
+@hr.features(taps, by="card")
+class ByCard:
+    taps = hr.count(windows="1h")
+
+
+told = hr.Stream("told", schema="id string, bad boolean, at timestamp", id="id", key="id", time="at")
+labels = hr.Labels(told, value="bad", within="1h")
+guess = hr.Model("guess", on=taps, features=[ByCard], file="guess.onnx", labels=labels)
+"""
 
 
 @contextmanager
 def part(name: str, broker: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """`headrace run APP PART`, and its log; killed at the end with all that it started."""
     app, log = folder / "app.py", folder / "part.log"
-    app.write_text(APP)
+    app.write_text(app_text(name))
     state = ["--state", str(folder / "state"), "--lake", str(folder / "lake"), "--lake-every", "1s"]
     command = [sys.executable, "-m", "headrace", "run", str(app), name, "--broker", broker, *state]
     with log.open("wb") as output:
@@ -43,6 +54,11 @@ def part(name: str, broker: str, folder: Path) -> Iterator[tuple[subprocess.Pope
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()
+
+
+def app_text(name: str) -> str:
+    """An app that has the part: evaluation is there for a model with labels."""
+    return APP + JUDGED if name == "evaluate" else APP
 
 
 def java_of(pid: int) -> int | None:
@@ -59,15 +75,16 @@ def has_begun(name: str, broker: str, folder: Path) -> bool:
 
 @pytest.mark.faults
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["stream", "operate", "lake"])
+@pytest.mark.parametrize("name", ["stream", "operate", "lake", "evaluate"])
 def test_a_part_whose_java_is_killed_ends_with_one_sentence(name: str, tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "log", port=0) as broker, part(name, broker.address, tmp_path) as (running, log):
-        if name == "lake":
+        if name in {"lake", "evaluate"}:
             from headrace.declare.app import load_app
             from headrace.kafka.topics import ensure_topics
 
-            (tmp_path / "app.py").write_text(APP)
-            ensure_topics(broker.address, load_app(str(tmp_path / "app.py")).streams)
+            (tmp_path / "app.py").write_text(app_text(name))
+            app = load_app(str(tmp_path / "app.py"))
+            ensure_topics(broker.address, app.streams, (), app.models)
             with Producer(broker.address) as producer:
                 producer.send("taps", b"{}", key="c1")
         wait_until(

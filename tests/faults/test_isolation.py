@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).with_name("isolation_app.py")
 SECONDS = float(os.environ.get("HEADRACE_ISOLATION_SECONDS", "60"))
-KILLED = ("lake", "operate", "sink", "check", "watch")
+KILLED = ("lake", "evaluate", "operate", "sink", "check", "watch")
 SETTLE_LIMIT_S = 300.0
 SIGKILL = "killed by signal 9 (SIGKILL)"
 

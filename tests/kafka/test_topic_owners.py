@@ -165,7 +165,7 @@ def test_parts_of_one_app_run_beside_each_other_and_on_other_machines(broker: Em
     run_part(app, broker, tmp_path / "one", "stream")
     run_part(app, broker, tmp_path / "one", "stream")
     run_part(app, broker, tmp_path / "one", "operate")
-    for part in ("score", "lake", "serve", "sink"):
+    for part in ("score", "lake", "evaluate", "serve", "sink"):
         run_part(app, broker, tmp_path / "other", part)
     with pytest.raises(OwnershipConflictError, match="the app 'shop'"):
         run_part(app, broker, tmp_path / "other", "stream")

@@ -39,7 +39,7 @@ says = hr.Stream("says", schema="id string, v boolean, at timestamp", id="id", k
 score = hr.Model("score", on=taps, features=[ById], train=lambda frame: frame, retrain=hr.Retrain(every="1d"),
                  labels=hr.Labels(says, value="v", within="1h"))
 """
-PARTS = ("lake", "sink", "bridge", "watch", "retrain")
+PARTS = ("lake", "evaluate", "sink", "bridge", "watch", "retrain")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.kafka.producer.producer import Producer
 from tests.soak.system import System
 
-PARTS = ("serve", "stream", "operate", "lake", "score", "apply", "sink", "check", "watch")
+PARTS = ("serve", "stream", "operate", "lake", "evaluate", "score", "apply", "sink", "check", "watch")
 DEEP = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
 POISON = (b"", b"\x00" * 64, b"\xff\xfe\xfd", DEEP, b"[]", b"null", b'{"payment_id": 1e400}', b"{" + b" " * 900_000)
 LASTS_S = 20.0
@@ -35,6 +35,7 @@ def faults(poisoned: Callable[[bytes], None]) -> list[Fault]:
         Fault("kill the JVM of the stream", lambda system: _kill_java(system, "stream")),
         Fault("kill the JVM of the operators", lambda system: _kill_java(system, "operate")),
         Fault("kill the JVM of the lake", lambda system: _kill_java(system, "lake")),
+        Fault("kill the JVM of evaluation", lambda system: _kill_java(system, "evaluate")),
         Fault("kill the Python workers of operators", _kill_workers),
         Fault("kill the broker", _killing("broker")),
         Fault("broker stands still", _stop_broker),

@@ -1,4 +1,4 @@
-"""Joins the predictions of an app's models with their labels, beside the lake and in its Spark session."""
+"""How the predictions of an app's models are joined with their labels."""
 
 from functools import partial
 

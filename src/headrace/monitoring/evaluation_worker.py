@@ -1,4 +1,4 @@
-"""Work beside the lake that lasts as long as the app does."""
+"""The evaluation of a model: work that lasts as long as the app does."""
 
 import logging
 import threading

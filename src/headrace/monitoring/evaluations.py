@@ -1,4 +1,4 @@
-"""What is evaluated beside the lake: made and started by a thread of its own, so that landing never waits for it."""
+"""The evaluations of an app: each is made and started by itself, so that one that cannot be leaves the others alone."""
 
 import logging
 import threading
@@ -65,7 +65,7 @@ class EvaluationManager:
                 if not self._stopping.is_set():
                     group.start()
                     self._started_groups.append(group)
-        except Exception as failure:  # noqa: BLE001  # a card that cannot be read, a full disk: the lake goes on
+        except Exception as failure:  # noqa: BLE001  # a card that cannot be read, a full disk: the others go on
             self._record_failure(setup, failure)
             return False
         return True

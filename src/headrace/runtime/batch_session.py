@@ -1,4 +1,4 @@
-"""A Spark session for one command."""
+"""A Spark session for one command, or for a part that is not one of queries alone."""
 
 import os
 import tempfile
@@ -23,7 +23,7 @@ def _redirect_spark_log() -> None:
 
 
 @contextmanager
-def batch_session(master: str | None) -> Iterator[Any]:
+def batch_session(master: str | None, driver_memory: str | None = None, *, is_streaming: bool = False) -> Iterator[Any]:
     """Spark on a master or, without one, on every core of this machine; stopped in the end."""
     from headrace.spark.session.liveness import stop_session_at_exit
     from headrace.spark.session.session import SparkSessionConfig, start_session
@@ -32,7 +32,12 @@ def batch_session(master: str | None) -> Iterator[Any]:
     _redirect_spark_log()
     with tempfile.TemporaryDirectory() as scratch_folder:
         spark_config = SparkSessionConfig(
-            master, os.cpu_count() or 1, jar_paths("spark"), Path(scratch_folder), is_streaming=False
+            master,
+            os.cpu_count() or 1,
+            jar_paths("spark"),
+            Path(scratch_folder),
+            is_streaming=is_streaming,
+            driver_memory=driver_memory,
         )
         with stop_session_at_exit(start_session(spark_config)) as spark:
             yield spark

@@ -1,7 +1,7 @@
 """Which topics a command writes, and in whose name: an app with its state folder.
 
 up, run APP stream, run APP operate     claim what they write: two of them with two state folders would write it twice
-run APP score, sink, lake               share what they write, with others of the same app on other machines
+run APP score, sink, evaluate           share what they write, with others of the same app on other machines
 """
 
 import os
@@ -109,7 +109,7 @@ def part_topics(app: App, part: str) -> list[str]:
             return [*clock_topics, *output_topics, *(view.topic for view in app.views if view.captured_table)]
         case "score":
             return [model.predictions for model in app.models]
-        case "lake":
+        case "evaluate":
             return [topic.name for model in app.models for topic in model_topics(model, 1)[1:]]
         case "sink":
             return [topic for sink in app.sinks for topic in (sink.parked, sink.again)]

@@ -104,24 +104,14 @@ def spark_options(settings: Settings) -> "SparkOptions":
 
 def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     from headrace.kafka.client.startup_retries import retry_until_stopped
-    from headrace.kafka.producer.producer import Producer
-    from headrace.kafka.status.heartbeat import publish_progress
     from headrace.lake.ingestion.lake_writer import LakeWriter
-    from headrace.monitoring.evaluations import EvaluationManager
     from headrace.runtime.batch_session import batch_session
-    from headrace.runtime.parts.lake_part import (
-        LakePriorityController,
-        build_lake,
-        evaluation_setups,
-        missing_outcome_warnings,
-    )
+    from headrace.runtime.parts.lake_part import LakePriorityController, build_lake
     from headrace.spark.session.liveness import wait_while_alive
     from headrace.spark.session.session import java_process_id
 
     lake = build_lake(app, settings)
     if lake is None:
-        for warning in missing_outcome_warnings(app, settings):
-            LOGGER.warning(warning)
         stop.wait()
         return
     if not retry_until_stopped(partial(_prepare_lake, lake), stop, "Lake"):
@@ -130,17 +120,10 @@ def run_lake(app: App, settings: Settings, stop: threading.Event) -> None:
     with batch_session(settings.spark) as spark:
         priority.spark_pid = java_process_id(spark)
         writer = LakeWriter(spark, lake, lake.tables, priority)
-        setups = evaluation_setups(spark, app, lake, settings.state)
-        evaluations = EvaluationManager(setups, partial(publish_progress, Producer(lake.broker)))
-        priority.side_workers = [evaluations]
-        parts: list[LakeWriter | EvaluationManager] = [writer, evaluations]
-        for part in parts:
-            part.start()
+        writer.start()
         wait_while_alive(spark, stop)
-        for part in parts:
-            part.stop()
-        for part in parts:
-            part.join(timeout=STOP_SECONDS)
+        writer.stop()
+        writer.join(timeout=STOP_SECONDS)
 
 
 def _prepare_lake(lake: "LakeConfig") -> bool:
@@ -149,6 +132,26 @@ def _prepare_lake(lake: "LakeConfig") -> bool:
     for problem in prepare_tables(lake):
         LOGGER.error("%s", problem)
     return True
+
+
+def run_evaluate(app: App, settings: Settings, stop: threading.Event) -> None:
+    """Join labels, and compute quality and drift, if there is a lake to store them."""
+    from headrace.runtime.parts.lake_part import build_lake, missing_outcome_warnings
+
+    lake = build_lake(app, settings)
+    if lake is None or not has_evaluations(app):
+        for warning in missing_outcome_warnings(app, settings):
+            LOGGER.warning(warning)
+        stop.wait()
+        return
+    from headrace.runtime.parts.evaluate_part import evaluate_until
+
+    evaluate_until(app, lake, settings, stop)
+
+
+def has_evaluations(app: App) -> bool:
+    """Whether any model has labels to join, or training data to compare served values with."""
+    return any(model.labels is not None or model.train is not None for model in app.models)
 
 
 def run_serve(app_path: str, app: App, settings: Settings, stop: threading.Event) -> None:
@@ -364,6 +367,7 @@ def require_known_alerts(app_path: str, app: App) -> None:
 PART_RUNNERS: Mapping[str, PartRunner] = {
     "stream": run_stream,
     "lake": run_lake,
+    "evaluate": run_evaluate,
     "apply": run_apply,
     "check": run_check,
     "score": run_score,

@@ -1,5 +1,6 @@
 """Outcomes through the lake: in rounds, what is written is what brute force says, once, however often it is stopped."""
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from tests.monitoring.joining import (
     standings,
 )
 from tests.monitoring.outcomes.test_label_join import NOW_US, expected_of, hostile, require_standing, wait_for
-from tests.waiting import patiently
+from tests.waiting import patiently, wait_until
 
 DAY_US = UNITS_US["d"]
 TIMELESS = JoinIntervals(clock_seconds=math.inf, report_seconds=0.2, lake_batch_seconds=0.2)
@@ -119,6 +120,27 @@ def test_rounds_write_brute_force_though_a_crash_comes_between_two_commits(
 
 def _failing(_changes: object, _tiles: OutcomeTiles) -> OutcomeTiles:
     raise RuntimeError("killed")
+
+
+def test_a_join_that_begins_before_the_lake_has_its_tables_waits_for_them_and_is_not_down(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.evaluate")
+    model, told = prepared(broker.address, default=False), renumbered(hostile(4, events=10))
+    send(broker.address, model, told)
+    config = OutcomeJoinConfig(lake_of(broker.address, tmp_path), tmp_path, TIMELESS)
+    join = BatchLabelJoin(spark, LabelJoinInputs(model, broker.address, FEW), config)
+    join.start()
+    try:
+        wait_until(lambda: "waits for the tables" in caplog.text, 60, "it to wait")
+        assert not (tmp_path / "lake" / "gold" / f"{model.name}_outcomes").exists()
+        landed(spark, broker.address, tmp_path, model)
+        wait_for(model, tmp_path, told, 0)
+        assert join.has_warmed_up
+    finally:
+        join.stop()
+        join.join(patiently(30))
+    assert "has failed" not in caplog.text
 
 
 def test_recorded_history_closes_in_its_own_time(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:

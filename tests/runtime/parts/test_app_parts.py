@@ -1,7 +1,10 @@
-"""Which processes an app has, and what runs in the lake's beside the lake."""
+"""Which processes an app has, and what is evaluated of its models."""
 
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -58,6 +61,26 @@ def test_streams_that_come_from_elsewhere_have_a_bridge() -> None:
     from_, columns = hr.Nats("nats://127.0.0.1:4222", stream="VISITS"), "id string, at timestamp"
     vars(module).update(visits=hr.Stream("visits", schema=columns, id="id", key="id", time="at", from_=from_))
     assert "bridge" in list_parts(settings(), build_app(module))[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "has_it"), [({"train": lambda frame: frame}, True), ({"file": "fraud.onnx"}, False), ("labels", True)]
+)
+def test_evaluation_has_a_process_of_its_own_where_a_model_has_labels_or_drift(how: Any, has_it: bool) -> None:
+    told = hr.Stream("told", schema="id string, ok boolean, at timestamp", id="id", key="id", time="at")
+    labelled = {"file": "fraud.onnx", "labels": hr.Labels(told, value="ok", within="1h")}
+    judged = app(**(labelled if how == "labels" else how))
+    with_lake = replace(settings(), lake=Path("l"))
+    assert ("evaluate" in list_parts(with_lake, judged)[1]) == has_it
+    assert "evaluate" not in chain(*list_parts(settings(), judged))
+    module = ModuleType("visits")
+    vars(module).update(stream=payments)
+    assert "evaluate" not in chain(*list_parts(with_lake, build_app(module)))
+
+
+def test_evaluation_is_started_after_the_lake() -> None:
+    others = list_parts(replace(settings(), lake=Path("l")), app(train=lambda frame: frame))[1]
+    assert others.index("lake") < others.index("evaluate")
 
 
 def test_models_that_are_trained_are_compared_and_those_of_a_file_are_not(tmp_path: Path) -> None:

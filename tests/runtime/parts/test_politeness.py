@@ -1,4 +1,4 @@
-"""The lake gives way once it has kept up, and ends where that lets it fall far behind."""
+"""The lake and evaluation give way once each has begun; the lake ends where that lets it fall far behind."""
 
 import os
 import threading
@@ -7,7 +7,8 @@ import pytest
 
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
 from headrace.monitoring.evaluation_worker import EvaluationWorker, EvaluationWorkerGroup
-from headrace.runtime.parts import lake_part
+from headrace.runtime.parts import evaluate_part, lake_part
+from headrace.runtime.parts.evaluate_part import EvaluationPriorityController
 from headrace.runtime.parts.lake_part import LakePriorityController
 
 
@@ -27,26 +28,29 @@ def test_who_gives_way_and_falls_behind_ends_to_be_started_again(monkeypatch: py
     assert stop.is_set()
 
 
-def test_it_waits_for_the_first_look_of_what_works_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_waits_for_the_first_look_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     polite: list[tuple[int, ...]] = []
-    monkeypatch.setattr(lake_part, "lower_priority", lambda *pids: polite.append(pids))
+    monkeypatch.setattr(evaluate_part, "lower_priority", lambda *pids: polite.append(pids))
     look = Look()
-    politeness = LakePriorityController(threading.Event())
-    politeness.side_workers = [EvaluationWorkerGroup([look], MaintenanceThread([], MaintenanceConfig(None)))]
-    politeness.on_caught_up()
+    politeness = EvaluationPriorityController(
+        EvaluationWorkerGroup([look], MaintenanceThread([], MaintenanceConfig(None))), 4711
+    )
+    politeness.update()
     assert not polite
     look.has_warmed_up = True
-    politeness.on_caught_up()
-    assert polite == [(os.getpid(),)]
+    politeness.update()
+    politeness.update()
+    assert polite == [(os.getpid(), 4711)]
 
 
 def test_what_never_begins_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     polite: list[tuple[int, ...]] = []
-    monkeypatch.setattr(lake_part, "lower_priority", lambda *pids: polite.append(pids))
-    monkeypatch.setattr(lake_part, "START_TIMEOUT_SECONDS", 0.0)
-    politeness = LakePriorityController(threading.Event())
-    politeness.side_workers = [EvaluationWorkerGroup([Look()], MaintenanceThread([], MaintenanceConfig(None)))]
-    politeness.on_caught_up()
+    monkeypatch.setattr(evaluate_part, "lower_priority", lambda *pids: polite.append(pids))
+    monkeypatch.setattr(evaluate_part, "START_TIMEOUT_SECONDS", 0.0)
+    politeness = EvaluationPriorityController(
+        EvaluationWorkerGroup([Look()], MaintenanceThread([], MaintenanceConfig(None))), None
+    )
+    politeness.update()
     assert polite == [(os.getpid(),)]
 
 

@@ -5,6 +5,7 @@ gold/fraud_predictions ─┐
 silver/chargebacks ─────┘
 """
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -25,7 +26,9 @@ from headrace.monitoring.outcomes.replay import ClockInterval, batch_changes, li
 from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
 from headrace.spark.stateful.query_clock import EndOffsets
 
+LOGGER = logging.getLogger("headrace.evaluate")
 CHECKPOINT = "outcomes-of-the-lake"
+TABLE_POLL_SECONDS = 1.0
 RECORDS_PER_BATCH = 200_000  # new and closing ones: limits the memory of a batch's changes
 PARTITIONS = 16  # in which the rows of a batch are sorted; Spark merges small ones
 PAUSE_FACTOR = 4  # the pause before a batch, as a multiple of the last one's duration
@@ -49,6 +52,7 @@ class BatchLabelJoin(LabelJoin):
         self._report_thread.start()
 
     def _run(self) -> None:
+        self._wait_for_tables()
         self.open()
         took_s = 0.0
         while not self._stopped.wait(
@@ -58,6 +62,14 @@ class BatchLabelJoin(LabelJoin):
             self.run_batch()
             self._record_success()
             took_s = time.monotonic() - began_s
+
+    def _wait_for_tables(self) -> None:
+        """Wait until the lake's process has created the tables that are read; it reports one that it cannot create."""
+        missing = [table for table in self._tables if table.format.read_schema() is None]
+        if missing:
+            LOGGER.info("%s waits for the tables %s", self.name, ", ".join(table.mapping.table for table in missing))
+        while missing and not self._stopped.wait(TABLE_POLL_SECONDS):
+            missing = [table for table in missing if table.format.read_schema() is None]
 
     def open(self) -> None:
         """Load the saved state, and repeat the batch that was started last, which a crash may have interrupted."""

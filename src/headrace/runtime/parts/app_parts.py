@@ -6,7 +6,7 @@ from headrace.declare.app import App
 from headrace.declare.operations.operation import StreamOperation
 from headrace.online_store.registry import find_store
 from headrace.runtime.configuration.part_handover import part_flags
-from headrace.runtime.part_runner import has_captured_tables
+from headrace.runtime.part_runner import has_captured_tables, has_evaluations
 from headrace.runtime.settings import Settings
 
 BROKER, REGISTRY = "broker", "registry"
@@ -22,7 +22,8 @@ OUTAGE_EFFECTS = {
     "score": "Events of streams are not scored; predictions over HTTP go on.",
     "check": "Served values are not compared with their events.",
     "watch": "Alerts are not evaluated or sent, and nothing is pushed over OTLP.",
-    "lake": "Tables of the lake get no new rows; labels are not joined, quality and drift are not measured.",
+    "lake": "Tables of the lake get no new rows; labels that take longer than a day are not joined.",
+    "evaluate": "Labels are not joined; quality and drift keep their last values.",
     "retrain": "No model is retrained.",
     "sink": "Rows wait for the targets of sinks; none is lost.",
     "outbox": "Rows of outboxes wait; none is lost.",
@@ -32,13 +33,14 @@ OUTAGE_EFFECTS = {
 def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The processes of a running app: those an answer needs, and the others.
 
-    A store of its own needs a worker that feeds it, models a scorer, windows, joins and patterns who runs their
-    operators, captured tables Connect, sinks who brings events to them, outboxes who empties them, and streams that
-    come from elsewhere who fetches them.
+    A store of its own needs a worker that feeds it, models a scorer, models with labels or drift an evaluation,
+    windows, joins and patterns who runs their operators, captured tables Connect, sinks who brings events to them,
+    outboxes who empties them, and streams that come from elsewhere who fetches them.
     """
     apply_part = ("apply",) if find_store(settings.store).is_shared else ()
     score_part = ("score",) if app.models else ()
     lake_part = () if settings.lake is None else ("lake",)
+    evaluate_part = ("evaluate",) if settings.lake is not None and has_evaluations(app) else ()
     retrain_part = ("retrain",) if any(model.retrain for model in app.models) else ()
     sink_part = ("sink",) if app.sinks else ()
     outbox_part = ("outbox",) if app.outboxes else ()
@@ -48,7 +50,9 @@ def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str
     )
     connect_part = ("connect",) if has_captured_tables(app) else ()
     required_parts = (*apply_part, "serve", "stream", *bridge_part, *operate_part, *connect_part, *score_part)
-    return required_parts, ("check", "watch", *lake_part, *retrain_part, *sink_part, *outbox_part)
+    # Evaluation starts last: it is the heaviest of the optional parts, and its input is retained.
+    optional_parts = ("check", "watch", *lake_part, *retrain_part, *sink_part, *outbox_part, *evaluate_part)
+    return required_parts, optional_parts
 
 
 def part_command(app: str, part: str, settings: Settings) -> list[str]:

@@ -1,12 +1,8 @@
-"""What lands beside the queries, in a process of its own: the lake's tables, the outcomes and the drift of models."""
+"""`headrace run APP lake`: what lands in the lake's tables, in a process of its own."""
 
 import logging
 import os
 import threading
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from headrace.declare.app import App
 from headrace.embedded_servers.process_priority import lower_priority
@@ -16,12 +12,7 @@ from headrace.runtime.part_runner import broker_address
 from headrace.runtime.settings import Settings
 from headrace.spark.stateful.operation_versions import first_offsets
 
-if TYPE_CHECKING:
-    from headrace.monitoring.evaluation_worker import EvaluationWorkerGroup
-    from headrace.monitoring.evaluations import EvaluationManager, EvaluationSetup
-
 LOGGER = logging.getLogger("headrace.lake")
-START_TIMEOUT_SECONDS = 180.0  # with what does not begin: it may wait for events
 
 
 def build_lake(app: App, settings: Settings) -> LakeConfig | None:
@@ -59,7 +50,7 @@ def lake_tables(app: App) -> list[TableMapping]:
 
 
 class LakePriorityController:
-    """Gives way to the other processes once what works beside the lake has begun, for as long as the lake keeps up.
+    """Lowers the priority of the lake once it has caught up, for as long as it keeps up.
 
     A process cannot take that back. One that falls far behind ends, and whoever started it starts it again: then with
     a backlog, which it lands before it gives way.
@@ -67,13 +58,10 @@ class LakePriorityController:
 
     def __init__(self, stop: threading.Event) -> None:
         self.spark_pid: int | None = None
-        self.side_workers: Sequence[EvaluationWorkerGroup | EvaluationManager] = ()
-        self._stop, self._has_lowered_priority, self._deadline = stop, False, time.monotonic() + START_TIMEOUT_SECONDS
+        self._stop, self._has_lowered_priority = stop, False
 
     def on_caught_up(self) -> None:
-        if not self._has_lowered_priority and (
-            all(worker.has_warmed_up for worker in self.side_workers) or time.monotonic() > self._deadline
-        ):
+        if not self._has_lowered_priority:
             self._has_lowered_priority = True
             lower_priority(os.getpid(), *([] if self.spark_pid is None else [self.spark_pid]))
 
@@ -83,16 +71,3 @@ class LakePriorityController:
                 "%s records wait for the lake, which gives way to others: it is started again", waiting_records
             )
             self._stop.set()
-
-
-def evaluation_setups(spark: Any, app: App, lake: LakeConfig, state: Path) -> "list[EvaluationSetup]":
-    """What joins predictions with labels, and what compares served vectors with those models were trained on."""
-    from headrace.monitoring.drift import drift_worker
-    from headrace.monitoring.drift.drift_worker import create_drift_setups
-    from headrace.monitoring.evaluation_part import create_outcome_setups
-    from headrace.monitoring.outcomes import label_join
-
-    return [
-        *create_outcome_setups(spark, app, label_join.OutcomeJoinConfig(lake, state)),
-        *create_drift_setups(app, drift_worker.DriftEvaluationConfig(lake, state)),
-    ]

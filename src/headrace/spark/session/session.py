@@ -17,6 +17,7 @@ from headrace.kafka.client.client_config import REDACTED_OPTIONS, jvm_properties
 from headrace.spark.session.class_archive import archive_options, driver_class_path
 from headrace.spark.session.worker_launcher import write_worker_launcher
 
+DRIVER_MEMORY = "3g"
 LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 CLASS_PATH_VARIABLE = "SPARK_DIST_CLASSPATH"  # read by spark-submit, behind Spark's own jars
 
@@ -76,6 +77,7 @@ class SparkSessionConfig:
     scratch: Path
     is_streaming: bool = True  # a stream needs its code compiled early rather than well
     java_options: Sequence[str] | None = None  # instead of those for the class archive
+    driver_memory: str | None = None  # the maximum heap; DRIVER_MEMORY without it
 
     @property
     def is_local(self) -> bool:
@@ -153,7 +155,7 @@ def start_session(config: SparkSessionConfig) -> SparkSession:
         **({} if config.master is None else {"spark.jars": ",".join(map(str, config.jars))}),
         "spark.local.dir": str(config.scratch),
         "spark.sql.warehouse.dir": str(config.scratch / "warehouse"),
-        "spark.driver.memory": "3g",
+        "spark.driver.memory": config.driver_memory or DRIVER_MEMORY,
         "spark.driver.extraJavaOptions": _driver_java_options(config),
         "spark.executor.extraJavaOptions": " ".join(_common_java_options()),
     }
