@@ -1,4 +1,4 @@
-"""Every registry of connectors there is."""
+"""The registries of all connectors."""
 
 from typing import Any
 
@@ -19,6 +19,6 @@ CONNECTOR_REGISTRIES: tuple[PluginRegistry[Any], ...] = (
 
 
 def connector_drivers() -> dict[str, Driver]:
-    """The drivers that connectors need, by the extra that installs each."""
+    """The drivers of connectors, by the extra that installs each."""
     entries = (entry for registry in CONNECTOR_REGISTRIES for entry in registry)
     return {entry.driver.extra: entry.driver for entry in entries if entry.driver is not None}

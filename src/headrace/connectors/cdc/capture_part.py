@@ -1,4 +1,4 @@
-"""`headrace run APP connect`: Connect beside the log, one connector a captured table, watched and mended."""
+"""`headrace run APP connect`: runs Kafka Connect with one connector per captured table, and restarts failed ones."""
 
 import logging
 import threading
@@ -33,21 +33,21 @@ MAX_REASON_LENGTH = 300
 
 
 def captured_streams(app: App) -> list[Changes]:
-    """The changes of an app that we capture ourselves."""
+    """The change streams of an app that Headrace captures itself."""
     return [stream for stream in app.streams if isinstance(stream, Changes) and stream.source is not None]
 
 
 def require_capturable(app: App) -> None:
-    """Refuse a database or a table that is not set up for it; one that is away is waited for later."""
+    """Reject a database or a table that is not set up for capture; log a database that is unavailable."""
     for changes in captured_streams(app):
         try:
             source_database(changes).require_capturable()
         except DatabaseUnavailable as error:
-            LOGGER.warning("%s It is waited for.", error)
+            LOGGER.warning("%s Capture waits for it.", error)
 
 
 def run_capture(app: App, broker: str, state: Path, stop: threading.Event) -> None:
-    """Capture changes until `stop` is set; raises what ended Connect, and whoever supervises starts it again."""
+    """Capture changes until `stop` is set; raises the error that ended Connect, so that the supervisor restarts it."""
     databases = [source_database(changes) for changes in captured_streams(app)]
     if not databases:
         stop.wait()
@@ -84,7 +84,7 @@ def _ensure_topics(app: App, broker: str, databases: Sequence[SourceDatabase]) -
 
 
 class CaptureReporter:
-    """What is told of each captured table: in the log when it changes, and on the board every second."""
+    """Reports the state of each captured table: logs its changes, and publishes a status report every second."""
 
     def __init__(self, app: str, broker: str, databases: Sequence[SourceDatabase]) -> None:
         self.databases, self._app = databases, app
@@ -94,11 +94,11 @@ class CaptureReporter:
         self._check_slots_at = 0.0
 
     def report_state(self, database: SourceDatabase, error: str) -> None:
-        """That a table is captured, or what keeps it from that."""
+        """Report that a table is captured, or the error that prevents it."""
         if error and error != self._last_errors[database]:
-            LOGGER.warning("%s is not captured now, and tried again: %s", database.changes.name, error)
+            LOGGER.warning("Could not capture %s, retrying: %s", database.changes.name, error)
         elif self._last_errors[database] and not error:
-            LOGGER.info("%s is captured again", database.changes.name)
+            LOGGER.info("Resumed capture of %s", database.changes.name)
         self._last_errors[database] = error
         at_us = time.time_ns() // 1000
         publish_progress(
@@ -106,12 +106,12 @@ class CaptureReporter:
         )
 
     def update_retained_bytes(self) -> None:
-        """See now and then how much of their logs the databases keep for us."""
+        """Read every 10 seconds how many bytes of WAL the databases retain for our slots."""
         if time.monotonic() < self._check_slots_at:
             return
         self._check_slots_at = time.monotonic() + SLOT_CHECK_SECONDS
         for database in self.databases:
-            with suppress(HeadraceError):  # it is away: Debezium says so
+            with suppress(HeadraceError):  # the database is unavailable: Debezium reports it
                 own_slot_name = slot_name(self._app, database.changes)
                 self._retained_bytes[database] = sum(
                     slot.retained_bytes for slot in database.list_slots(self._app) if slot.name == own_slot_name
@@ -119,7 +119,7 @@ class CaptureReporter:
 
 
 def _wait_until_capturable(app: App, broker: str, reporter: CaptureReporter, stop: threading.Event) -> bool:
-    """Wait until every database can be captured; False where we are stopped before."""
+    """Wait until every database can be captured; False if `stop` is set first."""
     waiting_databases = list(reporter.databases)
     while waiting_databases:
         try:
@@ -134,11 +134,11 @@ def _wait_until_capturable(app: App, broker: str, reporter: CaptureReporter, sto
 
 
 def _configure_connectors(connect: EmbeddedKafkaConnect, app: App, databases: Sequence[SourceDatabase]) -> None:
-    """Give Connect the connectors that are declared, and take from it those that are not any more."""
+    """Create or update the declared connectors, and delete those that are no longer declared."""
     declared_configs = {database.changes.name: connector_config(app.name, database) for database in databases}
     for name in connect.request("GET", "/connectors"):
         if name not in declared_configs:
-            LOGGER.warning("%s is captured no more; `headrace changes ls APP` tells of the slot it leaves", name)
+            LOGGER.warning("Stopped capture of %s; `headrace changes ls APP` lists the slot it leaves", name)
             connect.request("DELETE", f"/connectors/{name}")
     for name, config in declared_configs.items():
         if connect.request("GET", f"/connectors/{name}/config") != config | {"name": name}:
@@ -146,7 +146,7 @@ def _configure_connectors(connect: EmbeddedKafkaConnect, app: App, databases: Se
 
 
 class ConnectorMonitor:
-    """Looks at connectors: one that has failed is started again, and what is wrong with it is told."""
+    """Polls the connectors, reports the errors of failed ones, and restarts them."""
 
     def __init__(self, connect: EmbeddedKafkaConnect, reporter: CaptureReporter, consumer: TailingConsumer) -> None:
         self._connect, self._reporter, self._consumer = connect, reporter, consumer
@@ -160,7 +160,7 @@ class ConnectorMonitor:
             for database in self._reporter.databases:
                 try:
                     self._check_connector(database)
-                except HeadraceError as error:  # it rebalances, or is about to end
+                except HeadraceError as error:  # Connect rebalances, or is about to end
                     LOGGER.debug("%s: %s", database.changes.name, error)
 
     def _check_connector(self, database: SourceDatabase) -> None:
@@ -180,7 +180,7 @@ def _component_states(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _failure_reason(failed_states: Sequence[dict[str, Any]]) -> str:
-    """Why it has failed: of what Java tells, the innermost cause."""
+    """The innermost cause in the Java stack traces."""
     trace_lines = [line for state in failed_states for line in str(state.get("trace", "")).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in trace_lines if line.startswith("Caused by: ")]
     return (causes or trace_lines or ([""] if not failed_states else ["it does not say why"]))[-1 if causes else 0][

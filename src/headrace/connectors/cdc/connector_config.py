@@ -1,4 +1,4 @@
-"""What Debezium's connector is told: one table, in order, into the raw topic of its stream."""
+"""The configuration of a Debezium connector: one table, in order, into the raw topic of its stream."""
 
 import re
 
@@ -20,7 +20,7 @@ _FIXED_SETTINGS = {
     "message.prefix.exclude.list": ".*",
     "poll.interval.ms": "20",
     "status.update.interval.ms": "1000",
-    # So that the slot goes on where other tables are written and ours is not.
+    # So that the slot advances while other tables are written and ours is not.
     "heartbeat.interval.ms": "2000",
     "retriable.restart.connector.wait.ms": "1000",
     "errors.max.retries": "-1",
@@ -34,7 +34,7 @@ _FIXED_SETTINGS = {
 
 
 def connector_config(app: str, database: SourceDatabase) -> dict[str, str]:
-    """The settings of a table's connector; of the password they name the variable."""
+    """The settings of a table's connector; the password is a reference to an environment variable."""
     changes, connection_parts = database.changes, database.connection_parts
     table, prefix, slot = database.source.table, debezium_server_name(changes), slot_name(app, changes)
     columns = "|".join(map(re.escape, changes.row_schema.names))
@@ -49,7 +49,7 @@ def connector_config(app: str, database: SourceDatabase) -> dict[str, str]:
         "topic.heartbeat.prefix": "headrace.heartbeat",
         "slot.name": slot,
         "publication.name": slot,
-        # One that is there may be another's, whom we may not change.
+        # An existing publication may belong to another owner, and must not be changed.
         "publication.autocreate.mode": "disabled" if database.has_publication(slot) else "filtered",
         "table.include.list": re.escape(table),
         "column.include.list": f"{re.escape(table)}\\.({columns})",
@@ -60,10 +60,10 @@ def connector_config(app: str, database: SourceDatabase) -> dict[str, str]:
 
 
 def debezium_server_name(changes: Changes) -> str:
-    """What Debezium calls the database in its offsets."""
+    """The name of the database in Debezium's offsets."""
     return f"headrace.{changes.name}"
 
 
 def password_variable(changes: Changes) -> str:
-    """The variable of Connect's environment that has the password."""
+    """The environment variable of Connect that holds the password."""
     return SECRET_VARIABLE_PREFIX + re.sub(r"\W", "_", changes.name, flags=re.ASCII).upper()

@@ -1,13 +1,13 @@
-"""How far Connect has read a table, as it keeps that in the log, and what to do where it cannot go on from there.
+"""Reads Connect's offset of a table, and restarts a snapshot that cannot be resumed from it.
 
-    snapshot  r r r ✗ killed                      deletes in between are in no log that anybody reads
+    snapshot  r r r ✗ killed                      nothing reads the deletes in between
                       └─ d d d   r r r r r │ c u d …
                          │       └ a new one, from a new slot
-                         └ what the first one told is taken back
+                         └ deletes retract the rows of the first one
 
-Debezium begins a snapshot anew where the last one did not end, and says nothing of rows that are gone by then; where
-its slot was dropped, there is a gap. So what was told before is taken back first, and every reader ends with the rows
-of the new snapshot.
+Debezium restarts an incomplete snapshot, and writes no delete for rows that were removed in the meantime; after a
+dropped slot there is a gap. So the rows published before are retracted first, and every reader ends with the rows of
+the new snapshot.
 """
 
 import logging
@@ -26,13 +26,13 @@ LOGGER = logging.getLogger("headrace.capture")
 
 
 def restart_incomplete_snapshot(app: str, broker: str, database: SourceDatabase) -> None:
-    """Where a snapshot did not end, or the slot is gone: take back what was told, for Debezium to begin anew."""
+    """After an incomplete snapshot or a lost slot: retract the published rows and reset the offset."""
     changes, slot = database.changes, slot_name(app, database.changes)
     connector_offset = _read_connector_offset(app, broker, changes)
     if connector_offset is not None and _is_snapshot_complete(connector_offset) and database.has_slot(slot):
         return
     if database.drop_slot(slot) or connector_offset is not None:
-        LOGGER.info("%s: its snapshot did not end or its slot is gone, and it is read anew", changes.name)
+        LOGGER.info("Restarting the snapshot of %s: it did not complete, or its slot is missing", changes.name)
     publish_deletes(broker, changes)
     if connector_offset is not None:
         with Producer(broker) as producer:
@@ -40,12 +40,12 @@ def restart_incomplete_snapshot(app: str, broker: str, database: SourceDatabase)
 
 
 def _offset_key(changes: Changes) -> bytes:
-    """The key of a connector's offsets, as Connect writes it."""
+    """The key of a connector's offsets in Connect's offset topic."""
     return orjson.dumps([changes.name, {"server": debezium_server_name(changes)}])
 
 
 def _read_connector_offset(app: str, broker: str, changes: Changes) -> dict[str, Any] | None:
-    """How far Connect has read a table; None where it has not begun."""
+    """Connect's offset of a table; None if there is none."""
     key, offset_json = _offset_key(changes), None
     for record in read_topic(broker, connect_topic(app, "offsets")):
         if record.key == key:
@@ -54,5 +54,5 @@ def _read_connector_offset(app: str, broker: str, changes: Changes) -> dict[str,
 
 
 def _is_snapshot_complete(offset: dict[str, Any]) -> bool:
-    """Whether its snapshot has ended, as Debezium judges it."""
+    """Whether Debezium's offset marks the snapshot as complete."""
     return "snapshot" not in offset or bool(offset.get("last_snapshot_record") or offset.get("snapshot_completed"))

@@ -1,16 +1,16 @@
-"""What keeps changes from being captured.
+"""Errors of change data capture.
 
 HeadraceError
-├── NotCapturable   the database, the table or the user is not set up for it
-└── DatabaseAway    nobody answers, or not us
+├── CaptureSetupError     the database, the table or the user is not set up for it
+└── DatabaseUnavailable   the database does not answer, or rejects the connection
 """
 
 from headrace.errors import HeadraceError
 
 
 class CaptureSetupError(HeadraceError):
-    """A database, a table or a user is not set up so that changes can be read."""
+    """A database, a table or a user is not set up for change capture."""
 
 
 class DatabaseUnavailable(HeadraceError):
-    """A database does not answer, or does not let us in."""
+    """A database does not answer, or rejects the connection."""

@@ -1,7 +1,7 @@
-"""The database that changes are captured from: how it is reached, whether it is set up for it, and its slots.
+"""The database that changes are captured from: its connection, its setup checks, and its replication slots.
 
-A slot is where PostgreSQL remembers how far we have read: it keeps its log on disk from there on, also while nobody
-reads. One that nobody needs any more has to be dropped.
+A replication slot holds our read position: PostgreSQL retains its WAL from there on, also while no reader is
+connected. An unused slot has to be dropped.
 """
 
 import os
@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
     raise HeadraceError('Capturing changes needs psycopg. Install it: pip install "headrace[postgres]".') from missing
 
 CONNECT_TIMEOUT_SECONDS = 15
-MAX_SLOT_NAME_LENGTH = 63  # of a slot, as PostgreSQL has it
+MAX_SLOT_NAME_LENGTH = 63  # PostgreSQL's limit
 SLOT_PREFIX = "headrace_"
 CONNECTION_PARTS = ("host", "port", "user", "dbname", "sslmode")
 SELECT_SLOTS_SQL = """SELECT slot_name, active, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
@@ -36,7 +36,7 @@ SELECT_TABLE_SQL = """SELECT c.relreplident, array_agg(a.attname::text) FROM pg_
 
 
 class ReplicationSlot(NamedTuple):
-    """A slot of ours: whether somebody reads it now, and how many bytes of log it keeps on the database's disk."""
+    """A replication slot: whether a reader is connected, and how many bytes of WAL it retains."""
 
     name: str
     is_active: bool
@@ -45,14 +45,14 @@ class ReplicationSlot(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceDatabase:
-    """Where a table is; the password is shown nowhere."""
+    """The database of a captured table; no text shows its password."""
 
     changes: Changes
     source: DatabaseTable = field(repr=False)
 
     @cached_property
     def connection_parts(self) -> dict[str, str]:
-        """Host, port, user and name, and how it is reached; as the address says, or PostgreSQL's own variables."""
+        """Host, port, user, database and sslmode: from the address, or PostgreSQL's own variables."""
         given_parts = {name: str(value) for name, value in conninfo.conninfo_to_dict(self._url).items() if value}
         default_parts = {
             "host": os.environ.get("PGHOST", "localhost"),
@@ -68,21 +68,21 @@ class SourceDatabase:
 
     @property
     def password(self) -> str:
-        """What the address has, as a variable may; else PGPASSWORD."""
+        """The password of the address; else PGPASSWORD."""
         try:
             password = conninfo.conninfo_to_dict(self._url).get("password")
         except psycopg.Error as error:
-            raise CaptureSetupError(f"{self._label}: from_= is no address of a PostgreSQL. Mend it.") from error
+            raise CaptureSetupError(f"{self._label}: from_= is not a PostgreSQL address. Correct it.") from error
         return str(password or os.environ.get("PGPASSWORD", ""))
 
     @property
     def display_name(self) -> str:
-        """Its address for a person."""
+        """Its address for messages."""
         return "{user}@{host}:{port}/{dbname}".format(**self.connection_parts)
 
     @contextmanager
     def connect(self) -> Iterator["psycopg.Connection[Any]"]:
-        """A connection for a few statements; what goes wrong is told without the password."""
+        """A connection for a few statements; its errors never show the password."""
         try:
             with psycopg.connect(self._conninfo, autocommit=True) as connection:
                 yield connection
@@ -92,7 +92,7 @@ class SourceDatabase:
             raise DatabaseUnavailable(f"{self._label}: {self.display_name} does not answer: {redacted}") from None
 
     def require_capturable(self) -> None:
-        """Refuse what Debezium could not read, or not wholly, with the statement that mends it."""
+        """Reject a setup that Debezium cannot fully read, with the statement that fixes it."""
         table, declared_columns = self.source.table, self.changes.row_schema.names
         with self.connect() as connection:
             (wal_level,) = connection.execute("SHOW wal_level").fetchone() or ("",)
@@ -101,7 +101,7 @@ class SourceDatabase:
             raise CaptureSetupError(
                 f"{self._label}: {self.display_name} has wal_level={wal_level}. Run ALTER SYSTEM SET wal_level "
                 f"= logical, "
-                "and start it anew."
+                "and restart it."
             )
         if table_row is None:
             raise CaptureSetupError(
@@ -111,48 +111,46 @@ class SourceDatabase:
         missing = [name for name in declared_columns if name not in columns]
         if missing:
             raise CaptureSetupError(
-                f"{self._label}: {table} has no column {missing[0]!r}. It has {', '.join(columns)}: mend schema=."
+                f"{self._label}: {table} has no column {missing[0]!r}. It has {', '.join(columns)}: correct schema=."
             )
         if replica_identity not in ("f", b"f"):
             raise CaptureSetupError(
-                f"{self._label}: {table} does not tell what a changed row was before. "
+                f"{self._label}: {table} does not log the old values of a changed row. "
                 f"Run ALTER TABLE {table} REPLICA IDENTITY FULL."
             )
 
     def list_slots(self, app: str) -> list[ReplicationSlot]:
-        """The slots of an app in this database, also those of what it does not declare any more."""
+        """The slots of an app in this database, including those of streams that it no longer declares."""
         with self.connect() as connection:
             return [ReplicationSlot(*row) for row in connection.execute(SELECT_SLOTS_SQL, [slot_name(app)]).fetchall()]
 
     def has_slot(self, slot: str) -> bool:
-        """Whether there is such a slot."""
+        """Whether the slot exists."""
         with self.connect() as connection:
             query = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s"
             return connection.execute(query, [slot]).fetchone() is not None
 
     def drop_slot(self, slot: str) -> bool:
-        """Let go of a slot, and of the log it keeps; False where there was none."""
+        """Drop a slot and release its WAL; False if it does not exist."""
         with self.connect() as connection:
             terminate_query = (
                 "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active"
             )
             connection.execute(terminate_query, [slot])
-            for _ in range(50):  # whoever read it may need a moment to let go
+            for _ in range(50):  # the terminated reader may need a moment to release it
                 dropped = self._try_drop_slot(connection, slot)
                 if dropped is not None:
                     return dropped
-            raise DatabaseUnavailable(
-                f"{self._label}: the slot {slot} is being read. Stop whoever reads it, then drop it."
-            )
+            raise DatabaseUnavailable(f"{self._label}: the slot {slot} is being read. Stop its reader, then drop it.")
 
     def has_publication(self, publication: str) -> bool:
-        """Whether there is such a publication, of our table."""
+        """Whether the publication exists and contains our table."""
         with self.connect() as connection:
             query = "SELECT 1 FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s"
             return connection.execute(query, [publication, *self.source.table.split(".")]).fetchone() is not None
 
     def drop_publication(self, publication: str) -> None:
-        """Drop a publication, if there is one."""
+        """Drop a publication, if it exists."""
         with self.connect() as connection:
             connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
 
@@ -191,14 +189,14 @@ class SourceDatabase:
 
 
 def source_database(changes: Changes) -> SourceDatabase:
-    """The database of changes that are captured by us."""
+    """The database of a change stream that Headrace captures."""
     if changes.source is None:
-        raise CaptureSetupError(f"Changes {changes.name!r}: it has no from_=, so its topic is filled by somebody else.")
+        raise CaptureSetupError(f"Changes {changes.name!r}: it has no from_=, so another system fills its topic.")
     return SourceDatabase(changes, changes.source)
 
 
 def slot_name(app: str, changes: Changes | None = None) -> str:
-    """The name of a slot and its publication; without changes, what those of an app begin with.
+    """The name of a slot and its publication; without `changes`, the common prefix of an app's slots.
 
     >>> slot_name("shop.features")
     'headrace_shop_features_'

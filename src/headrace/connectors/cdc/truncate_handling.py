@@ -1,7 +1,7 @@
-"""Taking back rows that were told: each as a delete, which every reader understands.
+"""Retracts published rows: a delete for each, which every reader understands.
 
-TRUNCATE is told of no row, so nobody but us could act on it: the rows there were before it are told as deleted at its
-place in the log. Those that came after it have a later place, and stay.
+A TRUNCATE message names no row, so readers cannot apply it: each row from before it is published as deleted at the
+log position of the TRUNCATE. Rows from after it have a later position, and stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ TRUNCATE_OPERATION = b'"op":"t"'
 
 
 def publish_deletes(broker: str, changes: Changes, truncate_message: ChangeMessage | None = None) -> int:
-    """Tell of every row that is there that it is gone: of all, or of those there were before a TRUNCATE."""
+    """Publish a delete for every live row, or for those from before a TRUNCATE; returns their number."""
     source = None if truncate_message is None else truncate_message["source"]
     live_rows = _read_live_rows(broker, changes)
     deleted_rows = {
@@ -36,7 +36,7 @@ def publish_deletes(broker: str, changes: Changes, truncate_message: ChangeMessa
 
 
 class TruncateHandler:
-    """Hears of raw records whether a table was truncated; one that was heard of before takes nothing back again."""
+    """Finds TRUNCATE messages in raw records and publishes their deletes; a repeated message has no effect."""
 
     def __init__(self, broker: str, captured_changes: Sequence[Changes]) -> None:
         self._broker, self._changes_by_topic = broker, {changes.name: changes for changes in captured_changes}
@@ -51,7 +51,7 @@ class TruncateHandler:
 
 
 def _read_live_rows(broker: str, changes: Changes) -> dict[bytes, ChangeMessage]:
-    """The rows there are by what readers have, and by what is to come to them."""
+    """The live rows by key, according to the clean and the raw topic."""
     messages = [(record, _to_change_message(record, changes)) for record in read_topic(broker, changes.clean)]
     messages += [(record, parse_change(record)) for record in read_topic(broker, changes.name)]
     live_rows: dict[bytes, ChangeMessage] = {}
@@ -66,12 +66,12 @@ def _read_live_rows(broker: str, changes: Changes) -> dict[bytes, ChangeMessage]
 
 
 def _is_older(message: ChangeMessage, known_message: ChangeMessage | None) -> bool:
-    """Whether a change is from before what is known of its key."""
+    """Whether a change is older than the known one of its key."""
     return known_message is not None and bool(message["source"][LSN] < known_message["source"][LSN])
 
 
 def _to_change_message(record: ConsumerRecord, changes: Changes) -> ChangeMessage | None:
-    """A clean change as Debezium told it."""
+    """A clean change as Debezium wrote it."""
     event = parse_change(record)
     if event is None:
         return None
@@ -82,7 +82,7 @@ def _to_change_message(record: ConsumerRecord, changes: Changes) -> ChangeMessag
 
 
 def parse_change(record: ConsumerRecord) -> ChangeMessage | None:
-    """What a record says, if that is an object."""
+    """The JSON object of a record, if it is one."""
     try:
         message = orjson.loads(record.value or b"null")
     except ValueError:  # a dead letter
@@ -91,7 +91,7 @@ def parse_change(record: ConsumerRecord) -> ChangeMessage | None:
 
 
 def read_topic(broker: str, topic: str) -> Iterator[ConsumerRecord]:
-    """Everything that is in a topic now; nothing where there is none."""
+    """All records that a topic has now; none if there is no such topic."""
     offset_client = OffsetClient(broker)
     try:
         end_offsets = offset_client.topic_end_offsets([topic])

@@ -1,4 +1,4 @@
-"""The SQL that makes the table of an outbox."""
+"""The SQL that creates an outbox table."""
 
 DDL_TEMPLATE = """\
 -- Written in the transaction of the business change; `headrace outbox` sends each row and then removes it.
@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     id      text NOT NULL UNIQUE DEFAULT gen_random_uuid()::text,
     stream  text NOT NULL,                                     -- the stream, or any topic
     key     text NOT NULL,                                     -- rows of one key stay in order
-    payload jsonb NOT NULL,                                    -- the event; its own id is what readers keep
+    payload jsonb NOT NULL,                                    -- the event; readers use its own id
     created timestamptz NOT NULL DEFAULT clock_timestamp(),
     parked  text                                               -- why it cannot be sent, if it cannot
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -18,6 +18,6 @@ CREATE INDEX IF NOT EXISTS {index} ON {table} (seq) WHERE parked IS NULL;
 
 
 def outbox_ddl(table: str) -> str:
-    """What makes a table of this name, where there is none."""
+    """The statements that create a table of this name, if it does not exist."""
     parts = [part.replace('"', '""') for part in table.split(".")]
     return DDL_TEMPLATE.format(table=".".join(f'"{part}"' for part in parts), index=f'"{parts[-1]}_waiting"')

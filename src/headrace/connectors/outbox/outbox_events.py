@@ -1,4 +1,4 @@
-"""Rows of an outbox as the log takes them, and what is wrong with those it never will."""
+"""Encodes outbox rows as records, and rejects rows that can never be sent."""
 
 import re
 from collections.abc import Mapping
@@ -16,36 +16,36 @@ TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class InvalidOutboxRowError(HeadraceError):
-    """A row that can never be sent as it is; the message is the reason it is parked with."""
+    """A row that can never be sent as it is; the message is the reason it is parked for."""
 
 
 class OutboxEvent(NamedTuple):
-    """A row as it is sent."""
+    """An encoded row."""
 
     row: PendingOutboxRow
     value: bytes
 
     @property
     def headers(self) -> list[WrittenHeader]:
-        """What is sent beside the value: the row's id, by which a reader of any topic knows what came again."""
+        """The headers of the record: the row's id, by which a reader of any topic recognizes duplicates."""
         return [ID_HEADER.write(self.row.id)]
 
 
 class OutboxEventEncoder:
-    """Writes rows: of streams that are declared, as these say; of other topics, the payload as it stands."""
+    """Encodes rows: of declared streams in the stream's format; of other topics, the payload unchanged."""
 
     def __init__(self, streams: Mapping[str, Stream]) -> None:
         self._streams_by_name = dict(streams)
         self._encoders_by_stream: dict[str, EventEncoder] = {}
 
     def encode_row(self, row: PendingOutboxRow, max_bytes: int) -> OutboxEvent:
-        """The letter of a row, which fits its stream and is not larger than its topic takes."""
+        """The record of a row; rejects one that does not fit its stream or its topic's record size."""
         if not TOPIC_PATTERN.fullmatch(row.stream):
-            raise InvalidOutboxRowError(f"no-topic: {row.stream!r:.80} is no name of a topic")
+            raise InvalidOutboxRowError(f"no-topic: {row.stream!r:.80} is not a topic name")
         value = self._encode_payload(row)
         size = len(value) + len(row.key.encode()) + len(row.id.encode()) + RECORD_OVERHEAD_BYTES
         if size > max_bytes:
-            raise InvalidOutboxRowError(f"too-large: {size} bytes, and the topic takes {max_bytes}")
+            raise InvalidOutboxRowError(f"too-large: {size} bytes, and the topic accepts {max_bytes}")
         return OutboxEvent(row, value)
 
     def _encode_payload(self, row: PendingOutboxRow) -> bytes:
@@ -63,7 +63,7 @@ class OutboxEventEncoder:
         return value
 
     def _stream_encoder(self, stream: Stream) -> EventEncoder:
-        """Who writes a stream: made when it is first needed, for a registry that is away is waited for."""
+        """The encoder of a stream: created on first use, since the relay waits for a registry that is unavailable."""
         if stream.name not in self._encoders_by_stream:
             try:
                 self._encoders_by_stream[stream.name] = create_event_encoder(stream)

@@ -1,4 +1,4 @@
-"""The table of an outbox: what it looks like, what of it is still to be sent, and who may send it.
+"""The outbox table: its columns, its pending rows, and the lock of the relay that sends them.
 
 BEGIN; UPDATE orders …; INSERT INTO outbox (stream, key, payload) …; COMMIT      the service: both, or neither
                                   │
@@ -33,18 +33,18 @@ SELECT_PARKED_SQL = (
 )
 SELECT_STATUS_SQL = """SELECT count(*) FILTER (WHERE parked IS NULL), count(*) FILTER (WHERE parked IS NOT NULL),
     min(created) FILTER (WHERE parked IS NULL) FROM {0}"""
-# A connection that is cut off is known to be within seconds, here and there: the lock is free again.
+# Both ends detect a broken connection within seconds, so that the lock is free again.
 KEEPALIVE_OPTIONS = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 
 ResultT = TypeVar("ResultT")
 
 
 class OutboxLockedError(HeadraceError):
-    """Another relay has this table: one at a time keeps the order."""
+    """Another relay holds the lock of this table: one relay at a time keeps the order."""
 
 
 class PendingOutboxRow(NamedTuple):
-    """A row that is to be sent."""
+    """A row to send."""
 
     seq: int
     id: str
@@ -55,7 +55,7 @@ class PendingOutboxRow(NamedTuple):
 
 
 class ParkedOutboxRow(NamedTuple):
-    """A row that cannot be sent, and why."""
+    """A row that cannot be sent, and the reason."""
 
     seq: int
     id: str
@@ -66,7 +66,7 @@ class ParkedOutboxRow(NamedTuple):
 
 
 class OutboxStatus(NamedTuple):
-    """How many rows wait, how many are parked, and since when the oldest waits."""
+    """The number of pending and of parked rows, and the creation time of the oldest pending row."""
 
     pending_count: int
     parked_count: int
@@ -74,7 +74,7 @@ class OutboxStatus(NamedTuple):
 
 
 class OutboxTable:
-    """An outbox in PostgreSQL; one connection, opened anew after each failure."""
+    """An outbox in PostgreSQL; one connection, reopened after each failure."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class OutboxTable:
         self._holds_lock = False
 
     def require_lock(self) -> None:
-        """Be the one that sends, or stand by until the one that does is gone; its connection is its claim."""
+        """Acquire the lock that allows sending, or fail while another relay holds it; the connection holds the lock."""
         if self._holds_lock and self._connection is not None and not self._connection.closed:
             return
         quoted_name = self._identifier.as_string(None)
@@ -95,15 +95,15 @@ class OutboxTable:
             raise OutboxLockedError(f"{self.name}: another relay sends its rows; this one stands by.")
 
     def read_pending(self, limit: int, excluded_streams: Collection[str]) -> list[PendingOutboxRow]:
-        """The first rows that are to be sent, but of some streams."""
+        """The first rows to send, without those of the excluded streams."""
         return [PendingOutboxRow(*row) for row in self._fetch_rows(SELECT_PENDING_SQL, [list(excluded_streams), limit])]
 
     def delete_rows(self, seqs: Sequence[int]) -> None:
-        """Take out rows that are in the log."""
+        """Delete rows that are in Kafka."""
         self._run_in_transaction(lambda cursor: cursor.execute(self._format_statement(DELETE_ROWS_SQL), [list(seqs)]))
 
     def park_rows(self, reason_by_seq: Mapping[int, str]) -> None:
-        """Put rows aside that can never be sent as they are."""
+        """Park rows that can never be sent as they are."""
         self._run_in_transaction(
             lambda cursor: cursor.executemany(
                 self._format_statement(PARK_ROW_SQL), [(reason, seq) for seq, reason in reason_by_seq.items()]
@@ -111,15 +111,15 @@ class OutboxTable:
         )
 
     def unpark_rows(self) -> int:
-        """Let every row that was put aside be tried again; how many there were."""
+        """Make every parked row pending again; returns their number."""
         return self._run_in_transaction(lambda cursor: cursor.execute(self._format_statement(UNPARK_ROWS_SQL)).rowcount)
 
     def read_parked(self, limit: int) -> list[ParkedOutboxRow]:
-        """Rows that were put aside."""
+        """The first parked rows."""
         return [ParkedOutboxRow(*row) for row in self._fetch_rows(SELECT_PARKED_SQL, [limit])]
 
     def read_status(self) -> OutboxStatus:
-        """What is in it now."""
+        """The current numbers of rows."""
         return OutboxStatus(*self._fetch_rows(SELECT_STATUS_SQL, [])[0])
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class OutboxTable:
         return sql.SQL(statement).format(self._identifier)
 
     def _run_in_transaction(self, action: Callable[[psycopg.Cursor[Any]], ResultT]) -> ResultT:
-        """Some work, as a whole; whatever PostgreSQL says is told in our words, and without its address."""
+        """Run an action in one transaction; PostgreSQL's errors become `TargetUnavailable`, without its address."""
         try:
             connection = self._ensure_connection()
             with connection.transaction(), connection.cursor() as cursor:

@@ -1,11 +1,11 @@
-"""The relay: rows read in order, sent, waited for, and only then removed.
+"""The relay: reads rows in order, sends them, awaits their delivery, and only then deletes them.
 
 own the table ──▶ read ──▶ park what is poison ──▶ send ──▶ in the log ──▶ remove
      1              2              3                 4          5            6
                                                      └── a crash here: sent again, with the same id ──┘
 
-A sequence is drawn before its transaction commits, so "greater than the last" would pass over rows that commit late.
-Here a row is to be sent as long as it is there: whoever commits late is sent late, and nobody is passed over.
+A sequence number is drawn before its transaction commits, so "greater than the last" would skip rows that commit late.
+Here a row is pending as long as it exists: a row that commits late is sent late, and none is skipped.
 """
 
 import time
@@ -35,7 +35,7 @@ StepCallback = Callable[[str], None]
 
 
 class Relay:
-    """Brings the rows of one table to the log; `reached` is told of each of STEPS."""
+    """Sends the rows of one table to Kafka; calls `on_step` with each of STEPS."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Relay:
 
     @property
     def missing_topics(self) -> list[str]:
-        """Topics that rows wait for."""
+        """The missing topics that rows wait for."""
         return sorted(self._topic_availability.missing_topics)
 
     def relay_batch(self) -> int:
-        """Send what waits, so much at once; how many rows were dealt with."""
+        """Send or park one batch of pending rows; returns the number of rows."""
         self._table.require_lock()
         self._on_step("owned")
         rows = self._topic_availability.filter_sendable_rows(
@@ -85,7 +85,7 @@ class Relay:
         self._producer = None
 
     def _encode_rows(self, rows: Sequence[PendingOutboxRow]) -> tuple[list[OutboxEvent], dict[int, str]]:
-        """What can be sent, and why the rest cannot."""
+        """The rows that can be sent, and the reasons for the rest."""
         outbox_events: list[OutboxEvent] = []
         park_reasons: dict[int, str] = {}
         for row in rows:
@@ -98,7 +98,7 @@ class Relay:
         return outbox_events, park_reasons
 
     def _send_events(self, outbox_events: Sequence[OutboxEvent]) -> None:
-        """In order and without gaps: what is not delivered makes the producer of no use, and the rows stay."""
+        """Send in order and without gaps: after a failed delivery the producer is replaced, and the rows stay."""
         producer = self._producer = self._producer or Producer(self._broker, linger_ms=2, is_gapless=True)
         try:
             for outbox_event in outbox_events:
@@ -114,7 +114,7 @@ class Relay:
 
 
 class TopicAvailability:
-    """Which topics there are, and how large a record each takes; one that is missing is looked for now and then."""
+    """Which topics exist, and the record size each accepts; missing ones are looked up again every few seconds."""
 
     def __init__(self, broker: str) -> None:
         self.missing_topics: set[str] = set()
@@ -122,13 +122,13 @@ class TopicAvailability:
         self._check_at = 0.0
 
     def recheck_missing(self) -> set[str]:
-        """Those that were missing when last looked, which is not long ago."""
+        """The topics that were missing at the last look-up; none once they are due to be looked up again."""
         if self.missing_topics and time.monotonic() >= self._check_at:
             self.missing_topics = set()
         return self.missing_topics
 
     def filter_sendable_rows(self, rows: Sequence[PendingOutboxRow]) -> list[PendingOutboxRow]:
-        """Those whose topic is there, or never will be: rows of one that may come stay, and hold up nobody else."""
+        """The rows whose topic exists or has an invalid name; rows of a missing topic stay, and delay no others."""
         unknown_topics = {
             row.stream for row in rows if TOPIC_PATTERN.fullmatch(row.stream)
         } - self._max_bytes_by_topic.keys()
