@@ -1,4 +1,4 @@
-"""Secrets: read from the environment when they are needed, and in no text."""
+"""Resolves addresses that hold secrets, and redacts them from texts."""
 
 import os
 from urllib.parse import urlsplit
@@ -10,18 +10,18 @@ REDACTED = "…"
 
 
 def resolve_address(reference: str, label: str) -> str:
-    """The address that is written, or that the named variable has."""
+    """The address itself, or the value of the environment variable that it references."""
     if not reference.startswith(ENV_PREFIX):
         return reference
     name = reference.removeprefix(ENV_PREFIX)
     address = os.environ.get(name, "")
     if not address:
-        raise TargetUnavailable(f"{label}: the variable {name} is not set. Set it to the address, and start again.")
+        raise TargetUnavailable(f"{label}: the variable {name} is not set. Set it to the address, and restart.")
     return address
 
 
 def redact_secret(text: object, secret: str) -> str:
-    """A text without an address, its password and its path, whoever has quoted them.
+    """Redact an address and its password from a text.
 
     >>> redact_secret('invalid "postgres://me:hush@db/x": hush', "postgres://me:hush@db/x")
     'invalid "…": …'

@@ -1,7 +1,7 @@
-"""What a sink does with records: rows in batches, delivered as declared; a bad row is found, parked, and passed over.
+"""Delivers the records of a sink as batches of rows, with the declared guarantee; finds, parks and skips bad rows.
 
-waiting rows ──▶ batch ──▶ written
-                   ├ the target is away ──▶ waits, longer each time; nothing is read meanwhile, nothing is lost
+pending rows ──▶ batch ──▶ written
+                   ├ target unavailable ──▶ exponential back-off; nothing is read meanwhile, nothing is lost
                    └ rejected, three times ──▶ halves ──▶ halves ──▶ the bad row ──▶ SINK.parked
 """
 
@@ -31,22 +31,22 @@ MAX_BACKOFF_DOUBLINGS = 20
 
 
 class SinkConsumer(Protocol):
-    """The consumer group, which keeps places where the target does not."""
+    """The consumer group, which stores the offsets when the target does not."""
 
     def commit_offsets(self, offsets: Mapping[Partition, ExternalOffset], *, is_synchronous: bool = True) -> None:
-        """Keep places."""
+        """Commit offsets to the group."""
 
     def seek_to(self, offsets: Mapping[Partition, ExternalOffset]) -> None:
-        """Read on from other places."""
+        """Continue reading from other offsets."""
 
     @property
     def stop_event(self) -> threading.Event:
-        """Set once it is over."""
+        """Set when the consumer has to stop."""
 
 
 @dataclass(frozen=True)
 class SinkBatch:
-    """Rows in hand, and the places they move; `is_kept` where those have been moved before the rows were written."""
+    """Rows in flight and the offsets they move; `is_committed` if the offsets were committed before the write."""
 
     rows: tuple[SinkRow, ...]
     offsets_before: ExternalOffsets
@@ -62,7 +62,7 @@ class SinkBatch:
         }
 
     def split_in_half(self) -> list["SinkBatch"]:
-        """Two that together are this one."""
+        """The two halves of this batch, in order."""
         half_count = len(self.rows) // 2
         middle_offsets = {row.source_partition: row.offset_after for row in self.rows[:half_count]}
         first_half = SinkBatch(
@@ -84,7 +84,7 @@ class SinkBatch:
         ]
 
     def exclude_partitions(self, revoked: Collection[Partition]) -> "SinkBatch":
-        """What of it is not of these partitions."""
+        """This batch without the rows and offsets of revoked partitions."""
         rows = tuple(row for row in self.rows if row.source_partition not in revoked)
         return replace(
             self,
@@ -95,7 +95,7 @@ class SinkBatch:
 
 
 class SinkProcessor:
-    """Brings the records of a sink to its target; everything happens in the follower's thread."""
+    """Writes the records of a sink to its target; all calls happen in the consumer's thread."""
 
     def __init__(self, sink: Sink, writer: SinkWriter, parked_row_writer: ParkedRowWriter) -> None:
         self.fate_counts: Counter[str] = Counter()
@@ -149,7 +149,7 @@ class SinkProcessor:
         )
 
     def _fetch_start_offsets(self, committed: Mapping[Partition, ExternalOffset]) -> ExternalOffsets:
-        """Where the target, or else the group, says to go on; a target that is away is waited for."""
+        """The start offsets from the target, or else from the group; waits for a target that is unavailable."""
         while self._writer.stores_offsets and self._sink.delivery == "exactly_once":
             try:
                 start_offsets = self._writer.read_offsets(committed)
@@ -163,7 +163,7 @@ class SinkProcessor:
         return dict(committed)
 
     def _next_batch(self) -> SinkBatch | None:
-        """The batch in hand, or a new one once there are rows enough, or they have waited."""
+        """The batch in flight, or a new one once enough rows are pending or their linger time has passed."""
         if self._in_flight_batches:
             return self._in_flight_batches[-1]
         max_rows, is_due = self._writer.max_rows, time.monotonic() >= self._pending_since + self._writer.linger_s
@@ -184,7 +184,7 @@ class SinkProcessor:
         return self._in_flight_batches[-1]
 
     def _process_batch(self, batch: SinkBatch) -> bool:
-        """Whether something was done with the batch in hand: written, split, parked, or left to others."""
+        """Whether the batch in flight made progress: written, split, parked, or left to another copy of the sink."""
         try:
             return self._deliver_or_split(batch)
         except SinkFencedError as error:
@@ -193,7 +193,7 @@ class SinkProcessor:
         except HeadraceError as error:
             if not self._in_flight_batches[-1].is_committed or isinstance(error, ParkingFailed):
                 return self._back_off(error)
-            LOGGER.error("%d rows are lost, as delivery='at_most_once' has it: %s", len(batch.rows), error)
+            LOGGER.error("Lost %d rows, which delivery='at_most_once' allows: %s", len(batch.rows), error)
             self._finish_batch("lost")
         return True
 
@@ -214,20 +214,20 @@ class SinkProcessor:
             self._writer.write(batch.rows)
         elif self._sink.delivery == "exactly_once" and self._writer.stores_offsets:
             self._writer.write(batch.rows, batch.offset_moves)
-            self.consumer.commit_offsets(batch.offsets_after, is_synchronous=False)  # for those who look at groups
+            self.consumer.commit_offsets(batch.offsets_after, is_synchronous=False)  # for tools that monitor groups
         else:
             self._writer.write(batch.rows)
             self.consumer.commit_offsets(batch.offsets_after)
 
     def _commit_before_write(self, batch: SinkBatch) -> None:
-        """Keep the places before the rows are written, once somebody is there to write them to."""
+        """Commit the offsets before the rows are written, once the target is reachable."""
         if not batch.is_committed:
             self._writer.open()
             self.consumer.commit_offsets(batch.offsets_after)
             self._in_flight_batches[-1] = replace(self._in_flight_batches[-1], is_committed=True)
 
     def _handle_rejection(self, rejection: RowsRejected) -> bool:
-        """Try again a few times, then look for the bad row by halves; the bad row itself is parked."""
+        """Retry a few times, then find the bad row by bisection and park it."""
         batch = self._in_flight_batches[-1]
         self._rejection_count += 1
         is_known_bad = batch.is_split or any(row.problem for row in batch.rows)
@@ -243,8 +243,8 @@ class SinkProcessor:
         for row in batch.rows:
             self._parked_row_writer.park_row(row, str(rejection))
             self.reason_counts[reason_code(str(rejection))] += 1
-            LOGGER.warning("%s: %s is parked: %s", self._sink.name, row.location, rejection)
-        self._deliver(replace(batch, rows=()))  # moves the places
+            LOGGER.warning("Parked a row of %s from %s: %s", self._sink.name, row.location, rejection)
+        self._deliver(replace(batch, rows=()))  # moves the offsets
         self._finish_batch("parked")
 
     def _finish_batch(self, fate: str) -> None:
@@ -257,7 +257,7 @@ class SinkProcessor:
         self._attempt_count, self._rejection_count, self._retry_at, self.error = 0, 0, 0.0, ""
 
     def _back_off(self, error: Exception) -> bool:
-        """Wait longer each time, whatever it is."""
+        """Schedule the next attempt with exponential back-off; returns False."""
         if str(error) != self.error:
             LOGGER.warning("%s", error)
         self.error = str(error)
@@ -269,7 +269,7 @@ class SinkProcessor:
         return False
 
     def _restart_from(self, start_offsets: ExternalOffsets) -> None:
-        """Forget what is in hand, and read on from where everything before is done with."""
+        """Drop pending rows and batches, and continue reading from the given offsets."""
         self._pending_rows, self._in_flight_batches = [], []
         seek_offsets = {
             partition: offset

@@ -1,9 +1,9 @@
-"""A view's features as rows: of each entity whose tiles have changed, what a server answers at that moment.
+"""A view's features as rows: one per changed entity, with the values that a server returns at that moment.
 
 CardSpend.tiles ──▶ the table that a server keeps ──▶ one row of each entity that changed
-      └ from the beginning on, also what was brought before: windows are made of older tiles too
+      └ from the first tile on, also those already delivered: windows include older tiles
 
-at ──────●────●──────●──▶      a row is as of the newest time that was known, so nothing in it is ahead of the log
+at ──────●────●──────●──▶      a row is as of the newest known time, so no value is ahead of the log
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,14 @@ class FeatureRowReader(SinkRowReader):
         self._newest_changes: dict[str, TileChange] = {}
 
     def start_offsets(self, offsets: Mapping[Partition, ExternalOffset]) -> ExternalOffsets:
-        """Tiles are read from the first one on."""
+        """The start of the changelog: windows need all tiles."""
         return {
             partition: ExternalOffset() if partition.topic == self._sink.source_topic else offset
             for partition, offset in offsets.items()
         }
 
     def observe_records(self, records: Sequence[ConsumerRecord]) -> None:
-        """Take the tiles of records that come together: of each entity the last one is news."""
+        """Apply the tiles of a batch; only the last change of each entity yields a row."""
         changes = ((record.location, self._table.apply(record)) for record in records)
         newest_by_entity = {change.entity: (location, change) for location, change in changes if change is not None}
         self._newest_changes = dict(newest_by_entity.values())
@@ -66,12 +66,12 @@ class FeatureRowReader(SinkRowReader):
 
 
 def create_row_reader(sink: Sink) -> SinkRowReader:
-    """Who reads the records of what a sink is of."""
+    """The reader for the records of a sink's source."""
     return FeatureRowReader(sink, sink.of) if isinstance(sink.of, View) else SinkRowReader(sink)
 
 
 def _to_column_value(column: Column, value: Any) -> Any:
-    """A value as its column has it: lists and maps as JSON, sums of integers as doubles, for they may pass 64 bits."""
+    """Convert a value to its column's type: lists and maps to JSON, sums of integers to doubles (64-bit overflow)."""
     match value:
         case None:
             return None

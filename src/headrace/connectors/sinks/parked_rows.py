@@ -1,4 +1,4 @@
-"""Rows that their target refuses, put where they are not lost: with the reason, and the place they had."""
+"""Parks rows that the target rejects: writes each with the reason and its original location to a Kafka topic."""
 
 from headrace.connectors.sinks.sink_rows import SinkRow
 from headrace.declare.sinks.sink import Sink
@@ -9,17 +9,17 @@ from headrace.kafka.record import Partition
 
 
 class ParkingFailed(HeadraceError):
-    """A row that could not be put away: it stays in hand."""
+    """A row could not be parked; its batch is retried."""
 
 
 class ParkedRowWriter:
-    """Writes to SINK.parked; a row that is parked twice has one place, so it is one letter."""
+    """Writes to SINK.parked; a row that is parked twice has one location, so it is one dead letter."""
 
     def __init__(self, broker: str, sink: Sink) -> None:
         self._sink, self._producer = sink, Producer(broker)
 
     def park_row(self, row: SinkRow, reason: str) -> None:
-        """In the log when this returns."""
+        """Write a row with its reason; it is in Kafka when this returns."""
         record = row.record
         partition, arrival_us = (
             Partition(record.topic, record.partition),

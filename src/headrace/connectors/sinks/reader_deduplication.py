@@ -1,11 +1,11 @@
-"""What a reader of a topic that a sink writes has to do to read each row once.
+"""Deduplication for readers of a topic that a sink writes.
 
-headrace.topic, headrace.partition, headrace.offset     where the sink read the row, as headers of the record
+headrace.topic, headrace.partition, headrace.offset     headers of the record: the source of the row
 
-    0: 5   0: 9   1: 3   0: 5   0: 9   0: 12            in one partition, a sink that was killed between
-    ✓      ✓      ✓      ·      ·      ✓                an offset that is not above the last one was written again
+    0: 5   0: 9   1: 3   0: 5   0: 9   0: 12            one partition, written by a sink that was killed
+    ✓      ✓      ✓      ·      ·      ✓                an offset not above the last one is a duplicate
 
-A sink writes without gaps and in order, so whatever comes again has come before.
+A sink writes without gaps and in order, so an offset that is not above the last one was read before.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ SourceKey = tuple[int, bytes, bytes]
 
 
 class SinkTopicDeduplicator:
-    """Tells a record that was written again from news; `last` is to be kept with what is made of the records.
+    """Recognizes duplicate records; `last_offsets` has to be stored with the results of processing the records.
 
-    >>> once = SinkTopicDeduplicator()
+    >>> deduplicator = SinkTopicDeduplicator()
     >>> def headers(offset):
     ...     return [TOPIC_HEADER.write("payments.clean"), PARTITION_HEADER.write(0), OFFSET_HEADER.write(offset)]
-    >>> [once.is_new(2, headers(offset)) for offset in (5, 9, 5, 9, 12)]
+    >>> [deduplicator.is_new(2, headers(offset)) for offset in (5, 9, 5, 9, 12)]
     [True, True, False, False, True]
     """
 
@@ -29,7 +29,7 @@ class SinkTopicDeduplicator:
         self.last_offsets = {} if last_offsets is None else last_offsets
 
     def is_new(self, partition: int, headers: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether a record of a partition, with these headers, is read for the first time."""
+        """Whether a record with these headers is the first of its row in this partition."""
         header_values = dict(headers)
         source_key = partition, header_values[TOPIC_HEADER.name], header_values[PARTITION_HEADER.name]
         offset = int(header_values[OFFSET_HEADER.name])

@@ -1,4 +1,4 @@
-"""Columns that a stream has gained since the table of its sink was made: they are added to it, as null in old rows."""
+"""Schema evolution: adds new columns of a stream to the table of its sink; old rows have null there."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from headrace.declare.sinks.sink import OFFSET, PARTITION, Sink
 
 
 def missing_columns(expected: pa.Schema, actual: pa.Schema, table: str, sink: Sink) -> list[pa.Field]:
-    """The columns to add to a table; one that no sink made, or that has a column of another type, is refused."""
+    """The columns to add to a table; rejects a table that no sink created or that has a column of another type."""
     actual_types = {field.name: field.type for field in actual}
     is_sink_table = {PARTITION, OFFSET} <= actual_types.keys()
     for field in expected:

@@ -1,4 +1,4 @@
-"""Records of the log as rows for a target, each knowing its place; what the gate wrote again is none."""
+"""Reads records as rows for a target, each with its original location; skips the gate's duplicates."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,9 +21,9 @@ PREDICTION_TIME_FIELDS = {"event_time": "event_time_us", "arrival": "arrival_us"
 
 
 class SinkRow(NamedTuple):
-    """One row: the record it was read from, its values, the place it first had, and where its reader is after it.
+    """One row: its record, its values, its original location, and the reader's offset after it.
 
-    Times are datetimes. A row with a `problem` fits no target.
+    Times are datetimes. No target accepts a row with a `problem`.
     """
 
     record: ConsumerRecord
@@ -39,31 +39,31 @@ class SinkRow(NamedTuple):
 
     @property
     def partition(self) -> int:
-        """Of the place it first had."""
+        """The partition of its original location."""
         return int(self.location.rpartition("-")[2].partition("@")[0])
 
     @property
     def offset(self) -> int:
-        """Of the place it first had."""
+        """The offset of its original location."""
         return int(self.location.rpartition("@")[2])
 
 
 class SinkRowReader:
-    """Reads the records of what a sink is of."""
+    """Reads the records of a sink's source."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._schema = sink, sink.schema
         self._raw_topic = sink.of.name if isinstance(sink.of, Stream) else sink.source_topic
 
     def start_offsets(self, offsets: Mapping[Partition, ExternalOffset]) -> ExternalOffsets:
-        """Where reading begins, if rows are wanted from these places on."""
+        """The offsets to read from, to produce the rows from the given offsets on."""
         return dict(offsets)
 
     def observe_records(self, records: Sequence[ConsumerRecord]) -> None:
-        """Hear of records before their rows are asked for; those before the wanted places as well."""
+        """Observe the records of a batch before their rows are read, including those before the start offsets."""
 
     def read_row(self, record: ConsumerRecord, offset: ExternalOffset) -> tuple[SinkRow | None, ExternalOffset]:
-        """The row of a record, None for one that is no news, and where the reader is after it."""
+        """The row of a record, None for a duplicate, and the reader's offset after it."""
         raw_offset = self._raw_offset(record)
         if raw_offset is None or raw_offset <= offset.last_raw_offset:
             return None, ExternalOffset(record.offset + 1, offset.last_raw_offset)
@@ -78,13 +78,13 @@ class SinkRowReader:
         return SinkRow(record, values, location, offset_after, self._null_key_problem(values)), offset_after
 
     def _raw_offset(self, record: ConsumerRecord) -> int | None:
-        """What tells replays from news; None for a record that no gate wrote."""
+        """The raw offset, which identifies duplicates; None for a record that no gate wrote."""
         if record.topic != self._sink.source_topic or not isinstance(self._sink.of, Stream):
             return record.offset
         return OFFSET_HEADER.read(record)
 
     def _original_location(self, record: ConsumerRecord, raw_offset: int) -> str:
-        """Where its event stands in the raw log; of one that was sent again, where it stood before."""
+        """The location of its event in the raw topic; of a redelivered event, its first location."""
         origin = ORIGIN_HEADER.read(record)
         if record.topic == self._sink.source_topic or origin is None:
             return f"{self._raw_topic}-{record.partition}@{raw_offset}"
@@ -101,7 +101,7 @@ class SinkRowReader:
 
 
 def parse_prediction(value: bytes | None) -> SinkRowValues:
-    """A prediction as columns; what it was made from is JSON."""
+    """A prediction as columns; its features are JSON."""
     try:
         prediction = orjson.loads(value or b"")
         columns: SinkRowValues = prediction | {
@@ -128,5 +128,5 @@ def _to_column_datetime(name: str, time_us: int | None) -> datetime | None:
     if time_us is None:
         return None
     if not MIN_DATETIME_US <= time_us <= MAX_DATETIME_US:
-        raise InvalidEventError(f"beyond-calendar: column {name} is {time_us} µs from 1970, which no calendar has")
+        raise InvalidEventError(f"beyond-calendar: column {name} is {time_us} µs from 1970, outside the calendar")
     return to_datetime(time_us)

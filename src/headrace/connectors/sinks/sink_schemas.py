@@ -1,4 +1,4 @@
-"""The schema of a sink's rows in a registry: looked at before anything runs, registered when it does."""
+"""The schema of a sink's rows in a schema registry: checked before the app starts, registered when it runs."""
 
 from headrace.declare.sinks.sink import Sink
 from headrace.kafka.schema_registry.avro import to_avro_name, to_avro_schema
@@ -8,12 +8,12 @@ from headrace.kafka.schema_registry.registry_client import RegistryUnavailable, 
 
 
 def avro_row_schema(sink: Sink) -> str:
-    """The Avro schema of a sink's rows: what is of its key is never null."""
+    """The Avro schema of a sink's rows; key columns are not nullable."""
     return to_avro_schema(sink.schema, sink.key, to_avro_name(sink.slug))
 
 
 def create_row_encoder(sink: Sink) -> AvroEncoder | None:
-    """Who writes a sink's rows in Avro, their schema registered; None where they are JSON."""
+    """The Avro encoder of a sink's rows, after registering their schema; None for JSON."""
     encoding = sink.to.encoding
     if encoding is None:
         return None
@@ -21,7 +21,7 @@ def create_row_encoder(sink: Sink) -> AvroEncoder | None:
 
 
 def check_sink_schema(sink: Sink) -> CompatibilityResult:
-    """What the registry says to the schema of a sink's rows; nothing is registered."""
+    """Check the schema of a sink's rows against the registry; registers nothing."""
     encoding = sink.to.encoding
     if encoding is None:
         return CompatibilityResult()
@@ -32,18 +32,18 @@ def check_sink_schema(sink: Sink) -> CompatibilityResult:
     except RegistryUnavailable as error:
         return CompatibilityResult(warnings=(f"its schema was not checked. {error}",))
     errors = (
-        f"the registry takes no such version of {encoding.subject}: {incompatibility}"
+        f"the registry rejects this version of {encoding.subject}: {incompatibility}"
         for incompatibility in incompatibilities
     )
     return CompatibilityResult(tuple(errors))
 
 
 def require_compatible_sink_schema(sink: Sink) -> CompatibilityResult:
-    """What was found of a sink that can run; else an error with all that refuses it."""
+    """The check's warnings for a sink that can run; else raises an error with all incompatibilities."""
     result = check_sink_schema(sink)
     if result.errors:
         raise IncompatibleSchemaError(
             f"{sink.location}: Sink {sink.name!r}: {'; '.join(result.errors)}. "
-            "Bring other columns=, another subject=, or set that subject's compatibility in the registry."
+            "Write other columns=, another subject=, or set that subject's compatibility in the registry."
         )
     return result

@@ -1,4 +1,4 @@
-"""Values as JSON and as text: times in ISO 8601, and what is no number by its name, as streams read them."""
+"""Values as JSON and as text, in the form that streams read: times in ISO 8601, non-finite numbers by name."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from headrace.tiles.events.event_json import JSON_OPTIONS
 
 
 def to_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as orjson writes them, so that a stream of the same schema reads the same again."""
+    """Convert values for orjson, so that a stream of the same schema reads equal values."""
     return {name: _non_finite_to_text(value) for name, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""What every target has to be able to do, and how it says that it cannot."""
+"""The interface of sink writers, and their errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +15,19 @@ from headrace.telemetry.webhooks.allowed_addresses import Network
 
 
 class TargetUnavailable(HeadraceError):
-    """The target does not answer, or not as it should; whether it has taken the rows is not known."""
+    """The target does not answer, or not as expected; whether it has written the rows is unknown."""
 
 
 class RowsRejected(HeadraceError):
-    """The target has taken none of these rows, and asking again would change nothing."""
+    """The target has rejected these rows, and a retry would not help."""
 
 
 class SinkFencedError(HeadraceError):
-    """Somebody else has moved the places since: these rows were not written, for they may be there already."""
+    """Another copy has moved the offsets: the rows are not written, since they may be there already."""
 
 
 class OffsetMove(NamedTuple):
-    """From where to where a partition moves when rows are written."""
+    """The offsets of a partition before and after a write."""
 
     before: ExternalOffset
     after: ExternalOffset
@@ -38,7 +38,7 @@ OffsetMoves = Mapping[Partition, OffsetMove]
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """The log that sinks read, and whom their webhooks may reach: addresses that are not public, and certificates."""
+    """The broker that sinks read, and the network access of webhooks: private addresses and certificates."""
 
     broker: str
     allowed_networks: tuple[Network, ...] = ()
@@ -46,32 +46,32 @@ class SinkConfig:
 
 
 class SinkWriter(ABC):
-    """Writes rows to one target, all of a call or none of them wherever the target can."""
+    """Writes rows to one target; a call is atomic if the target supports it."""
 
     max_rows: ClassVar[int] = 2000
-    linger_s: ClassVar[float] = 0.0  # how long rows are gathered for before they are written
-    stores_offsets: ClassVar[bool] = False  # with the rows, in one step
+    linger_s: ClassVar[float] = 0.0  # how long rows are collected before a write
+    stores_offsets: ClassVar[bool] = False  # atomically with the rows
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         self.sink, self.config = sink, config
 
     @abstractmethod
     def open(self) -> None:
-        """Reach the target and see that it fits; also after it was away."""
+        """Connect to the target and check its schema; also after it was unavailable."""
 
     @abstractmethod
     def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:
-        """Write rows and, of a target that keeps places, move those with them, if they are where they should be."""
+        """Write rows; a target that stores offsets moves them atomically, or raises if they are not as expected."""
 
     def read_offsets(self, partitions: Iterable[Partition]) -> ExternalOffsets:
-        """Where the target says its rows end; of one that keeps places."""
+        """The offsets stored in the target; only for targets that store offsets."""
         raise NotImplementedError
 
-    def close(self) -> None:  # noqa: B027  # not all have any
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027  # not all writers have connections
+        """Close connections."""
 
     def deduplicate_rows(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
-        """One row of each key: the first or the last, whichever wins."""
+        """One row per key: the first or the last, according to the conflict policy."""
         if not self.sink.key:
             return list(rows)
         rows_by_precedence = rows if self.sink.conflict_policy == "last" else reversed(rows)
@@ -79,11 +79,11 @@ class SinkWriter(ABC):
 
 
 def require_not_fenced(moves: OffsetMoves, stored_offsets: Mapping[Partition, ExternalOffset], sink: Sink) -> None:
-    """Refuse to write what somebody else may have written: a copy that was thought dead, or one that took over."""
+    """Raise if another copy of the sink, a presumed dead one or its successor, has moved the stored offsets."""
     for partition, move in moves.items():
         stored_offset = stored_offsets.get(partition, ExternalOffset())
         if stored_offset.next_offset != move.before.next_offset:
             raise SinkFencedError(
                 f"{sink.name}: {partition} is at {stored_offset.next_offset} and not at {move.before.next_offset}: "
-                "another copy of the sink has written, and this one goes on from there."
+                "another copy of the sink has written, and this one continues from there."
             )

@@ -142,7 +142,7 @@ def test_what_the_server_rejects_it_has_none_of_and_it_is_not_quoted(clickhouse:
         (
             MADE + ") ENGINE = MergeTree() ORDER BY (hr_partition, hr_offset)",
             {"delivery": "exactly_once"},
-            r"is a MergeTree ordered by \(hr_partition, hr_offset\): what is written again would be there twice",
+            r"is a MergeTree ordered by \(hr_partition, hr_offset\): a retry would write duplicate rows",
         ),
         (
             MADE + ", hr_version UInt64) ENGINE = ReplacingMergeTree(hr_version) ORDER BY (id, hr_offset)",

@@ -1,1 +1,1 @@
-"""What the ClickHouse target is made of."""
+"""Client, wire format and table schema of the ClickHouse target."""

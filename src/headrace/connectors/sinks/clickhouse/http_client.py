@@ -1,4 +1,4 @@
-"""ClickHouse asked over HTTP: each question a request of its own, ended as a whole after so long."""
+"""A client for ClickHouse over HTTP: one connection and one timeout per request."""
 
 import base64
 import re
@@ -14,13 +14,13 @@ RESPONSE_TIMEOUT_SECONDS = 30.0
 DEFAULT_PORTS = {"http": 8123, "https": 8443}
 DEFAULT_DATABASE = "default"
 _ERROR_PATTERN = re.compile(r"Code: (\d+)\b.*?Exception: (.*)", re.DOTALL)
-# What follows the first sentence: the same again, the error's name, where it was in its plan, and values of the row.
+# What follows the first sentence: a repetition, the error's name, its position in the query plan, and row values.
 _DETAIL_PATTERN = re.compile(r"[.:,]* (e\.what|\([A-Z_]{4,}\)|\(version |\(in query|[Cc]olumn values: |[Ww]hile )|\n")
 _MAX_MESSAGE_LENGTH = 300
 
 
 class ClickHouseRefused(Exception):
-    """The server has answered, and said no."""
+    """The server rejected a request."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class ClickHouseRefused(Exception):
 
 
 class ClickHouseClient:
-    """One server, as its address names it: http or https, host, port, and the database its tables are in."""
+    """A client of one server; the address gives http or https, host, port, credentials and database."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -43,7 +43,7 @@ class ClickHouseClient:
             self._headers["authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
     def execute(self, statement: str, rows: bytes | None = None) -> bytes:
-        """What a statement answers; rows that it inserts come after it."""
+        """Execute a statement and return its response; `rows` is the body of an INSERT."""
         path = "/" if rows is None else f"/?{urlencode({'query': statement})}"
         host, _ = self.host_and_port
         connection = PinnedConnection(self.host_and_port, lambda: [host], self._tls_context, RESPONSE_TIMEOUT_SECONDS)
@@ -53,13 +53,13 @@ class ClickHouseClient:
         return response.body
 
     def query_rows(self, query: str) -> list[list[Any]]:
-        """The rows of an answer."""
+        """The rows of a query."""
         rows: list[list[Any]] = orjson.loads(self.execute(f"{query} FORMAT JSONCompact"))["data"]
         return rows
 
 
 def quote_identifier(name: str) -> str:
-    """A name as a statement has it.
+    """Quote a name for a statement.
 
     >>> quote_identifier("a`b")
     '`a\\\\`b`'
@@ -69,7 +69,7 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_string(text: str) -> str:
-    """A text as a statement has it.
+    """Quote a text for a statement.
 
     >>> quote_string("it's")
     "'it\\\\'s'"
@@ -79,7 +79,7 @@ def quote_string(text: str) -> str:
 
 
 def parse_error(status: int, body: str) -> ClickHouseRefused:
-    """What the server says no with: its code, and its first sentence."""
+    """The code and the first sentence of an error response."""
     error_match = _ERROR_PATTERN.search(body)
     if error_match is None:
         return ClickHouseRefused(0, f"it answered {status}")

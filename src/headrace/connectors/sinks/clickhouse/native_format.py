@@ -1,9 +1,9 @@
-"""ClickHouse's Native format: a block of columns, each with its name and its type, so that none is taken for another.
+"""ClickHouse's Native format: a block of columns, each with its name and its type.
 
 columns, rows ─ name, type, values ─ name, type, values ─ …
-Nullable: a byte for each row, 1 where it is null ─ the values, with anything where it is null
+Nullable: a byte for each row, 1 for null ─ the values, with a placeholder for null
 
-Texts have their length before them. Nothing is parsed: a double arrives with the bits it had.
+Texts are length-prefixed. Nothing is parsed: a double keeps its bits.
 """
 
 import struct
@@ -25,7 +25,7 @@ STRUCT_FORMATS = {
 
 
 class ClickHouseColumn(NamedTuple):
-    """A column as a table holds it; `type` is said without Nullable."""
+    """A column of a table; `type` is without Nullable."""
 
     name: str
     type: str
@@ -33,12 +33,12 @@ class ClickHouseColumn(NamedTuple):
 
     @property
     def type_family(self) -> str:
-        """Its type without what stands in brackets."""
+        """Its type without parameters in brackets."""
         return self.type.partition("(")[0]
 
 
 def encode_block(columns: Sequence[tuple[ClickHouseColumn, Sequence[Any]]]) -> bytes:
-    """Columns with their values, of which each has as many."""
+    """Encode columns with their values; all have the same number of values."""
     row_count = len(columns[0][1])
     return (
         encode_varint(len(columns))

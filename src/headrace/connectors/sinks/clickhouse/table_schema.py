@@ -1,10 +1,10 @@
-"""The table of a sink in ClickHouse: made where it is missing, and looked at before any row is sent.
+"""The table of a sink in ClickHouse: created if it is missing, and checked before any row is sent.
 
-key=                 ReplacingMergeTree(hr_version) ORDER BY key            one row of each key
-no key, exactly once ReplacingMergeTree ORDER BY (hr_partition, hr_offset)  one row of each place
-no key               MergeTree ORDER BY (hr_partition, hr_offset)           what is written again is there again
+key=                 ReplacingMergeTree(hr_version) ORDER BY key            one row per key
+no key, exactly once ReplacingMergeTree ORDER BY (hr_partition, hr_offset)  one row per offset
+no key               MergeTree ORDER BY (hr_partition, hr_offset)           a retry writes duplicates
 
-Rows that are one are one to whoever reads with FINAL, or once the server has merged them.
+Readers see duplicates as one row with FINAL, or once the server has merged them.
 """
 
 import re
@@ -16,7 +16,7 @@ from headrace.connectors.sinks.clickhouse.native_format import ClickHouseColumn
 from headrace.connectors.sinks.writer import TargetUnavailable
 from headrace.declare.sinks.sink import OFFSET, PARTITION, VERSION, Sink
 
-# Which types hold every value of a column; of those that the server knows, the first is made.
+# The types that hold every value of a column; a new table uses the first one that the server knows.
 ACCEPTED_TYPES = {
     "string": ("String",),
     "boolean": ("Bool", "UInt8"),
@@ -35,7 +35,7 @@ _DATETIME64_MICROSECONDS = re.compile(r"DateTime64\(6(, '[^']*')?\)")
 
 @dataclass(frozen=True)
 class ClickHouseTableInfo:
-    """What a server says of a table: its engine, what it is ordered by, and the types of its columns."""
+    """A table's description by the server: its engine, its sorting key, and the types of its columns."""
 
     engine: str
     engine_with_settings: str
@@ -53,12 +53,12 @@ class ClickHouseTableSpec:
 
     @property
     def qualified_name(self) -> str:
-        """As statements have it."""
+        """Its quoted name for statements."""
         return f"{quote_identifier(self.database)}.{quote_identifier(self.table)}"
 
     @property
     def accepted_types(self) -> dict[str, tuple[str, ...]]:
-        """By name, the types that will do."""
+        """The accepted types of each column, by name."""
         declared_types = {column.name: ACCEPTED_TYPES[column.type] for column in self.sink.schema}
         return declared_types | OFFSET_COLUMNS | ({VERSION: ("UInt64",)} if self.sink.key else {})
 
@@ -73,11 +73,11 @@ class ClickHouseTableSpec:
         return "ReplacingMergeTree()" if self.sink.delivery == "exactly_once" else "MergeTree()"
 
     def where_clause(self, column: str) -> str:
-        """What finds it in a table of the server's own, which has tables' names in a column."""
+        """The condition that selects it in a system table, whose `column` has the tables' names."""
         return f"database = {quote_string(self.database)} AND {column} = {quote_string(self.table)}"
 
     def create_statement(self, known_families: Collection[str]) -> str:
-        """What makes it; `known` are the families of types that the server has."""
+        """The statement that creates it; `known_families` are the families of types that the server has."""
         columns = ", ".join(
             f"{quote_identifier(name)} {self._column_type(name, types, known_families)}"
             for name, types in self.accepted_types.items()
@@ -88,7 +88,7 @@ class ClickHouseTableSpec:
         )
 
     def missing_columns(self, table_info: ClickHouseTableInfo) -> dict[str, tuple[str, ...]]:
-        """The columns that the stream has gained since a sink made the table; none of a table of another's making."""
+        """The new columns of the stream since a sink created the table; none if another program created it."""
         if not OFFSET_COLUMNS.keys() <= table_info.column_types.keys():
             return {}
         return {
@@ -98,7 +98,7 @@ class ClickHouseTableSpec:
         }
 
     def alter_statement(self, table_info: ClickHouseTableInfo, known_families: Collection[str]) -> str:
-        """What adds those; where another copy was quicker it is refused, and the table looked at again."""
+        """The statement that adds those; it fails if another copy was faster, and the table is then read again."""
         columns = (
             f"{quote_identifier(name)} {self._column_type(name, types, known_families)}"
             for name, types in self.missing_columns(table_info).items()
@@ -106,7 +106,7 @@ class ClickHouseTableSpec:
         return f"ALTER TABLE {self.qualified_name} " + ", ".join(f"ADD COLUMN {column}" for column in columns)
 
     def match_columns(self, table_info: ClickHouseTableInfo) -> tuple[ClickHouseColumn, ...]:
-        """Its columns as they are found, or what is to be done about the table."""
+        """The actual columns of the table; raises an error that says how to change a table that does not match."""
         table_columns = tuple(
             self._match_column(name, types, table_info.column_types.get(name))
             for name, types in self.accepted_types.items()
@@ -131,7 +131,7 @@ class ClickHouseTableSpec:
         )
 
     def _require_deduplicating_engine(self, table_info: ClickHouseTableInfo) -> None:
-        """Rows that are written again have to meet those they were before, and no others."""
+        """Require an engine and a sorting key that replace duplicates, and no other rows."""
         is_ordered = (
             set(table_info.sorting_key) == set(self.sink.key)
             if self.sink.key
@@ -141,13 +141,13 @@ class ClickHouseTableSpec:
         if not table_info.engine.endswith("ReplacingMergeTree") or not is_ordered or not has_version:
             raise TargetUnavailable(
                 f"{self.sink.name}: the table {self.database}.{self.table} is a {table_info.engine} ordered by "
-                f"({', '.join(table_info.sorting_key)}): what is written again would be there twice. "
+                f"({', '.join(table_info.sorting_key)}): a retry would write duplicate rows. "
                 f"It has to be {self.engine} ORDER BY ({', '.join(self.sorting_key)}); or name another table."
             )
 
 
 def parse_sorting_key(text: str) -> tuple[str, ...]:
-    """The columns a table is ordered by, as servers write them: some of today have brackets around them.
+    """Parse a table's sorting key; some server versions write it in brackets.
 
     >>> parse_sorting_key("id, `odd one`"), parse_sorting_key("(id)")
     (('id', 'odd one'), ('id',))
@@ -157,7 +157,7 @@ def parse_sorting_key(text: str) -> tuple[str, ...]:
 
 
 def _unwrap_type(type_: str) -> tuple[str, bool]:
-    """A type without what only says how it is kept, and whether it takes nulls."""
+    """A type without LowCardinality and Nullable, and whether it is nullable."""
     is_nullable = False
     while (wrapped := _WRAPPED_TYPE.fullmatch(type_)) is not None:
         is_nullable |= wrapped[1] == "Nullable"

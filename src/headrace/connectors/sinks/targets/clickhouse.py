@@ -1,9 +1,9 @@
-"""ClickHouse over HTTP: blocks of rows, each row with the place that makes it the same row when it is written again.
+"""ClickHouse over HTTP: blocks of rows, each with the source offset by which the table recognizes duplicates.
 
-at least once, in blocks ──▶ e1@7  e2@8  e3@9   e2@8  e3@9        killed between: some are written again
-                                    FINAL ──▶ e1  e2  e3          by the table's order and version they are one
+at least once, in blocks ──▶ e1@7  e2@8  e3@9   e2@8  e3@9        a restart writes some rows again
+                                    FINAL ──▶ e1  e2  e3          the table's order and version replace duplicates
 
-There are no transactions: whoever writes again, in whatever order and however late, changes nothing.
+There are no transactions: a repeated write, in any order and however late, has no effect.
 """
 
 import http.client
@@ -31,27 +31,27 @@ MAX_OFFSET = (1 << 63) - 1
 SELECT_TABLE_SQL = "SELECT engine, engine_full, sorting_key FROM system.tables"
 SELECT_COLUMNS_SQL = "SELECT name, type FROM system.columns WHERE default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
 MIN_YEAR, MAX_YEAR = 1900, 2299  # of DateTime64
-# What ClickHouse says of rows and not of itself: values that it, a constraint or a computed column cannot take.
+# Errors about rows and not about the server: values that it, a constraint or a computed column rejects.
 ROW_ERROR_CODES = frozenset({6, 38, 41, 69, 72, 153, 321, 349, 395, 407, 469, 691})
 UNAVAILABLE_ERRORS = (OSError, http.client.HTTPException, ValueError)
 
 
 class ClickHouseWriter(SinkWriter):
-    """Writes to one table; each write is a part of it that the server merges later, so rows are gathered."""
+    """Writes to one table; each write is a part that the server merges later, so rows are collected into large ones."""
 
     max_rows: ClassVar[int] = 50_000
     linger_s: ClassVar[float] = 1.0
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        self._target: ClickHouse = sink.to  # type: ignore[assignment]  # chosen by it
+        self._target: ClickHouse = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._table_columns: tuple[ClickHouseColumn, ...] | None = None
 
     def open(self) -> None:
         self._table_columns = None
         self._table_columns = self._call_clickhouse(self._prepare_table)
 
-    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # keeps no places
+    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # no offsets
         if not rows:
             return
         if self._table_columns is None:
@@ -63,7 +63,7 @@ class ClickHouseWriter(SinkWriter):
         self._call_clickhouse(lambda: self._client.execute(statement, encoded_rows))
 
     def _call_clickhouse(self, step: Callable[[], Any]) -> Any:
-        """Do a step; whatever ClickHouse says is told in our words, and its table looked at anew."""
+        """Run a step; ClickHouse's errors become `RowsRejected` or `TargetUnavailable`, which resets the table."""
         try:
             return step()
         except ClickHouseRefused as failure:
@@ -88,7 +88,7 @@ class ClickHouseWriter(SinkWriter):
         return ClickHouseTableSpec(self.sink, database or self._client.database, table)
 
     def _prepare_table(self) -> tuple[ClickHouseColumn, ...]:
-        """The table's columns; it is made where it is missing, and what the stream has gained since is added."""
+        """The table's columns; creates a missing table, and adds new columns of the stream."""
         table_info = self._read_table_info()
         if table_info is None or self._table_spec.missing_columns(table_info):
             known_families = {name for (name,) in self._client.query_rows("SELECT name FROM system.data_type_families")}
@@ -100,8 +100,8 @@ class ClickHouseWriter(SinkWriter):
             table_info = self._read_table_info()
         if table_info is None:
             raise TargetUnavailable(
-                f"{self.sink.name}: the table {self._table_spec.qualified_name} was made, and is not there. "
-                f"Look for it."
+                f"{self.sink.name}: the table {self._table_spec.qualified_name} was created, and does not exist. "
+                f"Check the server's databases."
             )
         return self._table_spec.match_columns(table_info)
 
@@ -131,14 +131,14 @@ class ClickHouseWriter(SinkWriter):
         return [_to_column_value(column, row) for row in rows]
 
     def _row_version(self, row: SinkRow) -> int:
-        """The greatest stays."""
+        """The version of a row; the row with the greatest stays."""
         return row.offset if self.sink.conflict_policy == "last" else MAX_OFFSET - row.offset
 
 
 def _to_column_value(column: ClickHouseColumn, row: SinkRow) -> Any:
     value = row.values[column.name]
     if value is None and not column.is_nullable:
-        raise RowsRejected(f"null: column {column.name} of the table takes no nulls; {row.location}")
+        raise RowsRejected(f"null: column {column.name} of the table is not nullable; {row.location}")
     if not isinstance(value, datetime):
         return value
     if column.type_family == "DateTime64" and not MIN_YEAR <= value.year <= MAX_YEAR:

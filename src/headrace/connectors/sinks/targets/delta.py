@@ -26,12 +26,12 @@ from headrace.kafka.consumers.external_offset_consumer import ExternalOffset, Ex
 from headrace.kafka.record import Partition
 from headrace.lake.formats.delta import TABLE_PROPERTIES
 
-COMMITS_PER_COMPACTION = 100  # each leaves a file: after so many they are made one
+COMMITS_PER_COMPACTION = 100  # each commit adds a file; compaction merges them
 RAW_OFFSET_SUFFIX = "/raw"
 
 
 class DeltaWriter(SinkWriter):
-    """Writes to the table of one folder; each write is a commit, so rows are gathered for a second."""
+    """Writes to the table of one folder; each write is a commit, so rows are collected for a second."""
 
     max_rows: ClassVar[int] = 50_000
     linger_s: ClassVar[float] = 1.0
@@ -39,7 +39,7 @@ class DeltaWriter(SinkWriter):
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        target: Delta = sink.to  # type: ignore[assignment]  # chosen by it
+        target: Delta = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._folder = Path(target.folder).resolve()
         self._cached_table: DeltaTable | None = None
         self._commit_count = 0
@@ -77,7 +77,7 @@ class DeltaWriter(SinkWriter):
         if self.sink.key and new_rows.num_rows:
             self._merge(table, new_rows, properties)
         else:
-            # Merged: columns that the stream has no more are null.
+            # With "merge", columns that the stream no longer has are null.
             write_deltalake(table, new_rows, mode="append", schema_mode="merge", commit_properties=properties)
         self._commit_count += 1
         if self._commit_count % COMMITS_PER_COMPACTION == 0:
@@ -96,7 +96,7 @@ class DeltaWriter(SinkWriter):
         merger.when_not_matched_insert_all().execute()
 
     def _open_table(self) -> DeltaTable:
-        """The table, made where it is missing, with columns that are new; one whose columns differ is not taken."""
+        """The table: created if missing, with new columns added; rejects a table whose columns differ."""
         if self._cached_table is None:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             expected_schema = self._table_schema()

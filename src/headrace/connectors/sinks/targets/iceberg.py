@@ -36,7 +36,7 @@ UNAVAILABLE_ERRORS = (OSError, SQLAlchemyError, ValueError)
 
 
 class IcebergWriter(SinkWriter):
-    """Writes to one table of a folder's catalogue; each write is a commit, so rows are gathered for a second."""
+    """Writes to one table of a folder's catalogue; each write is a commit, so rows are collected for a second."""
 
     max_rows: ClassVar[int] = 2_000
     linger_s: ClassVar[float] = 1.0
@@ -44,7 +44,7 @@ class IcebergWriter(SinkWriter):
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        target: Iceberg = sink.to  # type: ignore[assignment]  # chosen by it
+        target: Iceberg = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._folder, self._table_name = Path(target.folder).resolve(), target.identifier
         self._cached_table: Table | None = None
 
@@ -80,7 +80,7 @@ class IcebergWriter(SinkWriter):
             self._catalog.close()
 
     def _commit(self, new_rows: pa.Table, moves: OffsetMoves) -> None:
-        """All of it in one transaction with a snapshot: who comes second finds another than the one it began with."""
+        """Commit rows and offsets in one transaction with a snapshot; a concurrent commit makes it fail."""
         with self._open_table().transaction() as transaction:
             if moves:
                 transaction.set_properties(
@@ -95,7 +95,7 @@ class IcebergWriter(SinkWriter):
                 transaction.update_snapshot().fast_append().commit()
 
     def _replace_losing_rows(self, transaction: Transaction, new_rows: pa.Table) -> pa.Table:
-        """The rows that win over those of their keys that are there, which are removed."""
+        """Delete the stored rows that lose against new rows of their keys; returns the new rows that win."""
         selected_columns = (*self.sink.key, PARTITION, OFFSET)
         scan = self._open_table().scan(
             row_filter=_key_filter(self.sink.key, new_rows), selected_fields=selected_columns
@@ -124,7 +124,7 @@ class IcebergWriter(SinkWriter):
         return open_catalog(self._folder / CATALOG_FILE)
 
     def _open_table(self) -> Table:
-        """The table, made where it is missing, with columns that are new; one whose columns differ is not taken."""
+        """The table: created if missing, with new columns added; rejects a table whose columns differ."""
         if self._cached_table is None:
             table = self._load_table() or self._create_table()
             table_label = f"the table {self._table_name} in {str(self._folder)!r}"
@@ -147,13 +147,13 @@ class IcebergWriter(SinkWriter):
 
     def _create_table(self) -> Table:
         catalog = self._catalog
-        with lock_folder(self._folder):  # another copy may make it at the same moment
+        with lock_folder(self._folder):  # another copy may create it at the same time
             catalog.create_namespace_if_not_exists(self._table_name.rpartition(".")[0])
         try:
             return catalog.create_table(
                 self._table_name, self._table_schema(), properties={**NO_COMMIT_RETRIES, **METADATA_RETENTION}
             )
-        except TableAlreadyExistsError:  # another copy was quicker
+        except TableAlreadyExistsError:  # another copy was faster
             return self._catalog.load_table(self._table_name)
 
     def _table_schema(self) -> pa.Schema:
@@ -176,7 +176,7 @@ class IcebergWriter(SinkWriter):
 
     def _to_unavailable(self, failure: Any) -> TargetUnavailable:
         return TargetUnavailable(
-            f"{self.sink.name}: the Iceberg table {self._table_name} in {str(self._folder)!r} takes no rows: {failure}."
+            f"{self.sink.name}: the Iceberg table {self._table_name} in {str(self._folder)!r} rejects rows: {failure}."
         )
 
 
@@ -185,7 +185,7 @@ def _format_offset(offset: ExternalOffset) -> str:
 
 
 def _key_filter(key: Sequence[str], rows: pa.Table) -> BooleanExpression:
-    """Whether a row has one of the keys of a frame."""
+    """A filter for rows with one of the keys of a table."""
     if len(key) == 1:
         return IS_IN(key[0], set(rows[key[0]].to_pylist()))
     row_filters = [

@@ -1,4 +1,4 @@
-"""A topic of Kafka: each row with the place it was read from, by which a reader knows what was written again."""
+"""A topic of Kafka: each row with its source offset, by which readers recognize duplicates."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -21,17 +21,17 @@ from headrace.kafka.schema_registry.record_encoder import AvroEncoder, EventEnco
 from headrace.kafka.topics import max_record_bytes
 from headrace.tiles.events.event_json import JSON_OPTIONS
 
-RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for its headers and what the log adds
+RECORD_OVERHEAD_BYTES = 1024  # reserved for headers and the record's framing
 
 
 class KafkaWriter(SinkWriter):
-    """Writes to one topic, in the order of what it reads and without gaps: after a failure with a new producer."""
+    """Writes to one topic, in source order and without gaps; uses a new producer after a failure."""
 
     max_rows: ClassVar[int] = 5000
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        self._target: Kafka = sink.to  # type: ignore[assignment]  # chosen by it
+        self._target: Kafka = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._key_columns = sink.key or (ordering_column(sink.of),)
         self._producer: Producer | None = None
         self._max_bytes = 0
@@ -45,14 +45,14 @@ class KafkaWriter(SinkWriter):
         except HeadraceError as failure:
             raise TargetUnavailable(f"{self.sink.name}: {failure}") from failure
 
-    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # keeps no places
+    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # no offsets
         if not self._max_bytes:
             self.open()
         encoded_rows = [(row, self._encode_row(row)) for row in rows]
         for row, value in encoded_rows:
             if len(value) + RECORD_OVERHEAD_BYTES > self._max_bytes:
                 raise RowsRejected(
-                    f"too-large: {len(value)} bytes, and the topic takes {self._max_bytes}; {row.location}"
+                    f"too-large: {len(value)} bytes, and the topic accepts {self._max_bytes}; {row.location}"
                 )
         producer = self._producer = self._producer or Producer(self._broker, linger_ms=2, is_gapless=True)
         try:

@@ -1,9 +1,9 @@
 """PostgreSQL: rows upserted by their key, with the offsets in the same transaction.
 
-BEGIN ─ lock our offsets ─ are they where we left them? ─ rows ─ offsets ─ COMMIT
-                            └ no: another copy has been here; roll back, go on from where it is
+BEGIN ─ lock our offsets ─ are they unchanged? ─ rows ─ offsets ─ COMMIT
+                            └ no: another copy has written; roll back, continue from its offsets
 
-A copy that was cut off and comes back finds other offsets than it left, and writes nothing.
+A copy that was disconnected and returns finds changed offsets, and writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ CONNECT_TIMEOUT_SECONDS = 10
 SESSION_SETTINGS = {
     "statement_timeout": "30s",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "30s",  # a copy that is frozen lets go of its locks
+    "idle_in_transaction_session_timeout": "30s",  # a frozen copy releases its locks
     "timezone": "UTC",
 }
 COLUMN_TYPES = {
@@ -57,21 +57,21 @@ COLUMN_TYPES = {
     "double": "double precision",
     "timestamp": "timestamptz",
 }
-# What PostgreSQL says of rows and not of itself: wrong data, broken constraints, and what triggers raise.
+# Errors about rows and not about the server: wrong data, broken constraints, and errors that triggers raise.
 ROW_ERROR_CLASSES = ("22", "23", "44", "P0")
 
 ResultT = TypeVar("ResultT")
 
 
 class PostgresWriter(SinkWriter):
-    """Writes to one table; one connection, opened anew after each failure."""
+    """Writes to one table; one connection, reopened after each failure."""
 
     max_rows: ClassVar[int] = 5000
     stores_offsets: ClassVar[bool] = True
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        self._target: Postgres = sink.to  # type: ignore[assignment]  # chosen by it
+        self._target: Postgres = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._connection: psycopg.Connection[Any] | None = None
         self._table = sql.Identifier(*self._target.table.split("."))
         self._upsert_statement = self._build_upsert_statement()
@@ -108,7 +108,7 @@ class PostgresWriter(SinkWriter):
             self._connection = None
 
     def _run_in_transaction(self, action: Callable[[psycopg.Cursor[Any]], ResultT]) -> ResultT:
-        """Do some work as a whole; whatever PostgreSQL says is told in our words."""
+        """Run an action in one transaction; PostgreSQL's errors become `RowsRejected` or `TargetUnavailable`."""
         connection = self._ensure_connection()
         try:
             with connection.transaction(), connection.cursor() as cursor:
@@ -138,14 +138,14 @@ class PostgresWriter(SinkWriter):
         return self._connection
 
     def _prepare_tables(self, connection: psycopg.Connection[Any]) -> None:
-        """Make the tables that are missing, and let PostgreSQL judge whether ours fits, before any row is read."""
+        """Create missing tables, and let PostgreSQL check our statement against the table, before any row is read."""
         connection.execute(CREATE_OFFSETS_SQL)
         connection.execute(self._build_create_statement())
         self._add_new_columns(connection)
         connection.execute(sql.SQL("EXPLAIN ") + self._upsert_statement, self._to_column_arrays([]))
 
     def _add_new_columns(self, connection: psycopg.Connection[Any]) -> None:
-        """Add what the stream has gained since a sink made the table; a table of another's making stays as it is."""
+        """Add the stream's new columns to a table that a sink created; leave other tables unchanged."""
         existing_columns = {
             name for (name,) in connection.execute(SELECT_COLUMNS_SQL, [self._table.as_string(connection)])
         }
@@ -165,7 +165,7 @@ class PostgresWriter(SinkWriter):
         return TargetUnavailable(f"{self.sink.name}: PostgreSQL does not take rows: {message}.{remedy}")
 
     def _lock_offsets(self, cursor: psycopg.Cursor[Any], partitions: Iterable[Partition]) -> ExternalOffsets:
-        """The places of partitions, which nobody else moves until this transaction ends."""
+        """Lock and read the offsets of partitions until this transaction ends."""
         topics, partition_numbers = zip(*partitions, strict=True)
         cursor.execute(LOCK_OFFSETS_SQL, [self.sink.slug, list(topics), list(partition_numbers)])
         return {Partition(topic, number): ExternalOffset(*offset) for topic, number, *offset in cursor}
@@ -190,7 +190,7 @@ class PostgresWriter(SinkWriter):
         )
 
     def _build_upsert_statement(self) -> sql.Composed:
-        """One statement for any number of rows, each column an array; the last row of a key wins by its place."""
+        """One statement for any number of rows, each column an array; the offset decides which row of a key wins."""
         arrays = sql.SQL(", ").join(
             sql.SQL("{}::{}[]").format(sql.Placeholder(), sql.SQL(column_type))
             for column_type in self._column_types().values()
@@ -229,5 +229,5 @@ def _is_row_error(failure: psycopg.Error) -> bool:
 
 
 def describe_postgres_error(failure: psycopg.Error) -> str:
-    """The first sentence, without what PostgreSQL quotes of rows."""
+    """The first sentence of an error, without the row values that PostgreSQL quotes."""
     return (failure.diag.message_primary or str(failure).partition("\n")[0]).rstrip(".")

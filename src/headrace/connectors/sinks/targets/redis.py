@@ -19,12 +19,12 @@ from headrace.kafka.record import Partition
 RESPONSE_TIMEOUT_SECONDS = 10.0
 FENCED_REPLY = "moved"
 
-# KEYS[1]  the hash of this sink's places: partition → next offset and last raw offset
+# KEYS[1]  the hash of this sink's offsets: partition → next offset and last raw offset
 # KEYS[2…] the hashes of rows
-# ARGV[1]  how many places move; then of each its partition, the next offset it has, the place it gets
-# ARGV[…]  'first' or 'last'; then of each row its partition, its offset, and its fields as a JSON list
+# ARGV[1]  the number of partitions that move; then for each its number, its expected and its new offsets
+# ARGV[…]  'first' or 'last'; then for each row its partition, its offset, and its fields as a JSON list
 #
-# Nothing is written where a place is not what it should be: another copy of the sink has been here.
+# Writes nothing if an offset is not the expected one: another copy of the sink has written.
 WRITE_SCRIPT = f"""
 local moves = tonumber(ARGV[1])
 for i = 2, 3 * moves, 3 do
@@ -49,14 +49,14 @@ return 'written'
 
 
 class RedisWriter(SinkWriter):
-    """Writes hashes named `prefix:key`; nulls are absent, and what is no text is as JSON has it."""
+    """Writes hashes named `prefix:key`; nulls are absent, and values other than texts are JSON."""
 
     max_rows: ClassVar[int] = 1000
     stores_offsets: ClassVar[bool] = True
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        self._target: Redis = sink.to  # type: ignore[assignment]  # chosen by it
+        self._target: Redis = sink.to  # type: ignore[assignment]  # its class selects this writer
         self._offsets_key = f"headrace:sink:{sink.slug}"
         self._client: redis.Redis | None = None
 
@@ -82,7 +82,7 @@ class RedisWriter(SinkWriter):
         reply = self._run_command(lambda client: client.eval(WRITE_SCRIPT, len(keys), *keys, *arguments)).decode()
         if reply.startswith(FENCED_REPLY):
             raise SinkFencedError(
-                f"{self.sink.name}: another copy of the sink has {reply}; this one goes on from there."
+                f"{self.sink.name}: another copy of the sink has {reply}; this one continues from there."
             )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A webhook: lists of rows as JSON, each with its place; a request that is repeated has the key it had before."""
+"""A webhook: lists of rows as JSON, each with its source offset; a retried request has the same idempotency key."""
 
 import hashlib
 import http.client
@@ -18,9 +18,7 @@ from headrace.telemetry.webhooks.webhook_client import WebhookClient, WebhookRef
 from headrace.tiles.events.event_json import JSON_OPTIONS
 
 ATTEMPT_TIMEOUT_SECONDS = 10.0
-ROW_ERROR_STATUSES = frozenset(
-    {400, 413, 422}
-)  # what a receiver says of rows; the rest is about the address, or who asks
+ROW_ERROR_STATUSES = frozenset({400, 413, 422})  # errors about rows; others are about the address or the sender
 
 
 class WebhookWriter(SinkWriter):
@@ -30,7 +28,7 @@ class WebhookWriter(SinkWriter):
 
     def __init__(self, sink: Sink, config: SinkConfig) -> None:
         super().__init__(sink, config)
-        self._target: Webhook = sink.to  # type: ignore[assignment]  # chosen by it
+        self._target: Webhook = sink.to  # type: ignore[assignment]  # its class selects this writer
 
     def open(self) -> None:
         try:
@@ -38,7 +36,7 @@ class WebhookWriter(SinkWriter):
         except (OSError, AddressRefused) as failure:
             raise self._to_unavailable(failure) from failure
 
-    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # keeps no places
+    def write(self, rows: Sequence[SinkRow], moves: OffsetMoves | None = None) -> None:  # noqa: ARG002  # no offsets
         if not rows:
             return
         body = {"sink": self.sink.name, "rows": [{"place": row.location, **to_json_values(row.values)} for row in rows]}
@@ -68,5 +66,5 @@ class WebhookWriter(SinkWriter):
 
 
 def idempotency_key(sink: Sink, rows: Sequence[SinkRow]) -> str:
-    """The same for the same rows."""
+    """A key that is the same for the same rows."""
     return hashlib.sha256(" ".join([sink.slug, *(row.location for row in rows)]).encode()).hexdigest()[:32]
