@@ -1,7 +1,7 @@
-"""NATS JetStream: a durable pull consumer, begun anew wherever the bridge says.
+"""NATS JetStream: a durable pull consumer, recreated at any position that the bridge requests.
 
-Messages are taken in the order of the stream. One that was lost on the way would be given again only after a while and
-behind others, so a gap in what the consumer has sent makes us begin again after the last one that we have.
+Messages are read in stream order. JetStream redelivers a lost message late and out of order, so a gap in the
+consumer's sequence makes us recreate the consumer after the last message that we have.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from headrace.declare.streams.external_sources import Nats
 from headrace.storage.secrets import resolve_secret
 
 CONNECT_TIMEOUT_SECONDS = 5
-RESPONSE_TIMEOUT_SECONDS = 30.0  # what a busy server may take
+RESPONSE_TIMEOUT_SECONDS = 30.0  # the time that a busy server may need
 FETCH_TIMEOUT_SECONDS = 0.3
 ACK_WAIT_SECONDS = 60.0
 MAX_ACK_PENDING = 5000
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class NatsReader:
-    """Reads a stream as the consumer `headrace-NAME`, which is this bridge's alone."""
+    """Reads a stream as the consumer `headrace-NAME`, which only this bridge uses."""
 
     def __init__(self, source: Nats, name: str) -> None:
         self._source, self._durable_name = source, f"headrace-{name.replace('.', '_')}"
@@ -42,7 +42,7 @@ class NatsReader:
         self._last_stream_sequence, self._last_consumer_sequence = (
             0,
             0,
-        )  # the last message we took, and the consumer's own count of what it sent
+        )  # the last message we accepted, and its sequence number in the consumer
         self._unacknowledged: list[Msg] = []
 
     def open(self) -> str:
@@ -50,14 +50,14 @@ class NatsReader:
         retention = stream_info.config.retention
         if retention == RetentionPolicy.INTEREST:
             raise SourceConfigError(
-                f"{self._label} keeps only what consumers wait for: a bridge that begins anew would lose messages. "
+                f"{self._label} keeps only unacknowledged messages: a bridge that restarts would lose some. "
                 "Set its retention to limits or workqueue."
             )
         self._is_work_queue = retention == RetentionPolicy.WORK_QUEUE
         return f"nats:{self._source.stream}@{stream_info.created}"
 
     def acknowledged_number(self) -> int:
-        """As the consumer remembers what was acknowledged."""
+        """The consumer's acknowledgement floor."""
         return self._run(self._fetch_ack_floor())
 
     def read(self, after: int, max_messages: int) -> list[SourceMessage]:
@@ -85,19 +85,19 @@ class NatsReader:
         self._runner = asyncio.Runner()
 
     def _run(self, coroutine: Coroutine[object, object, ResultT]) -> ResultT:
-        """Wait for NATS; whatever went wrong is told without its address, which may have a password."""
+        """Run a call to NATS; its errors never show the address, which may hold a password."""
         try:
             return self._runner.run(coroutine)
         except NotFoundError as error:
             self._subscription = None
             raise SourceUnavailable(
-                f"{self._label} is not there ({error.description}). Create it; it is waited for."
+                f"{self._label} does not exist ({error.description}). Create it; the bridge waits for it."
             ) from None
         except (TimeoutError, NatsError, OSError) as failure:
             self._subscription = None
             reason = type(failure).__name__ if isinstance(failure, OSError) else str(failure)
             raise SourceUnavailable(
-                f"{self._label} cannot be read: {reason}. Start NATS, or mend its address."
+                f"{self._label} cannot be read: {reason}. Start NATS, or correct its address."
             ) from None
 
     async def _fetch_stream_info(self) -> StreamInfo:
@@ -107,7 +107,7 @@ class NatsReader:
                 url,
                 connect_timeout=CONNECT_TIMEOUT_SECONDS,
                 allow_reconnect=False,
-                max_reconnect_attempts=1,  # with which it tries twice, and gives up
+                max_reconnect_attempts=1,  # the client then tries twice, and gives up
                 reconnect_time_wait=0.1,
                 error_cb=_ignore_error,
             )
@@ -116,7 +116,7 @@ class NatsReader:
     @property
     def _jetstream(self) -> JetStreamContext:
         if self._client is None:
-            raise SourceUnavailable(f"{self._label} is not reached yet.")
+            raise SourceUnavailable(f"{self._label} is not connected yet.")
         return self._client.jetstream(timeout=RESPONSE_TIMEOUT_SECONDS)
 
     async def _fetch_ack_floor(self) -> int:
@@ -131,7 +131,7 @@ class NatsReader:
         return consumer_info.num_pending or 0
 
     async def _recreate_consumer(self, after: int) -> None:
-        """A consumer that starts there; one of a queue is given whatever nobody has acknowledged."""
+        """Create a consumer that starts after a number; a work queue's consumer gets all unacknowledged messages."""
         stream = self._source.stream
         with contextlib.suppress(NotFoundError):
             await self._jetstream.delete_consumer(stream, self._durable_name)
@@ -157,19 +157,19 @@ class NatsReader:
             return []
         try:
             messages = await self._subscription.fetch(max_messages, timeout=FETCH_TIMEOUT_SECONDS)
-        except TimeoutError:  # nothing came; the client raises its own kind of it, or Python's where time was short
+        except TimeoutError:  # no message arrived; the client raises its own subclass or Python's class
             return []
         return [self._to_source_message(message) for message in messages if self._accept_message(message)]
 
     def _accept_message(self, message: Msg) -> bool:
-        """Whether it comes after what we have; after a gap nothing does, until we begin again."""
+        """Whether a message is new and follows the last one; a gap rejects messages until the consumer is recreated."""
         sequence = message.metadata.sequence
         if self._subscription is None or sequence.consumer != self._last_consumer_sequence + 1:
             self._subscription = None
             return False
         self._last_consumer_sequence = sequence.consumer
         self._unacknowledged.append(message)
-        if sequence.stream <= self._last_stream_sequence:  # given again: our log has it
+        if sequence.stream <= self._last_stream_sequence:  # redelivered: our log has it
             return False
         self._last_stream_sequence = sequence.stream
         return True
@@ -186,4 +186,4 @@ class NatsReader:
 
 
 async def _ignore_error(_error: Exception) -> None:
-    """Whatever the client says on the side is raised by what was asked for; printed, it could show the address."""
+    """Ignore the client's background errors: calls raise them, and printed, they could show the address."""

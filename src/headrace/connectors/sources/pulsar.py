@@ -1,6 +1,6 @@
-"""Apache Pulsar: a reader without a subscription, begun wherever the bridge says.
+"""Apache Pulsar: a reader without a subscription, started at any position that the bridge requests.
 
-A message is named by its ledger, its entry there and its place in the entry's batch; each grows. In one number:
+A message id is its ledger, its entry there and its index in the entry's batch; each increases. As one number:
 
     ledger 12, entry 7, third of its batch   ▶   12 · 2⁶⁴ + 7 · 2²⁴ + 4
 """
@@ -27,14 +27,14 @@ ResultT = TypeVar("ResultT")
 
 
 class PulsarEntry(NamedTuple):
-    """A place that Pulsar keeps a message at, or a batch of them."""
+    """The position of a message, or of a batch of messages, in Pulsar."""
 
     ledger: int
     entry: int
 
 
 def to_message_number(message_id: pulsar.MessageId) -> int:
-    """The number of a message; one that is in no batch says -1 of its place there, and no number is 0."""
+    """The number of a message; it is greater than 0, also for an unbatched message with batch index -1."""
     number: int = (
         (message_id.ledger_id() << LEDGER_BITS) + (message_id.entry_id() << ENTRY_BITS) + message_id.batch_index() + 2
     )
@@ -42,7 +42,7 @@ def to_message_number(message_id: pulsar.MessageId) -> int:
 
 
 def to_entry(number: int) -> PulsarEntry:
-    """Where the message of a number is."""
+    """The entry of a message number."""
     ledger, entry_bits = divmod(number, 1 << LEDGER_BITS)
     return PulsarEntry(ledger, entry_bits >> ENTRY_BITS)
 
@@ -56,7 +56,7 @@ class PulsarReader:
         self._client: pulsar.Client | None = None
         self._pulsar_reader: pulsar.Reader | None = None
         self._last_number = 0
-        self._start_entry: PulsarEntry | None = None  # where we began, until the first message has come
+        self._start_entry: PulsarEntry | None = None  # where we started, until the first message has arrived
 
     def open(self) -> str:
         if self._client is None:
@@ -66,12 +66,12 @@ class PulsarReader:
         if partitions != self._source.partitions:
             raise SourceConfigError(
                 f"{self._label}: partitions={self._source.partitions} is declared, and Pulsar has {partitions}. "
-                f"Write partitions={partitions}, and start again."
+                f"Write partitions={partitions}, and restart."
             )
         return f"pulsar:{self._topic}"
 
     def acknowledged_number(self) -> int:
-        """Nothing is told to Pulsar."""
+        """0: a reader does not acknowledge messages."""
         return 0
 
     def read(self, after: int, max_messages: int) -> list[SourceMessage]:
@@ -81,12 +81,12 @@ class PulsarReader:
         return self._run(lambda: self._fetch_messages(pulsar_reader, max_messages))
 
     def count_remaining(self) -> int:
-        """Pulsar does not count them for a reader: 1 where there is any."""
+        """1 if there are more messages, else 0: Pulsar does not count them for a reader."""
         pulsar_reader = self._pulsar_reader
         return 0 if pulsar_reader is None else int(self._run(pulsar_reader.has_message_available))
 
     def acknowledge(self, last_number: int) -> None:
-        """Nothing is told to Pulsar."""
+        """Do nothing: a reader does not acknowledge messages."""
 
     def close(self) -> None:
         client, self._client, self._pulsar_reader = self._client, None, None
@@ -95,15 +95,15 @@ class PulsarReader:
                 client.close()
 
     def _run(self, call: Callable[[], ResultT]) -> ResultT:
-        """Wait for Pulsar; whatever went wrong is told by its name alone, without an address or a token."""
+        """Run a call to Pulsar; errors show only the exception's name, never an address or a token."""
         try:
             return call()
         except pulsar.TopicNotFound:
-            raise SourceUnavailable(f"{self._label} is not there. Create it; it is waited for.") from None
+            raise SourceUnavailable(f"{self._label} does not exist. Create it; the bridge waits for it.") from None
         except (pulsar.PulsarException, ValueError) as error:
             reason = type(error).__name__
             raise SourceUnavailable(
-                f"{self._label} cannot be read: {reason}. Start Pulsar, or mend its address or token."
+                f"{self._label} cannot be read: {reason}. Start Pulsar, or correct its address or token."
             ) from None
 
     def _connect(self) -> pulsar.Client:
@@ -115,17 +115,17 @@ class PulsarReader:
             connection_timeout_ms=CONNECT_TIMEOUT_SECONDS * 1000,
             tls_trust_certs_file_path=ssl.get_default_verify_paths().cafile,
             tls_validate_hostname=True,
-            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # what it says could show the address
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # its lines could show the address
         )
 
     @property
     def _connected_client(self) -> pulsar.Client:
         if self._client is None:
-            raise SourceUnavailable(f"{self._label} is not reached yet.")
+            raise SourceUnavailable(f"{self._label} is not connected yet.")
         return self._client
 
     def _create_reader(self, after: int) -> pulsar.Reader:
-        """A reader from the entry of that message on: what of its batch comes before is passed over by number."""
+        """Create a reader that starts at the message's entry; `_accept_message` skips earlier messages of its batch."""
         if self._pulsar_reader is not None:
             self._pulsar_reader.close()
         self._last_number, self._start_entry = after, to_entry(after) if after else None
@@ -144,17 +144,17 @@ class PulsarReader:
                 if self._accept_message(message):
                     messages.append(_to_source_message(message))
         if not messages and not pulsar_reader.is_connected():
-            raise SourceUnavailable(f"{self._label} does not answer. Start Pulsar; it is waited for.")
+            raise SourceUnavailable(f"{self._label} does not answer. Start Pulsar; the bridge waits for it.")
         return messages
 
     def _accept_message(self, message: pulsar.Message) -> bool:
-        """Whether it comes after what we have."""
+        """Whether a message is new; logs a gap after the start entry."""
         number = to_message_number(message.message_id())
         start_entry, self._start_entry = self._start_entry, None
         if start_entry is not None and to_entry(number) > start_entry:
             LOGGER.warning(
-                "%s: Pulsar no longer has entry %d:%d, up to which all was copied: it goes on at %d:%d, and what came "
-                "between may be lost. Let the topic's retention be longer than a bridge is away.",
+                "%s: Pulsar no longer has entry %d:%d, the last one copied: it continues at %d:%d, and messages in "
+                "between may be lost. Set the topic's retention longer than the bridge's downtime.",
                 *(self._label, *start_entry, *to_entry(number)),
             )
         if number <= self._last_number:

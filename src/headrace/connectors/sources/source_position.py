@@ -1,11 +1,11 @@
-"""How far a bridge has come, read from the log it writes: nothing else has to be kept, or can disagree.
+"""The position of a bridge, read from the topic it writes: no other state exists that could disagree.
 
-Each record says its number in the other log, and up to which number all was in ours when it was sent. A batch is sent
-once the one before it is there, so what is after that number is of the last batch.
+Each record has its number in the source, and the number up to which all messages were copied when it was sent. A batch
+is sent once the previous one is delivered, so only the last batch has numbers beyond that.
 
     partition 0   … 94 96 97 │ 100, sent after 97
-    partition 1   … 93 95    │  99, sent after 97       98 was lost with whoever sent it:
-                             └ through = 97, beyond = {99, 100}
+    partition 1   … 93 95    │  99, sent after 97       98 was lost when its sender crashed:
+                             └ copied_through = 97, copied_beyond = {99, 100}
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,21 +22,21 @@ BATCH_SIZE = 500
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """What there was up to `through` is all in the log; of what comes after it, `beyond` is."""
+    """All messages up to `copied_through` are in the topic; of later ones, those of `copied_beyond`."""
 
     copied_through: int = 0
     copied_beyond: frozenset[int] = frozenset()
 
 
 class CopyMarker(NamedTuple):
-    """A message's number, and up to which number all was there before it."""
+    """A message's number, and the number up to which all messages were copied before it."""
 
     number: int
     copied_through: int
 
 
 def marker_to_headers(source_id: str, marker: CopyMarker) -> list[WrittenHeader]:
-    """What a record of our log says of where it comes from."""
+    """The headers that name a record's source, its number there and the copied position."""
     return [
         SOURCE_HEADER.write(source_id),
         NUMBER_HEADER.write(marker.number),
@@ -45,14 +45,14 @@ def marker_to_headers(source_id: str, marker: CopyMarker) -> list[WrittenHeader]
 
 
 def marker_of_record(record: ConsumerRecord, source_id: str) -> CopyMarker | None:
-    """Where a record of our log comes from; None where it is not of this history."""
+    """The marker of a record; None if it has another source id."""
     if SOURCE_HEADER.read(record) != source_id:
         return None
     return CopyMarker(NUMBER_HEADER.read_or(record, 0), AFTER_HEADER.read_or(record, 0))
 
 
 def read_position(broker: str, topic: str, source_id: str) -> SourcePosition:
-    """How much of a history a topic has: each partition is read back until what is there for certain."""
+    """The position of a source in a topic; reads each partition backwards until the copied position is certain."""
     offset_client = OffsetClient(broker)
     start_offsets, end_offsets = offset_client.topic_start_offsets([topic]), offset_client.topic_end_offsets([topic])
     markers: dict[Partition, set[CopyMarker]] = {partition: set() for partition in end_offsets}
@@ -76,7 +76,7 @@ def read_position(broker: str, topic: str, source_id: str) -> SourcePosition:
         }
     copied_through = _max_copied_through(markers)
     return SourcePosition(
-        copied_through, frozenset(place.number for place in _all_markers(markers) if place.number > copied_through)
+        copied_through, frozenset(marker.number for marker in _all_markers(markers) if marker.number > copied_through)
     )
 
 

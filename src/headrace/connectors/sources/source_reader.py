@@ -1,4 +1,4 @@
-"""What a bridge asks of another log: numbers that grow, and reading on after one of them."""
+"""The interface of source readers: increasing message numbers, and reading after a given number."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -7,15 +7,15 @@ from headrace.errors import HeadraceError
 
 
 class SourceUnavailable(HeadraceError):
-    """The other log does not answer, or does not let us in: tried again until it does."""
+    """The source does not answer or rejects the connection: the bridge retries."""
 
 
 class SourceConfigError(HeadraceError):
-    """The other log is not what a bridge can read: somebody has to do something."""
+    """A bridge cannot read the source as it is configured: a user has to change that."""
 
 
 class SourceMessage(NamedTuple):
-    """One message: its number in the other log, and what it is."""
+    """One message: its number in the source, its value and its headers."""
 
     number: int
     value: bytes
@@ -23,25 +23,25 @@ class SourceMessage(NamedTuple):
 
 
 class SourceReader(Protocol):
-    """Reads one log. `history` names it for good: another one of the same name, numbered anew, is another history."""
+    """Reads one source, whose messages have increasing numbers."""
 
     def __init__(self, source: Any, name: str) -> None:
-        """The source as it was declared, or one split of it, and the name of the stream that it becomes."""
+        """The declared source, or one split of it, and the name of the stream that it fills."""
 
     def open(self) -> str:
-        """Reach it, and say whose numbers these are."""
+        """Connect, and return the source id; a source that was recreated, with new numbers, has another id."""
 
     def acknowledged_number(self) -> int:
-        """Up to which number it was told that ours has all; 0 where it was told nothing."""
+        """The number up to which messages are acknowledged; 0 if there is none."""
 
     def read(self, after: int, max_messages: int) -> list[SourceMessage]:
-        """What comes after a number, in order and without gaps, once there is something, or nothing after a while."""
+        """The next messages after a number, in order and without gaps; waits, and returns none after a timeout."""
 
     def count_remaining(self) -> int:
-        """How many messages there are after the last that was read."""
+        """The number of messages after the last one read."""
 
     def acknowledge(self, last_number: int) -> None:
-        """Our log has everything up to this number: it need not be given again."""
+        """Acknowledge all messages up to this number: our log has them."""
 
     def close(self) -> None:
-        """Let go of it; it may be opened again."""
+        """Disconnect; the reader may be opened again."""
