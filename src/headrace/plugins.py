@@ -18,7 +18,7 @@ PluginT = TypeVar("PluginT")
 
 
 class Driver(NamedTuple):
-    """The module that a connector cannot do without, and the extra of Headrace that installs it."""
+    """The module that a connector requires, and the extra of Headrace that installs it."""
 
     module: str
     extra: str
@@ -41,12 +41,12 @@ class DriverMissing(HeadraceError):
 
 
 class UnknownPlugin(HeadraceError):
-    """A registry has no entry of that name."""
+    """A registry has no entry of a name."""
 
 
 @dataclass(frozen=True)
 class PluginEntry(Generic[PluginT]):
-    """A connector: its name as users write it, what texts call it, its class as `module:Class`, and its driver.
+    """A connector: its name for users, its title in texts, its class as `module:Class`, and its driver.
 
     >>> PluginEntry("ordered", "ordered dictionaries", "collections:OrderedDict").load("An example").__name__
     'OrderedDict'
@@ -58,7 +58,7 @@ class PluginEntry(Generic[PluginT]):
     driver: Driver | None = None
 
     def load(self, required_by: str) -> type[PluginT]:
-        """Import the class; where its driver is missing, the error says who needs it and how to install it."""
+        """Import the class; if its driver is missing, the error says what needs it and how to install it."""
         if self.driver is not None and not self.driver.is_installed:
             raise DriverMissing(required_by, self.driver.module, self.driver)
         module_name, _, class_name = self.path.partition(":")
@@ -111,12 +111,12 @@ class PluginRegistry(Generic[EntryT]):
 
 
 def option(description: str) -> Mapping[str, str]:
-    """The metadata of a field that users set: what to write for it, as the docs say it."""
+    """The metadata of a field that users set: its description in the docs."""
     return {OPTION_DESCRIPTION: description}
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Words as a sentence lists the choices there are.
+    """Words joined as the choices in a sentence.
 
     >>> join_words(["memory", "redis", "cassandra"]), join_words(["mlflow"])
     ('memory, redis or cassandra', 'mlflow')

@@ -1,4 +1,4 @@
-"""The registry of online stores: each entry is what `--store` may be, and the class that stores the tables there."""
+"""The registry of online stores: each entry is a value of `--store`, and the class that stores the tables there."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class StoreEntry(PluginEntry[Any]):
     """A store; its name is the scheme of its URL. `location` and `filled_by` are its row in the docs."""
 
-    url_form: str  # as help, errors and docs write it
+    url_form: str  # for help, errors and docs
     location: str
     filled_by: str = "the part `apply`, in any number of copies"
     aliases: tuple[str, ...] = ()  # schemes that name it as well
@@ -61,7 +61,7 @@ ONLINE_STORES = PluginRegistry(
             "Redis Cluster",
             "headrace.online_store.redis.redis_store:RedisStore",
             url_form="redis+cluster://HOST:PORT",
-            location="in a Redis Cluster, found by any of its servers",
+            location="in a Redis Cluster, given by any of its servers",
         ),
         StoreEntry(
             "cassandra",
@@ -79,7 +79,7 @@ STORE_METAVAR = "|".join(entry.name + ("://…" if entry.is_shared else "") for 
 
 
 class UnknownStoreError(HeadraceError):
-    """A store of another kind than there are."""
+    """An unknown kind of store."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
@@ -87,7 +87,7 @@ class UnknownStoreError(HeadraceError):
 
 
 def find_store(url: str) -> StoreEntry:
-    """The entry of the store that a URL names."""
+    """The entry for a store URL."""
     if url == MEMORY.name:
         return MEMORY
     entry = _SHARED_STORES.get(_parse_scheme(url))
@@ -98,19 +98,19 @@ def find_store(url: str) -> StoreEntry:
 
 
 def create_store(url: str, views: Sequence[View]) -> "SharedStore":
-    """The shared store that a URL names, for those who write to it; what others need is not imported."""
+    """Create the shared store of a URL, for its writers; imports only the drivers that it needs."""
     return find_store(url).load_store()(url, views)
 
 
 def require_store(url: str) -> None:
-    """Refuse a store of another kind than there are, or one whose driver is missing."""
+    """Reject an unknown kind of store, or one whose driver is missing."""
     entry = find_store(url)
     if entry.is_shared:
         entry.load_store()
 
 
 def mask_store_url(url: str) -> str:
-    """Where a store is, without the name and password that may stand in its URL.
+    """A store's address, without the user name and password of its URL.
 
     >>> mask_store_url("redis://me:hush@cache:6379/0"), mask_store_url("memory")
     ('redis://cache:6379', 'memory')
@@ -125,6 +125,6 @@ def _parse_scheme(url: str) -> str:
         _ = parts.port
     except ValueError:
         raise UnknownStoreError(
-            "--store is no URL", "redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it"
+            "--store is not a URL", "redis://USER:PASSWORD@HOST:PORT, with %2F for a / and %40 for a @ in it"
         ) from None
     return parts.scheme

@@ -1,7 +1,7 @@
-"""The registry of sink targets: each class is one, and its class variables are its entry.
+"""The registry of sink targets: each class is a target, and its class variables are its entry.
 
-The writer of a target is a file of its own in `headrace.connectors.sinks.targets`, with the driver it needs: an app is
-declared, planned and served without any of them. What is in `__all__` is exported as `hr.…`.
+The writer of a target is one file in `headrace.connectors.sinks.targets`, and needs the driver: an app is declared,
+planned and served without it. The names in `__all__` are exported as `hr.…`.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class Redis(Target):
 
     def _problem(self) -> str | None:
         if not is_non_empty_text(self.prefix):
-            return f'prefix={self.prefix!r} is no name. Write prefix="payments": keys are then payments:….'
+            return f'prefix={self.prefix!r} is not a name. Write prefix="payments": keys are then payments:….'
         return url_problem(self.url, ("redis", "rediss", "unix"), "REDIS_URL")
 
 
@@ -167,7 +167,7 @@ class Kafka(Target):
 
     @property
     def encoding(self) -> RecordEncoding | None:
-        """Which registry has the schema of its records, where they are not plain JSON."""
+        """The format, registry and subject of its records; None for plain JSON."""
         if self.registry is None:
             return None
         return RecordEncoding(self.format, self.registry.rstrip("/"), self.subject or f"{self.topic}-value")
@@ -178,9 +178,9 @@ class Kafka(Target):
 
     def _problem(self) -> str | None:
         if not is_non_empty_text(self.topic):
-            return f"topic={self.topic!r} is no topic. Write {self.example}."
+            return f"topic={self.topic!r} is not a topic. Write {self.example}."
         if self.broker is not None and not is_non_empty_text(self.broker):
-            return 'broker= is no address. Write broker="host:9092" or broker="env:KAFKA".'
+            return 'broker= is not an address. Write broker="host:9092" or broker="env:KAFKA".'
         return self._format_problem()
 
     def _format_problem(self) -> str | None:

@@ -1,7 +1,7 @@
-"""The registry of logs other than Kafka: each class is one, and its class variables are its entry.
+"""The registry of stream sources other than Kafka: each class is a source, and its class variables are its entry.
 
-A bridge copies such a log into the raw topic of a stream, in its order. What reads it is a file of its own in
-`headrace.connectors.sources`, with the driver it needs. What is in `__all__` is exported as `hr.…`.
+A bridge copies a source into the raw topic of a stream, in its order. Its reader is one file in
+`headrace.connectors.sources`, and needs the driver. The names in `__all__` are exported as `hr.…`.
 """
 
 import re
@@ -14,7 +14,7 @@ from headrace.plugins import Driver, PluginEntry, PluginRegistry, option
 
 __all__ = ["Nats", "Pulsar"]
 
-MAX_PARTITIONS = 64  # each is a thread, and a producer of its own
+MAX_PARTITIONS = 64  # each needs its own thread and producer
 _NATS_STREAM_PATTERN = re.compile(r"[^\s.*>/\\]+")
 _NATS_SUBJECT_PATTERN = re.compile(r"[^\s]+")
 _NATS_URL_PATTERN = re.compile(rf"({ENV_PREFIX}|nats://|tls://)\S+")
@@ -51,7 +51,7 @@ class Nats(ExternalSource):
         if not is_matching_text(self.stream, _NATS_STREAM_PATTERN):
             return f'stream={self.stream!r} is no stream of JetStream. Write stream="PAYMENTS".'
         if self.subject is not None and not is_matching_text(self.subject, _NATS_SUBJECT_PATTERN):
-            return f'subject={self.subject!r} is no subject. Write subject="payments" or "payments.*", or leave it out.'
+            return f'subject={self.subject!r} is no subject. Write subject="payments" or "payments.*", or omit it.'
         if not is_matching_text(self.url, _NATS_URL_PATTERN):
             return f'url= is no address of nats://. Write hr.Nats("{ENV_PREFIX}NATS_URL", …) and set that variable.'
         if urlsplit(self.url).password is not None or urlsplit(self.url).username is not None:
@@ -88,7 +88,7 @@ class Pulsar(ExternalSource):
 
     @property
     def partition_topic(self) -> str:
-        """What is read: a partition is a topic of its own."""
+        """The topic to read: in Pulsar, each partition is a topic."""
         return self.topic if self.partition is None else f"{self.topic}-partition-{self.partition}"
 
     @property
@@ -99,11 +99,11 @@ class Pulsar(ExternalSource):
 
     def _problem(self) -> str | None:
         if not is_matching_text(self.topic, _PULSAR_TOPIC_PATTERN):
-            return f'topic={self.topic!r} is no topic. Write topic="persistent://public/default/payments".'
+            return f'topic={self.topic!r} is not a topic. Write topic="persistent://public/default/payments".'
         if self.partitions is not None and not _is_index(self.partitions - 1, MAX_PARTITIONS):
-            return f"partitions={self.partitions!r} is no number of partitions. Leave it out where there are none."
+            return f"partitions={self.partitions!r} is no number of partitions. Omit it for an unpartitioned topic."
         if self.partition is not None and not _is_index(self.partition, self.partitions or 0):
-            return f"partition={self.partition!r} is none of partitions={self.partitions!r}. Leave it out for all."
+            return f"partition={self.partition!r} is none of partitions={self.partitions!r}. Omit it for all."
         if not is_matching_text(self.url, _PULSAR_URL_PATTERN) or "@" in self.url:
             return (
                 f'url= is no address of pulsar://. Write hr.Pulsar("{ENV_PREFIX}PULSAR_URL", …) and set that variable.'
