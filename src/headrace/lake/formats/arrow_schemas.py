@@ -1,4 +1,4 @@
-"""The columns of the lake's tables in Arrow, which every format understands."""
+"""The schemas of the lake's tables in Arrow, which every format supports."""
 
 import pyarrow as pa
 
@@ -12,17 +12,17 @@ ARROW_TYPE_OF_SPARK: dict[str, pa.DataType] = {
     "date": pa.date32(),
     SPARK_HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
-# What Iceberg has no type for is kept in the next larger one.
+# Types that Iceberg lacks are stored as the next larger one.
 ICEBERG_TYPE_OF_ARROW = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 
 
 def arrow_schema(mapping: TableMapping) -> pa.Schema:
-    """The columns of a landing."""
+    """The Arrow schema of a lake table."""
     return pa.schema([(column.name, ARROW_TYPE_OF_SPARK[column.type]) for column in mapping.columns])
 
 
 def spark_type_name(arrow_type: pa.DataType) -> str:
-    """A type in the words of a declaration.
+    """The name of a type in declarations.
 
     >>> spark_type_name(pa.int64())
     'bigint'
@@ -34,7 +34,7 @@ def spark_type_name(arrow_type: pa.DataType) -> str:
 
 
 def to_iceberg_schema(schema: pa.Schema) -> pa.Schema:
-    """Columns in types that Iceberg has.
+    """Convert columns to types that Iceberg supports.
 
     >>> to_iceberg_schema(pa.schema([("tiny", pa.int8())])).field("tiny").type
     DataType(int32)
@@ -43,7 +43,7 @@ def to_iceberg_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def from_iceberg_schema(schema: pa.Schema) -> pa.Schema:
-    """Columns in types as declarations have them: Iceberg gives texts, bytes and lists back as large ones."""
+    """Convert columns to the types of declarations: Iceberg returns texts, bytes and lists as large ones."""
     return pa.schema([(field.name, _from_iceberg_type(field.type)) for field in schema])
 
 

@@ -1,6 +1,6 @@
-"""A table in Delta: its log is a folder of numbered commits beside the files.
+"""A table in Delta: its log is a folder of numbered commits next to the files.
 
-Positions are application transactions of a commit: Delta refuses one that has moved since the table was looked at.
+Positions are application transactions of a commit: Delta rejects a commit if one has moved since the table was read.
 """
 
 import json
@@ -21,8 +21,8 @@ from headrace.lake.formats.parquet_files import count_nulls, delta_statistics
 from headrace.lake.formats.table_format import LakeFile, LakeTableMissing, TableFormat, UnreadableTableError
 from headrace.lake.ingestion.table_mapping import DAY, OFFSET, PARTITION
 
-MAX_READER_VERSION = 1  # a table that asks more of its readers may hide rows in ways that are not looked for here
-# A commit every few seconds: older log files than this go whenever a checkpoint of the log is written.
+MAX_READER_VERSION = 1  # a table of a later version may hide rows in ways that this reader does not know
+# With a commit every few seconds, writing a checkpoint of the log deletes log files that are older than this.
 TABLE_PROPERTIES: Mapping[str, str] = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -86,7 +86,7 @@ class DeltaFormat(TableFormat):
         required_version = self._table.protocol().min_reader_version
         if required_version > MAX_READER_VERSION:
             raise UnreadableTableError(
-                f"it asks for readers of version {required_version}, and this one is of {MAX_READER_VERSION}"
+                f"it requires readers of version {required_version}, and this one has version {MAX_READER_VERSION}"
             )
         entries = pa.table(self._table.get_add_actions(flatten=True))
         days = f"partition.{DAY}"
@@ -123,7 +123,7 @@ class DeltaFormat(TableFormat):
         self._table.delete(" OR ".join(conditions))
 
     def compact(self, day: date, small_file_bytes: int) -> None:
-        # One task: the real-time queries need the other cores more.
+        # One task, to leave the other cores to the real-time queries.
         self._table.optimize.compact(
             partition_filters=[(DAY, "=", day.isoformat())], target_size=2 * small_file_bytes, max_concurrent_tasks=1
         )
@@ -146,9 +146,9 @@ class DeltaFormat(TableFormat):
 
 
 def _data_skipping_columns(schema: pa.Schema) -> str:
-    """The columns of which every file tells bounds.
+    """The columns for which every file has bounds.
 
-    deltalake's datasets skip a file that tells none of a column they expect bounds of, whatever is asked of it.
+    deltalake's datasets skip a file that lacks expected bounds of a column, whatever the filter.
     """
     names = [field.name for field in schema if field.name != DAY and _has_bounds(field.type)]
     return ",".join(name for name in names if name.isidentifier())
@@ -172,9 +172,9 @@ def _to_add_action(file: Path, folder: Path) -> AddAction:
 
 
 def _file_statistics(file: Path) -> dict[str, Any]:
-    """What the footer of a file tells, and the nulls of texts too long for it.
+    """The statistics of a file's footer, and the null counts of texts that are too long for it.
 
-    deltalake's datasets take a column with bounds for one without nulls where their number is not told.
+    deltalake's datasets assume that a column with bounds has no nulls if their number is missing.
     """
     footer_statistics = delta_statistics(pq.read_metadata(file))
     uncounted = footer_statistics["minValues"].keys() - footer_statistics["nullCount"].keys()
@@ -182,7 +182,7 @@ def _file_statistics(file: Path) -> dict[str, Any]:
 
 
 def _read_added_paths(commit_file: Path) -> Iterator[str]:
-    """The files a commit has added rows with."""
+    """The files with rows that a commit has added."""
     for line in commit_file.read_text().splitlines():
         action: dict[str, Any] = json.loads(line)
         if "add" in action and action["add"]["dataChange"]:

@@ -1,7 +1,7 @@
 """A table in Iceberg: a catalogue names its newest metadata, which names its files.
 
-Positions are properties of the table. Every commit that moves them adds a snapshot, were it an empty one, and so fails
-where another came first: it is tried again on the newer table if nobody has moved them, and refused if somebody has.
+Positions are properties of the table. Every commit that moves them adds a snapshot, if need be an empty one, so it
+fails after a concurrent commit: it is retried on the newer table, and rejected if another process moved the positions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +46,13 @@ TABLE_PROPERTIES = {
 
 
 class ConcurrentIngestError(HeadraceError):
-    """Somebody else lands in the same table."""
+    """Another process ingests into the same table."""
 
     def __init__(self, folder: Path, name: str, committed_offset: int) -> None:
         super().__init__(
-            f"Somebody else has landed in the table at {str(folder)!r}: {name.removeprefix('headrace:')} is at "
+            f"Another process has ingested into the table at {str(folder)!r}: {name.removeprefix('headrace:')} is at "
             f"{committed_offset} "
-            "there. Let one process land in a lake."
+            "there. Run one ingesting process per lake."
         )
 
 
@@ -83,14 +83,14 @@ class IcebergFormat(TableFormat):
                     update.union_by_name(schema)
 
     def _create_if_missing(self, schema: pa.Schema, *, by_day: bool) -> None:
-        """Make the table, unless it is there or somebody else makes it at the same moment."""
+        """Create the table, unless it exists or another process creates it at the same time."""
         if self._load_table() is None:
             with self._lock_lake():
                 if self._load_table() is None:
                     self._create(schema, by_day=by_day)
 
     def _lock_lake(self) -> AbstractContextManager[None]:
-        """Alone among all who make tables of this lake; not entered again within itself."""
+        """An exclusive lock for creating tables of this lake; not re-entrant."""
         return lock_folder(self.folder.parents[1])
 
     def _create(self, schema: pa.Schema, *, by_day: bool) -> None:
@@ -103,7 +103,7 @@ class IcebergFormat(TableFormat):
         with creation as transaction:
             transaction.set_properties(
                 {"schema.name-mapping.default": name_mapping}
-            )  # Spark's files know columns by their names
+            )  # Spark's files identify columns by name
             if by_day:
                 with transaction.update_spec() as spec:
                     spec.add_identity(DAY)
@@ -143,7 +143,7 @@ class IcebergFormat(TableFormat):
         tasks = list(self._table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise UnreadableTableError(
-                "another writer has deleted rows of its files, which are read whole here. Let it write those files anew"
+                "another writer has deleted rows of its files, and deletes are not applied here. Let it rewrite those files"
             )
         return [task.file for task in tasks]
 
@@ -202,7 +202,7 @@ class IcebergFormat(TableFormat):
 
     def _replace_files(self, old_files: Sequence[DataFile], new_files: Sequence[Path]) -> None:
         for file in old_files:
-            data_file_path(file).touch()  # deleted by its age: it counts from now, for whoever reads it still
+            data_file_path(file).touch()  # vacuum deletes by age: its age starts now, for readers that still use it
 
         def change(metadata: TableMetadata, transaction: Transaction) -> None:
             with transaction.update_snapshot().overwrite() as overwrite:
@@ -222,11 +222,11 @@ class IcebergFormat(TableFormat):
             file.unlink(missing_ok=True)
 
     def _commit_with_retries(self, change: Callable[[TableMetadata, Transaction], None]) -> None:
-        """Make a change of the newest table, again if another commit came first."""
+        """Apply a change to the newest table, and retry after a concurrent commit."""
         for tries_left in reversed(range(MAX_TRIES)):
             table = self._catalog.load_table(self._identifier)
             transaction = table.transaction()
-            change(table.metadata, transaction)  # which a transaction would copy whenever it is asked for it
+            change(table.metadata, transaction)  # each access to the transaction's own metadata copies it
             try:
                 self._loaded_table = transaction.commit_transaction()
             except CommitFailedException:

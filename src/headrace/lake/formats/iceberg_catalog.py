@@ -9,7 +9,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-# A commit that is made again by itself on a newer table would not see that offsets have moved there.
+# An automatic retry on a newer table would not check whether the offsets have moved there.
 NO_COMMIT_RETRIES = {"commit.retry.num-retries": "0"}
 METADATA_RETENTION = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -18,7 +18,7 @@ METADATA_RETENTION = {
 
 
 def open_catalog(file: Path) -> Catalog:
-    """The catalogue in a file, made where it is missing."""
+    """Open the catalogue in a file; creates a missing one."""
     file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     with lock_folder(file.parent):
@@ -28,9 +28,9 @@ def open_catalog(file: Path) -> Catalog:
 
 
 def _create_catalog(file: Path) -> None:
-    """Make a catalogue elsewhere and move it: whoever reads knows nothing of our lock, and must find it whole."""
+    """Create a catalogue elsewhere and move it: readers do not use our lock, and must find a complete file."""
     draft = file.with_name(f".{file.name}.unfinished")
-    for leftover in (draft, draft.with_name(f"{draft.name}-journal")):  # by a crash
+    for leftover in (draft, draft.with_name(f"{draft.name}-journal")):  # of a crash
         leftover.unlink(missing_ok=True)
     _load_catalog(draft, warehouse=file.parent).close()
     draft.replace(file)
@@ -42,7 +42,7 @@ def _load_catalog(file: Path, warehouse: Path) -> Catalog:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Let one thread of one process at a time make something in a folder; whoever ends unlocks it, however it ends."""
+    """Lock a folder for one thread of one process; the end of the process, by any cause, unlocks it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

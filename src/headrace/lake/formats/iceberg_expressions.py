@@ -1,4 +1,4 @@
-"""Conditions on the rows of Iceberg tables: pyiceberg's own types speak of what these are made into."""
+"""Conditions on the rows of Iceberg tables: pyiceberg's own types describe what these are converted into."""
 
 from collections.abc import Callable
 

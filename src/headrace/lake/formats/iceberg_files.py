@@ -1,4 +1,4 @@
-"""What Iceberg writes down of a Parquet file that Spark has written."""
+"""Iceberg's manifest entry of a Parquet file that Spark has written."""
 
 from datetime import date, timedelta
 from pathlib import Path
@@ -46,12 +46,12 @@ def to_data_file(path: Path, table: TableMetadata) -> DataFile:
 
 
 def data_file_path(file: DataFile) -> Path:
-    """Where a file is."""
+    """The path of a file."""
     return Path(file.file_path.removeprefix("file://"))
 
 
 def data_file_day(file: DataFile) -> date | None:
-    """The day that a file's rows are of."""
+    """The day of a file's rows."""
     return EPOCH + timedelta(days=file.partition[0]) if len(file.partition) else None
 
 
@@ -60,5 +60,5 @@ def _day_number(path: Path) -> int:
 
 
 def _encode_bounds(field: NestedField, bounds: tuple[int, int]) -> tuple[bytes, bytes]:
-    primitive_type: PrimitiveType = field.field_type  # type: ignore[assignment]  # nothing else has bounds
+    primitive_type: PrimitiveType = field.field_type  # type: ignore[assignment]  # only primitive types have bounds
     return to_bytes(primitive_type, bounds[0]), to_bytes(primitive_type, bounds[1])

@@ -1,4 +1,4 @@
-"""Care of Iceberg tables as far as pyiceberg leaves it to others: files made one, snapshots and files let go."""
+"""Maintenance of Iceberg tables that pyiceberg lacks: compaction, snapshot expiry, and deletion of orphan files."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from pyiceberg.table import Table
 from headrace.lake.formats.iceberg_files import data_file_path
 from headrace.lake.lake_table import UNFINISHED_FOLDER
 
-MAX_SNAPSHOTS = 100  # each is written again with every commit
-ROW_GROUP_BYTES = 32 << 20  # of rows in memory, and of a row group
+MAX_SNAPSHOTS = 100  # every commit rewrites all of them
+ROW_GROUP_BYTES = 32 << 20  # the size of rows in memory, and of a row group
 
 
 def group_files(files: Iterable[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    """Files by the handful, each about so large together; one alone is left as it is."""
+    """Group files by total size; a single remaining file is in no group."""
     group: list[DataFile] = []
     for file in files:
         group.append(file)
@@ -32,7 +32,7 @@ def group_files(files: Iterable[DataFile], target_bytes: int) -> Iterator[list[D
 
 
 def compact_files(files: Sequence[Path], table_schema: pa.Schema) -> Path:
-    """The rows of some files of one day, in a new file beside them."""
+    """Write the rows of several files of one day to a new file in their folder."""
     target = files[0].with_name(f"{uuid4().hex}.parquet")
     column_names = {name for file in files for name in pq.read_schema(file).names}
     schema = pa.schema([field for field in table_schema if field.name in column_names])
@@ -43,7 +43,7 @@ def compact_files(files: Sequence[Path], table_schema: pa.Schema) -> Path:
 
 
 def _read_tables(dataset: ds.Dataset) -> Iterator[pa.Table]:
-    """All rows in the order of their files, as many at once as memory is meant for."""
+    """All rows in the order of their files, in tables of a limited size."""
     pending: list[pa.RecordBatch] = []
     for batch in dataset.to_batches():
         pending.append(batch)
@@ -55,7 +55,7 @@ def _read_tables(dataset: ds.Dataset) -> Iterator[pa.Table]:
 
 
 def snapshot_expiry_time(table: Table, retention_hours: int) -> datetime | None:
-    """When the first snapshot was made that is neither too old nor one too many; None where all are kept."""
+    """The time of the oldest snapshot to keep, by age and number; None to keep all."""
     oldest_ms = int((time.time() - retention_hours * 3600) * 1000)
     times_ms = sorted(snapshot.timestamp_ms for snapshot in table.snapshots())
     first_ms = max([oldest_ms, *times_ms[-MAX_SNAPSHOTS:][:1]])
@@ -69,7 +69,7 @@ def snapshot_expiry_time(table: Table, retention_hours: int) -> datetime | None:
 
 
 def find_orphan_files(table: Table, folder: Path, retention_hours: int) -> Iterator[Path]:
-    """Files in a table's folder that no snapshot names, and that nobody has touched for so long."""
+    """Files in a table's folder that no snapshot references and that are older than the retention."""
     modified_before = time.time() - retention_hours * 3600
     old_files = [
         file for file in folder.glob("*/**/*") if UNFINISHED_FOLDER not in file.parts and _is_old(file, modified_before)
@@ -82,12 +82,12 @@ def find_orphan_files(table: Table, folder: Path, retention_hours: int) -> Itera
 def _is_old(file: Path, modified_before: float) -> bool:
     try:
         return file.is_file() and file.stat().st_mtime < modified_before
-    except FileNotFoundError:  # metadata that a commit has just let go of
+    except FileNotFoundError:  # metadata that a concurrent commit has just deleted
         return False
 
 
 def _referenced_files(table: Table) -> set[Path]:
-    """Every file that a snapshot names, and what names the snapshots."""
+    """All files that the snapshots reference, and the table's metadata files."""
     manifests: dict[str, ManifestFile] = {}
     metadata_paths = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
     for snapshot in table.snapshots():

@@ -1,4 +1,4 @@
-"""The Parquet files of a table: how Spark names them, and what a log says of each."""
+"""The Parquet files of a table: their paths for Spark, and their statistics for table logs."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_BOUND_LENGTH = 32
-BATCH_ROWS = 64  # each may hold texts of a megabyte
+BATCH_ROWS = 64  # a row may hold texts of a megabyte
 MAX_CHARACTER = "\U0010ffff"
 MAX_TEXT = 8 * MAX_CHARACTER
 MAX_TEXT_BYTES = MAX_TEXT.encode()
@@ -17,7 +17,7 @@ MIN_TIMESTAMP_US, MAX_TIMESTAMP_US = -62_135_596_800_000_000, 253_402_300_799_00
 
 
 def to_date(time_us: int) -> date:
-    """The day a time is of.
+    """The day of a time.
 
     >>> to_date(-1).isoformat()
     '1969-12-31'
@@ -26,15 +26,15 @@ def to_date(time_us: int) -> date:
 
 
 def spark_path(path: Path) -> str:
-    """A local path as Spark takes it: with its scheme, and no character written in another way."""
+    """A local path for Spark: with its scheme, and without percent-encoding."""
     return f"file://{path}"
 
 
 def delta_statistics(footer: pq.FileMetaData) -> dict[str, Any]:
-    """Rows, nulls, and the bounds of the columns whose bounds are exact, as Delta writes them down.
+    """Rows, null counts, and the bounds of columns whose bounds are exact, in Delta's form.
 
-    What the footer does not tell is left out: Spark writes no statistics of a column whose least and greatest values
-    are longer than 4 KB together, not even the number of nulls.
+    Statistics that the footer lacks are omitted: Spark writes none, not even the number of nulls, for a column whose
+    least and greatest values together are longer than 4 KB.
     """
     number_bounds, text_bounds = _NumberBounds(), _TextBounds()
     for column in _read_column_chunks(footer):
@@ -47,7 +47,7 @@ def delta_statistics(footer: pq.FileMetaData) -> dict[str, Any]:
 
 
 def null_counts(footer: pq.FileMetaData) -> dict[str, int]:
-    """How many nulls each column has; a column of which the footer does not tell is left out."""
+    """The number of nulls of each column; omits columns without statistics in the footer."""
     nulls: dict[str, int] = {}
     unknown: set[str] = set()
     for column in _read_column_chunks(footer):
@@ -59,7 +59,7 @@ def null_counts(footer: pq.FileMetaData) -> dict[str, int]:
 
 
 def count_nulls(file: Path, columns: Iterable[str]) -> dict[str, int]:
-    """How many nulls some columns of a file have, by reading them, a few rows at a time."""
+    """Count the nulls of columns by reading the file, a few rows at a time."""
     nulls = dict.fromkeys(columns, 0)
     for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=list(nulls)) if nulls else ():
         for name in nulls:
@@ -68,7 +68,7 @@ def count_nulls(file: Path, columns: Iterable[str]) -> dict[str, int]:
 
 
 def exact_bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:
-    """The least and the greatest value of each column of whole numbers, days or moments, as a file has them."""
+    """The least and the greatest value of each column of integers, dates or timestamps in a file."""
     bounds = _NumberBounds()
     for column in _read_column_chunks(footer):
         bounds.widen(column)
@@ -76,7 +76,7 @@ def exact_bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:
 
 
 class _ColumnChunk(NamedTuple):
-    """A column in one row group: its types, its rows, and what of it the footer tells."""
+    """A column in one row group: its types, its rows, and its statistics in the footer."""
 
     name: str
     physical_type: str
@@ -91,7 +91,7 @@ class _ColumnChunk(NamedTuple):
 
 
 def _read_column_chunks(footer: pq.FileMetaData) -> Iterator[_ColumnChunk]:
-    """Every column of every row group that is not within a list or a struct."""
+    """The top-level columns of every row group."""
     for group_index in range(footer.num_row_groups):
         for column_index in range(footer.num_columns):
             chunk = footer.row_group(group_index).column(column_index)
@@ -111,7 +111,7 @@ def _to_column_chunk(chunk: pq.ColumnChunkMetaData, logical_type: str) -> _Colum
 
 
 class _NumberBounds:
-    """Least and greatest values, of whole numbers and timestamps; those of doubles pass over NaN."""
+    """Least and greatest values of integers, timestamps and doubles; those of doubles ignore NaN."""
 
     def __init__(self) -> None:
         self._bounds: dict[str, tuple[int, int]] = {}
@@ -138,7 +138,7 @@ class _NumberBounds:
         }
         return {
             "minValues": {name: self._to_json_value(name, least, 0) for name, (least, _) in representable.items()},
-            # Delta keeps milliseconds: a greatest value is the end of its millisecond, so that it still bounds.
+            # Delta stores milliseconds: a greatest value is rounded up to the end of its millisecond.
             "maxValues": {
                 name: self._to_json_value(name, greatest, 999) for name, (_, greatest) in representable.items()
             },
@@ -155,9 +155,9 @@ class _NumberBounds:
 
 
 class _TextBounds:
-    """Least and greatest texts by their bytes, cut short.
+    """Least and greatest texts by their bytes, truncated.
 
-    Told of every text: deltalake's datasets skip a file that has no bounds of one, whatever is asked for.
+    Every text column needs them: deltalake's datasets skip a file without such bounds, whatever the filter.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class _TextBounds:
             self._bounds[column.name] = min(least, column.bounds[0]), max(greatest, column.bounds[1])
         elif column.is_all_null:
             self._bounds[column.name] = least, greatest
-        else:  # too long for the file's own account
+        else:  # too long for the file's statistics
             self._bounds[column.name] = b"", MAX_TEXT_BYTES
 
     def to_statistics(self) -> dict[str, dict[str, Any]]:
@@ -189,7 +189,7 @@ class _TextBounds:
 
 
 def _decode_text(value: bytes) -> str | None:
-    """What bytes say; None where they are no text."""
+    """The text of UTF-8 bytes; None for other bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -197,7 +197,7 @@ def _decode_text(value: bytes) -> str | None:
 
 
 def _shorten_upper_bound(text: str) -> str:
-    """A text that is short and not before another: cut where it is not the last character that is cut off.
+    """A short text that is not less than another: truncated, and extended by the greatest character.
 
     >>> _shorten_upper_bound("a" * 32), _shorten_upper_bound("a" * 33) == "a" * 32 + MAX_CHARACTER
     ('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', True)

@@ -1,4 +1,4 @@
-"""The registry of lake formats. Which one a lake has is told by what is in it, so nobody who reads it has to say."""
+"""The registry of lake formats; readers detect the format of a lake from its files."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from headrace.lake.formats.table_format import TableFormat
 
 FormatName = str
-CATALOG_FILE = "lake.db"  # no other has this name: a sink that writes beside the lake does not change what it is
+CATALOG_FILE = "lake.db"  # a unique name, so that a sink that writes next to the lake does not change its format
 
 
 @dataclass(frozen=True)
 class FormatTraits:
-    """What differs between formats, as the docs compare them."""
+    """The differences between formats, for the table in the docs."""
 
     offsets: str = field(metadata=option("offsets, in the same commit as the files"))
     maintenance: str = field(metadata=option("compaction, retention, vacuum of files a day after they were replaced"))
@@ -27,7 +27,7 @@ class FormatTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class FormatEntry(PluginEntry[Any]):
-    """A format; `marker` matches what is in each lake that has it, and in no other."""
+    """A format; `marker` is a pattern of files that every lake of this format has, and no other."""
 
     marker: str
     traits: FormatTraits
@@ -36,7 +36,7 @@ class FormatEntry(PluginEntry[Any]):
         return any(lake.glob(self.marker))
 
     def load_format(self) -> "type[TableFormat]":
-        """The class of its tables; what others need is not imported."""
+        """The class of its tables; imports only the drivers that it needs."""
         format_class: type[TableFormat] = self.load(f"A lake in {self.title}")
         return format_class
 
@@ -71,22 +71,22 @@ DELTA = FormatEntry(
     ),
 )
 LAKE_FORMATS = PluginRegistry("lake format", "lake.md", [DELTA, ICEBERG])
-DEFAULT_FORMAT = DELTA  # of a new lake: one without tables has nothing that marks it
+DEFAULT_FORMAT = DELTA  # of a new lake: a lake without tables has no marker
 FORMATS = LAKE_FORMATS.names
 
 
 def detect_format(lake: Path) -> FormatName | None:
-    """The format of a lake: there is a catalogue, or each table has a log of its own; None where nothing is yet."""
+    """The format of a lake, by its catalogue or its tables' logs; None for an empty one."""
     return next((entry.name for entry in (*_other_formats(), DEFAULT_FORMAT) if entry.is_at(lake)), None)
 
 
 def table_format_entry(lake: Path) -> FormatEntry:
-    """The format that the tables of a lake have, or will have."""
+    """The format of a lake's tables, or the default of an empty lake."""
     return next((entry for entry in _other_formats() if entry.is_at(lake)), DEFAULT_FORMAT)
 
 
 def create_lake(lake: Path, format_name: FormatName | None) -> None:
-    """Have a new lake in a format; one that is there stays as it is."""
+    """Mark a new lake with a format; an existing lake stays unchanged."""
     if format_name is not None and detect_format(lake) is None:
         LAKE_FORMATS[format_name].load_format().create_lake(lake)
 

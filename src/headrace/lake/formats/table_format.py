@@ -1,9 +1,9 @@
-"""What the lake asks of a table's format: which files are a table, and how far its topic has landed.
+"""The interface of table formats: the files of a table, and the offsets up to which its topic is ingested.
 
-lake/silver/payments/hr_day=…/*.parquet   the rows, whatever the format
-                    /_delta_log           Delta: which of the files count, and the offsets
-                    /metadata             Iceberg: the same, once
-lake/lake.db                              names the newest of it
+lake/silver/payments/hr_day=…/*.parquet   the rows, in every format
+                    /_delta_log           Delta: the current files and the offsets
+                    /metadata             Iceberg: the same, in metadata files
+lake/lake.db                              Iceberg: the catalogue, which names the newest metadata file
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from headrace.lake.formats.registry import table_format_entry
 
 
 class LakeTableMissing(HeadraceError):
-    """A table that should be in the lake and is not."""
+    """An expected table is missing in the lake."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -29,11 +29,11 @@ class LakeTableMissing(HeadraceError):
 
 
 class UnreadableTableError(HeadraceError):
-    """A table of the lake that asks more of a reader than is known here."""
+    """A table of the lake that requires features that this reader lacks."""
 
 
 class LakeFile(NamedTuple):
-    """A file of a table: the day its rows are of, where the table has days, and its bytes."""
+    """A file of a table: its path, the day of its rows if the table is partitioned by day, and its size."""
 
     path: Path
     day: date | None
@@ -41,44 +41,44 @@ class LakeFile(NamedTuple):
 
 
 class TableFormat(ABC):
-    """The log of one table: each change is one commit, and whoever reads sees the state before it or after it."""
+    """The log of one table: each change is one atomic commit."""
 
-    metadata_folder: ClassVar[str]  # the folder, within the table's own, that the log is written in
+    metadata_folder: ClassVar[str]  # the subfolder of the table that contains the log
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
 
-    @classmethod  # noqa: B027 - the default format needs none
+    @classmethod  # noqa: B027 - the default format needs no marker
     def create_lake(cls, lake: Path) -> None:
-        """Mark a new lake as one of this format."""
+        """Mark a new lake with this format."""
 
     @abstractmethod
     def read_schema(self) -> pa.Schema | None:
-        """The columns of the table; None where there is no table."""
+        """The schema of the table; None if there is no table."""
 
     @abstractmethod
     def to_storable_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Columns as this format keeps them."""
+        """Convert columns to the types that this format stores."""
 
     @abstractmethod
     def ensure_table(self, schema: pa.Schema) -> None:
-        """Make the table, in parts by day, or add the columns it lacks."""
+        """Create the table, partitioned by day, or add missing columns."""
 
     @abstractmethod
     def refresh(self) -> None:
-        """Look at the newest state of the table from here on."""
+        """Read the newest state of the table."""
 
     @abstractmethod
     def committed_position(self, name: str) -> int:
-        """What was last committed under a name; −1 where nothing was."""
+        """The last committed position of a name; −1 if there is none."""
 
     @abstractmethod
     def commit_files(self, files: Sequence[Path], positions: Mapping[str, int]) -> None:
-        """Add files and move places, both or neither; fails where somebody else has moved them since `refresh`."""
+        """Add files and move positions atomically; fails if another process has moved them since `refresh`."""
 
     @abstractmethod
     def append_rows(self, rows: pa.Table) -> None:
-        """Add rows to a table without days, and make it where there is none."""
+        """Add rows to a table that is not partitioned by day; creates a missing table."""
 
     @abstractmethod
     def list_files(self) -> list[LakeFile]:
@@ -87,36 +87,36 @@ class TableFormat(ABC):
     @property
     @abstractmethod
     def partition_columns(self) -> list[str]:
-        """The columns that stand in the paths of files alone."""
+        """The columns that only the paths of files contain."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What no other table has, nor this one once it is made anew."""
+        """A unique id of the table, which changes if the table is recreated."""
 
     @abstractmethod
     def list_commits(self, since: int) -> list[int]:
-        """The numbers of the commits that are still known, from one on."""
+        """The numbers of the commits that the log still has, from one on."""
 
     @abstractmethod
     def list_added_files(self, commit: int) -> list[Path]:
-        """The files a commit has added rows with; none where it has only written them anew."""
+        """The files with new rows of a commit; none for a commit that only rewrites rows."""
 
     @abstractmethod
     def delete_days_before(self, first_kept_day: date) -> None:
-        """Remove every day before one."""
+        """Delete all days before one."""
 
     @abstractmethod
     def delete_offsets_before(self, first_offsets: Mapping[int, int]) -> None:
-        """Remove the rows of partitions whose offset is below one."""
+        """Delete the rows whose offset is below the given one of their partition."""
 
     @abstractmethod
     def compact(self, day: date, small_file_bytes: int) -> None:
-        """Make the small files of a day one."""
+        """Merge the small files of a day into one."""
 
     @abstractmethod
     def vacuum(self, retention_hours: int) -> None:
-        """Delete the files that are no part of the table, and have not been for so long."""
+        """Delete files that have not belonged to the table for longer than the retention."""
 
 
 def open_table_format(folder: Path) -> TableFormat:
