@@ -1,6 +1,6 @@
-"""The headers of Kafka records: their names, types and bytes, and who writes them; all others call what is here.
+"""The headers of Kafka records: their names, types and bytes, and which components write them.
 
-What the gate writes begins with the position of the raw record, always in this order, and Spark reads it by its index:
+The gate's headers start with the position of the raw record, always in this order, and Spark reads them by index:
 
     clean            headrace.offset  headrace.arrival
     late, dropped    headrace.offset  headrace.arrival  headrace.lateness
@@ -24,7 +24,7 @@ SPARK_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True)
 class HeaderEncoding(Generic[HeaderValue]):
-    """How a value is bytes: what it is called in the docs, and the type that Spark casts it to."""
+    """The encoding of a value as bytes: its name in the docs, and the type that Spark casts it to."""
 
     name: str
     spark_type: str
@@ -39,7 +39,7 @@ def _encode_int(value: int) -> bytes:
 def _decode_int(value: bytes) -> int | None:
     try:
         return int(value)
-    except ValueError:  # anybody may write to a topic: what is no number was not written by us
+    except ValueError:  # any producer may write to a topic: other text is not from us
         return None
 
 
@@ -54,7 +54,7 @@ TRACE_CONTEXT = HeaderEncoding("W3C trace context", "binary", bytes, parse_trace
 
 @dataclass(frozen=True)
 class RecordHeader(Generic[HeaderValue]):
-    """One header: its name, its type and bytes, who writes it, and what it says.
+    """One header: its name, its type and bytes, which component writes it, and its meaning.
 
     >>> OFFSET_HEADER.write(42)
     ('headrace.offset', b'42')
@@ -69,21 +69,21 @@ class RecordHeader(Generic[HeaderValue]):
     meaning: str
 
     def read(self, record: ConsumerRecord) -> HeaderValue | None:
-        """The value of the first such header of a record; None where it has none, or one that is not of this type."""
+        """The value of the first such header of a record; None if it is missing or has another type."""
         value = record.header(self.name)
         return None if value is None else self.encoding.decode(value)
 
     def read_or(self, record: ConsumerRecord, default: HeaderValue) -> HeaderValue:
-        """The value, or a default where there is none."""
+        """The value, or a default if there is none."""
         value = self.read(record)
         return default if value is None else value
 
     def write(self, value: HeaderValue) -> WrittenHeader:
-        """The header of a record that is sent."""
+        """Encode the header for a record."""
         return self.name, self.encoding.encode(value)
 
     def write_optional(self, value: HeaderValue | None) -> list[WrittenHeader]:
-        """The header where there is a value, else none."""
+        """The header if there is a value, else none."""
         return [] if value is None else [self.write(value)]
 
 
@@ -172,7 +172,7 @@ DEAD_LETTER_HEADERS: HeaderLayout = (*POSITION_HEADERS, REASON_HEADER, TOPIC_HEA
 
 
 def position_headers(offset: int, arrival_us: int) -> list[WrittenHeader]:
-    """What the gate writes with a clean event: the raw record's offset, and when it arrived.
+    """The gate's headers of a clean event: the raw record's offset and arrival time.
 
     >>> position_headers(42, 1_767_225_600_000_000)
     [('headrace.offset', b'42'), ('headrace.arrival', b'1767225600000000')]
@@ -181,7 +181,7 @@ def position_headers(offset: int, arrival_us: int) -> list[WrittenHeader]:
 
 
 def dead_letter_headers(partition: Partition, offset: int, arrival_us: int, reason: str) -> list[WrittenHeader]:
-    """What a dead letter says of the record that was refused.
+    """The headers of a dead letter, which describe the rejected record.
 
     >>> partition, reason = Partition("payments", 3), "not-json: the value is not JSON"
     >>> for header in dead_letter_headers(partition, 42, 1_767_225_600_000_000, reason):
@@ -200,7 +200,7 @@ def _write_layout(layout: HeaderLayout, values: Sequence[object]) -> list[Writte
 
 
 def gate_header_sql(header: RecordHeader[Any], layout: HeaderLayout = POSITION_HEADERS) -> str:
-    """Spark's SQL of a header of a record that the gate wrote, by its index.
+    """Spark SQL that reads a header of the gate's records, by its index.
 
     >>> gate_header_sql(ARRIVAL_HEADER)
     'cast(cast(headers[1].value as string) as bigint)'

@@ -1,1 +1,1 @@
-"""The status of an app's parts and queries, as they report it."""
+"""The status of an app's parts and queries, from their reports."""

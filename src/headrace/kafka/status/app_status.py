@@ -1,4 +1,4 @@
-"""What of a running app is down: since when, why, and what does not work meanwhile."""
+"""The outages of a running app: since when, why, and their impact."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ LAKE_PART = "lake"
 
 @dataclass(frozen=True)
 class Outage:
-    """One thing that does not work: of which kind, its name, since when (None: not known), why, what is affected."""
+    """A failed component: its kind, its name, since when (None: unknown), why, and what is affected."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class Outage:
 
     @property
     def sentence(self) -> str:
-        """As a person reads it."""
+        """The outage as one sentence."""
         since = "" if self.since_us is None else f" since {format_utc(self.since_us)}"
         impact_sentence = f" Affected: {self.impact}" if self.impact else ""
         return f"{self.subject} is down{since}: {self.reason.removesuffix('.')}.{impact_sentence}"
@@ -49,7 +49,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class AppStatus:
-    """The parts, queries and lake tables of one app at one moment, and what of all that is down."""
+    """The parts, queries and lake tables of one app at one time, and their outages."""
 
     parts: tuple[PartProgress, ...] = ()
     queries: tuple[QueryProgress, ...] = ()
@@ -58,18 +58,18 @@ class AppStatus:
     now_us: int = 0
 
     def is_running(self, query: QueryProgress) -> bool:
-        """Whether a query runs and has said so lately."""
+        """Whether a query has recently reported that it runs."""
         return is_running(query, self.now_us)
 
     def count_outages(self, kind: str) -> int:
-        """How many of a kind are down."""
+        """The number of outages of a kind."""
         return sum(outage.kind == kind for outage in self.outages)
 
 
 def build_app_status(
     app: App, progress: ProgressTable, now_us: int | None = None, *, more_parts: Iterable[PartProgress] = ()
 ) -> AppStatus:
-    """The status of an app; `more_parts` are states of parts from elsewhere, which count where they are newer."""
+    """The status of an app; `more_parts` are reports from another source; the newest of each part counts."""
     now_us = now_us or time.time_ns() // 1000
     parts = current_parts(app, [*progress.latest(PartProgress), *more_parts])
     queries = current_queries(app, progress)
@@ -86,12 +86,12 @@ def build_app_status(
 
 
 def is_running(query: QueryProgress, now_us: int) -> bool:
-    """Whether a query runs and has said so lately."""
+    """Whether a query has recently reported that it runs."""
     return query.running and now_us - query.at_us < SILENT_AFTER_US
 
 
 def current_parts(app: App, reports: Iterable[PartProgress]) -> tuple[PartProgress, ...]:
-    """The newest word on each part; one that its supervisor no longer reports is a part no longer."""
+    """The latest report of each part; omits parts that their supervisor no longer reports."""
     newest: dict[str, PartProgress] = {}
     for report in sorted((one for one in reports if one.app in ("", app.name)), key=lambda one: one.at_us):
         newest[report.part] = report
@@ -100,7 +100,7 @@ def current_parts(app: App, reports: Iterable[PartProgress]) -> tuple[PartProgre
 
 
 def current_queries(app: App, progress: ProgressTable) -> tuple[QueryProgress, ...]:
-    """The queries that the app's declarations need: of those that did the same work, the one that spoke last."""
+    """The queries that the app declares; of several with the same work, the one with the latest report."""
     derivations = {entry.query for entry in app.derivations}
     view_inputs = {(stream.name, view.name) for stream in app.streams for view in app.views_of(stream)}
     streams = {stream.name for stream in app.streams}
@@ -117,7 +117,7 @@ def current_queries(app: App, progress: ProgressTable) -> tuple[QueryProgress, .
 
 
 def current_tables(app: App, progress: ProgressTable, parts: Iterable[PartProgress]) -> tuple[IngestionProgress, ...]:
-    """The lake tables of the app's topics; none where a supervisor runs no lake."""
+    """The lake tables of the app's topics; none if a supervisor runs no lake."""
     names = {entry.part for entry in parts}
     if names and LAKE_PART not in names:
         return ()
@@ -126,7 +126,7 @@ def current_tables(app: App, progress: ProgressTable, parts: Iterable[PartProgre
 
 
 def format_utc(at_us: int) -> str:
-    """A moment in UTC.
+    """A time in UTC.
 
     >>> format_utc(1_767_225_600_000_000)
     '2026-01-01T00:00:00Z'
@@ -169,7 +169,7 @@ def _query_outages(
 
 
 def describe_impact(query: QueryProgress) -> str:
-    """What does not work while a query is down."""
+    """The impact of a query's outage, as a sentence."""
     if query.derives:
         return f"{', '.join(query.derives)} get no new events."
     if query.views:
@@ -206,7 +206,7 @@ def _evaluation_outages(app: App, progress: ProgressTable) -> Iterator[Outage]:
 
 
 def _reported_outages(app: App, progress: ProgressTable, now_us: int) -> Iterator[Outage]:
-    """Whoever says itself that it cannot go on; who has fallen silent says nothing any more."""
+    """The outages that connectors and scorers report themselves; those that no longer report have none here."""
     since_us = now_us - SILENT_AFTER_US
     sinks, streams = {sink.name for sink in app.sinks}, {stream.name for stream in app.streams}
     outboxes, models = {outbox.name for outbox in app.outboxes}, {model.name for model in app.models}

@@ -12,15 +12,15 @@ SILENT_AFTER_US = 15_000_000
 
 
 def is_stalled(progress: SourceProgress | CaptureProgress, now_us: int) -> bool:
-    """Whether who said this cannot go on, or has fallen silent."""
+    """Whether a report contains an error or is outdated."""
     return bool(progress.trouble) or now_us - progress.at_us > SILENT_AFTER_US
 
 
 def ensure_progress_topic(broker: str) -> None:
-    """Create the topic where it is missing."""
+    """Create the progress topic if it is missing."""
     ensure_compacted_topic(broker, PROGRESS_TOPIC)
 
 
 def publish_progress(producer: Producer, progress: ProgressReport) -> None:
-    """Send the latest report on a subject; it takes the place of the one before."""
+    """Send a report, which replaces the previous one of its subject."""
     producer.send(PROGRESS_TOPIC, orjson.dumps(progress.to_json()), key=progress.key)

@@ -1,4 +1,4 @@
-"""The latest report of each kind on each subject, as whoever follows the progress topic keeps them."""
+"""The latest report of each kind and subject, from the records of the progress topic."""
 
 import logging
 import time
@@ -29,25 +29,25 @@ class ProgressTable:
         self._unknown_kinds: set[str | None] = set()
 
     def reports(self, report_type: type[ReportT]) -> dict[str, ReportT]:
-        """The latest reports of a kind, by subject; another thread may change them meanwhile."""
+        """The latest reports of a kind, by subject; a live view that another thread may change."""
         return cast("dict[str, ReportT]", self._reports[report_type.kind])
 
     def latest(self, report_type: type[ReportT]) -> list[ReportT]:
-        """The latest reports of a kind, as they are now."""
+        """A copy of the latest reports of a kind."""
         return list(self.reports(report_type).copy().values())
 
     def put(self, report: ProgressReport) -> None:
-        """Keep a report in place of the one before on its subject."""
+        """Store a report, which replaces the previous one of its subject."""
         self._reports[report.kind][report.subject] = report
 
     def apply(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take in what was reported; what cannot be read is passed over, for others must not suffer from it."""
+        """Store the reports of records; logs and skips those that cannot be read."""
         for record in records:
             if record.value is not None:
                 try:
                     self._apply_message(record, orjson.loads(record.value))
                 except (ValueError, KeyError, TypeError) as error:
-                    LOGGER.warning("%s is no status report: %s", record.location, error)
+                    LOGGER.warning("Skipped %s, which is not a status report: %s", record.location, error)
 
     def _apply_message(self, record: ConsumerRecord, message: Any) -> None:
         if not isinstance(message, dict):
@@ -61,16 +61,16 @@ class ProgressTable:
             LOGGER.debug("Ignored reports of unknown kind %r, the first at %s", kind, record.location)
 
     def missing_queries(self, streams: Sequence[Stream], views: Sequence[View], now_us: int | None = None) -> list[str]:
-        """What does not run yet, or has fallen silent, a sentence each."""
+        """The queries that do not run yet or no longer report, a sentence each."""
         now_us = now_us or time.time_ns() // 1000
         running = [
             progress
             for progress in self.latest(QueryProgress)
             if progress.running and now_us - progress.at_us < SILENT_AFTER_US
         ]
-        gated_streams = {said.stream for said in running if said.is_gate}
-        computed_tiles = {(said.stream, view) for said in running for view in said.views}
-        derived_streams = {stream for said in running for stream in said.derives}
+        gated_streams = {query.stream for query in running if query.is_gate}
+        computed_tiles = {(query.stream, view) for query in running for view in query.views}
+        derived_streams = {stream for query in running for stream in query.derives}
         return [
             *(
                 f"{stream.name} is not derived yet"

@@ -1,4 +1,4 @@
-"""STATE/status.json: the states of an app's parts as its supervisor last wrote them, for when the broker is down.
+"""STATE/status.json: the last states of an app's parts, written by its supervisor, for use while the broker is down.
 
 {"app": "shop", "at_us": …, "supervisor": {"pid": 4711, "started": "…"}, "parts": [PartProgress, …],
  "broker": "127.0.0.1:9092"}
@@ -17,17 +17,17 @@ STATUS_FILE = "status.json"
 
 @dataclass(frozen=True)
 class StatusFile:
-    """What the file says: of which app, when, by which process, the state of each part, and where its broker is."""
+    """The content of the file: the app, the time, the supervisor's process, the state of each part, and the broker."""
 
     app: str
     at_us: int
     supervisor: Mapping[str, Any]
     parts: tuple[PartProgress, ...]
-    broker: str = ""  # not in a file of before
+    broker: str = ""  # absent in files of earlier versions
 
 
 def write_status(state_folder: Path, status: StatusFile) -> None:
-    """Write the file in one step: whoever reads meanwhile reads what was there before."""
+    """Write the file atomically: concurrent readers see the previous content."""
     file = state_folder / STATUS_FILE
     draft = file.with_name(f".{STATUS_FILE}.draft")
     draft.write_text(json.dumps(asdict(status)))
@@ -35,7 +35,7 @@ def write_status(state_folder: Path, status: StatusFile) -> None:
 
 
 def read_status(state_folder: Path) -> StatusFile | None:
-    """What the file says; None where there is none, or none that can be read."""
+    """The content of the file; None if it is missing or cannot be read."""
     try:
         content = json.loads((state_folder / STATUS_FILE).read_bytes())
         parts, broker = _to_parts(content["parts"]), content.get("broker", "")

@@ -1,1 +1,1 @@
-"""The reports of parts, queries, connectors, the lake and models: a kind each, in files by their subject."""
+"""The reports of parts, queries, connectors, the lake and models: a class per kind."""

@@ -1,4 +1,4 @@
-"""What the watch reports of alerts."""
+"""The report of the alert part."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class AlertingProgress(ProgressReport):
-    """What the alert part did last: alerts that fire, outcomes of notifications by target and of pushes by signal."""
+    """The firing alerts, and the results of notifications by target and of pushes by signal."""
 
     kind = "alerting"
     subject_fields = ("watched",)

@@ -1,4 +1,4 @@
-"""What sinks, outboxes, bridges and captures report."""
+"""The reports of sinks, outboxes, bridges and captured tables."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class SinkProgress(ProgressReport):
-    """What one copy of a sink has done since it started, and what stops it."""
+    """The counts of one copy of a sink since its start, and its current error."""
 
     kind = "sink"
     subject_fields = ("sunk", "copy")
@@ -23,7 +23,7 @@ class SinkProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class OutboxProgress(ProgressReport):
-    """What one relay of an outbox has done since it started, and what stops it."""
+    """The counts of one relay of an outbox since its start, and its current error."""
 
     kind = "outbox"
     subject_fields = ("relayed", "copy")
@@ -40,7 +40,7 @@ class OutboxProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class SourceProgress(ProgressReport):
-    """What a bridge has copied of a stream since it started, what was left when it last looked, and what stops it."""
+    """The messages that a bridge has copied since its start, those that remain, and its current error."""
 
     kind = "source"
     subject_fields = ("bridged",)
@@ -55,7 +55,7 @@ class SourceProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class CaptureProgress(ProgressReport):
-    """How the capture of a table fares: the bytes of the database's log that are kept for it, and what stops it."""
+    """The capture of a table: the bytes of WAL that its slot retains, and its current error."""
 
     kind = "capture"
     subject_fields = ("captured",)

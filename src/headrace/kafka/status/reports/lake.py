@@ -1,4 +1,4 @@
-"""What the lake reports of its tables, and of the check of what was served."""
+"""The reports of the lake's tables, and of the consistency check of served values."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class IngestionProgress(ProgressReport):
-    """The last step of a table of the lake: how many records it took and left, and how long that lasted."""
+    """The last ingestion step of a lake table: its records, the remaining records, and its duration."""
 
     kind = "ingestion"
     subject_fields = ("landed",)
@@ -39,7 +39,7 @@ class MaintenanceProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class ConsistencyCheckProgress(ProgressReport):
-    """How many answers of a view were compared with what its events say, and how many values were what."""
+    """The number of served responses of a view compared with its events, and the values by result."""
 
     kind = "consistency_check"
     subject_fields = ("checked",)

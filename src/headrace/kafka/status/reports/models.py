@@ -1,4 +1,4 @@
-"""What is reported of a model: its scores, its outcomes, its drift and its quality."""
+"""The reports of a model: its scores, its outcomes, its drift and its quality."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class ScorerProgress(ProgressReport):
-    """What one scorer has done for one model since it started, and what stops it."""
+    """The counts of one scorer for one model since its start, and its current error."""
 
     kind = "scorer"
     subject_fields = ("scored", "scorer")
@@ -18,16 +18,16 @@ class ScorerProgress(ProgressReport):
     scorer: str
     at_us: int
     lag: int
-    predictions: list[list[Any]]  # version, role and how many
+    predictions: list[list[Any]]  # version, role and count
     degraded: dict[str, int]  # by reason
-    delays: list[int]  # from arrival to decision: how many in each bucket
+    delays: list[int]  # from arrival to decision: the count of each bucket
     delay_seconds: float
     trouble: str = ""
 
 
 @dataclass(frozen=True)
 class OutcomesProgress(ProgressReport):
-    """What came of a model's predictions so far, and how far the join of labels has read."""
+    """The outcomes of a model's predictions so far, and the position of the label join."""
 
     kind = "outcomes"
     subject_fields = ("judged",)
@@ -35,10 +35,10 @@ class OutcomesProgress(ProgressReport):
     judged: str
     at_us: int
     running: bool
-    clock_us: int  # up to when the log is known to have been read
+    clock_us: int  # the time up to which the log has been read
     lag: int
-    counts: list[list[Any]]  # version, role, status and how many
-    delays: list[int]  # of first labels: how many in each bucket
+    counts: list[list[Any]]  # version, role, status and count
+    delays: list[int]  # of first labels: the count of each bucket
     delay_seconds: float
     state_rows: int
     state_bytes: int
@@ -48,7 +48,7 @@ class OutcomesProgress(ProgressReport):
 
 @dataclass(frozen=True)
 class DriftProgress(ProgressReport):
-    """What a model is served compared with what its champion was trained on."""
+    """The drift of a model: its served inputs compared with its champion's training data."""
 
     kind = "drift"
     subject_fields = ("compared",)
@@ -58,26 +58,26 @@ class DriftProgress(ProgressReport):
     version: str | None
     window_us: int
     rows: int  # of the window
-    multiple: float | None  # the greatest of any column, above 1 is drift; None where nothing can be judged
+    multiple: float | None  # the greatest of any column, above 1 is drift; None if no column can be tested
     columns: dict[str, float]
     statistics: dict[str, dict[str, float]]
-    ranked: list[dict[str, Any]]  # what drifted, the heaviest first
-    fates: dict[str, int]  # what became of records
+    ranked: list[dict[str, Any]]  # the drifted columns, the heaviest first
+    fates: dict[str, int]  # the records by result
     lag: int
-    error_share: float | None = None  # of outcomes that are wrong lately, where labels come
-    error_changes: dict[str, int] = field(default_factory=dict)  # how often more errors were suspected and confirmed
+    error_share: float | None = None  # the recent share of wrong outcomes, if labels arrive
+    error_changes: dict[str, int] = field(default_factory=dict)  # the number of suspected and confirmed increases
     down_since_us: int | None = None  # since when it fails; None while it runs
     error: str = ""  # why it failed last, in one sentence
 
 
 @dataclass(frozen=True)
 class QualityProgress(ProgressReport):
-    """The quality of a model by the outcomes that are due; None where too little is known."""
+    """The quality of a model by its due outcomes; None if there are too few."""
 
     kind = "quality"
     subject_fields = ("measured",)
 
     measured: str
     at_us: int
-    lost: float | None  # the share of its card's quality that is lost beyond doubt
-    coverage: float | None  # the share of predictions whose label has come
+    lost: float | None  # the significant loss, as a share of its card's quality
+    coverage: float | None  # the share of predictions with a label

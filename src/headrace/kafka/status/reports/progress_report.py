@@ -1,4 +1,4 @@
-"""What all status reports have in common: a kind, a subject and a key, and how they become JSON.
+"""The base of status reports: a kind, a subject, a key, and the conversion to JSON.
 
     key     lake silver/payments                     one latest record a key in the compacted topic
     value   {"kind": "ingestion", "subject": "silver/payments", "landed": "silver/payments", "at_us": …, …}
@@ -15,17 +15,15 @@ TAGS = ("kind", "subject")
 
 @dataclass(frozen=True)
 class ProgressReport:
-    """The latest report on one subject takes the place of the one before."""
+    """A report, which replaces the previous one of its subject."""
 
     kind: ClassVar[str]
-    subject_fields: ClassVar[tuple[str, ...]]  # the fields that tell subjects of a kind apart
-    key_prefix: ClassVar[str] = (
-        ""  # in the record's key, where topics of older versions have another word than the kind
-    )
+    subject_fields: ClassVar[tuple[str, ...]]  # the fields that identify a subject of a kind
+    key_prefix: ClassVar[str] = ""  # the key's prefix, if topics of older versions have another word than the kind
 
     @property
     def subject(self) -> str:
-        """What is reported on, in its kind."""
+        """The subject of the report, unique within its kind."""
         return " ".join(getattr(self, name) for name in self.subject_fields)
 
     @property
@@ -39,5 +37,5 @@ class ProgressReport:
 
     @classmethod
     def from_json(cls, message: Mapping[str, Any]) -> Self:
-        """A report by the fields that are known here; a newer version may write others."""
+        """A report from its known fields; ignores fields of newer versions."""
         return cls(**{field.name: message[field.name] for field in fields(cls) if field.name in message})

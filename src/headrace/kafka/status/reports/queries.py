@@ -1,4 +1,4 @@
-"""What queries report of themselves."""
+"""The reports of queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 
 @dataclass(frozen=True)
 class QueryProgress(ProgressReport):
-    """What one query last said of itself; figures of its state are as old as its last checkpoint."""
+    """The latest report of one query; the figures of its state are from its last checkpoint."""
 
     kind = "query"
     subject_fields = ("query",)

@@ -1,4 +1,4 @@
-"""Every kind of status report: a record is read as the class of its kind."""
+"""All kinds of status reports, with the class of each."""
 
 from collections.abc import Mapping
 

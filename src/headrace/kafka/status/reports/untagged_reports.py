@@ -1,4 +1,4 @@
-"""Reports of 0.1.0, which have no `kind`: they are read for one release after it, then this module goes."""
+"""Reports of version 0.1.0, which have no `kind`: read for one release, then this module is deleted."""
 
 from collections.abc import Mapping
 from typing import Any
