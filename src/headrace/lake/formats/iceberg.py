@@ -143,7 +143,7 @@ class IcebergFormat(TableFormat):
         tasks = list(self._table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise UnreadableTableError(
-                "another writer has deleted rows of its files, and deletes are not applied here. Let it rewrite those files"
+                "another writer has deleted rows of its files, which is not supported here. Let it rewrite those files"
             )
         return [task.file for task in tasks]
 
