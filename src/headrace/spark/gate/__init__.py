@@ -1,1 +1,1 @@
-"""The gate: raw records parsed and judged."""
+"""The gate: parses raw records and classifies them."""

@@ -1,7 +1,7 @@
-"""Reading events out of Avro with native Spark expressions: the decoder is chosen by the schema's id.
+"""Decodes Avro events with native Spark expressions; the schema id selects the decoder.
 
-value  0 | 0 0 0 3 | payload ──▶ when the head is that of 3: from_avro(payload, schema 3, its part) ──▶ event
-                                 of 4: …
+value  0 | 0 0 0 3 | payload ──▶ if the header has id 3: from_avro(payload, schema 3, its columns) ──▶ event
+                                 if it has id 4: …
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _MICROS_PER_UNIT = {"millis": 1000, "micros": 1}
 
 @dataclass(frozen=True)
 class AvroSchemaDecoder:
-    """How records of one schema are read: the column its payload is decoded to, and each of the stream's in it."""
+    """The decoder of one schema: the column of the decoded payload, and the mapping to the stream's columns."""
 
     schema: SchemaDefinition
     column_mappings: Sequence[SchemaColumnMapping]
@@ -40,15 +40,15 @@ class AvroSchemaDecoder:
         return f"of_{self.schema.id}"
 
     def field_value(self, mapping: SchemaColumnMapping) -> Column:
-        """What the field of a reading holds; null where it has none."""
+        """The value of a mapped field; null if the schema lacks it."""
         return F.lit(None) if mapping.field is None else F.col(self.column_name).getField(mapping.field.name)
 
 
 def decode_avro(framed_records: DataFrame, stream: Stream, known_schemas: KnownSchemas) -> DataFrame:
-    """Records with their event, why they have none (`unread`), and the JSON that goes on (`written`)."""
+    """Records with their event, the decode error (`unread`), and the JSON for the output (`written`)."""
     schema_mappings, incompatible_schemas = readable_schemas(stream, known_schemas)
     decoders = [AvroSchemaDecoder(schema, mappings) for schema, mappings in schema_mappings.items()]
-    # Each payload has a column of its own: what is read from it is decoded once, not once a column.
+    # Each schema has its own payload column, so that Spark decodes it once, not once per field.
     with_payloads = framed_records.select(
         "*", *(_decode_payload(decoder).alias(decoder.column_name) for decoder in decoders)
     )
@@ -78,7 +78,7 @@ def _event_column(decoders: Sequence[AvroSchemaDecoder], stream: Stream) -> Colu
 
 
 def _typed_value(decoder: AvroSchemaDecoder, mapping: SchemaColumnMapping) -> Column:
-    """A column's value of its declared type; null where that does not hold it."""
+    """A column's value in its declared type; null if the type cannot represent it."""
     column, value = mapping.column, decoder.field_value(mapping)
     if mapping.field is None:
         default = F.lit(mapping.default)
@@ -95,7 +95,7 @@ def _typed_value(decoder: AvroSchemaDecoder, mapping: SchemaColumnMapping) -> Co
 
 
 def _to_timestamp(value: Column, conversion: str) -> Column:
-    """A moment within the calendar; null for one beyond it, which no JSON could say."""
+    """A timestamp within the calendar; null for one beyond it, which JSON cannot represent."""
     if conversion == "text":
         return parse_timestamp(value)
     if conversion == "nanos":
@@ -107,7 +107,7 @@ def _to_timestamp(value: Column, conversion: str) -> Column:
 
 
 def _decode_error(decoder: AvroSchemaDecoder) -> Column:
-    """Why a payload is no event: a decoder gives nulls alone for bytes that are not of its schema."""
+    """The decode error of a payload: a decoder returns only nulls for bytes that do not match its schema."""
     mappings = [mapping for mapping in decoder.column_mappings if mapping.field is not None]
     has_only_nulls = reduce(and_, (decoder.field_value(one).isNull() for one in mappings))
     message = f"not-avro: the bytes are not those of schema {decoder.schema.id}"
@@ -115,7 +115,7 @@ def _decode_error(decoder: AvroSchemaDecoder) -> Column:
 
 
 def _type_error(decoder: AvroSchemaDecoder, mapping: SchemaColumnMapping) -> Column:
-    """A value that its column does not hold: out of range, or no text."""
+    """The error of a value that its column cannot represent: out of range, or not text."""
     column, value = mapping.column, decoder.field_value(mapping)
     is_lost = value.isNotNull() & F.col("event").getField(column.name).isNull()
     value_text = F.lit("it is not UTF-8") if column.kind is Kind.STRING else F.substring(value.cast("string"), 1, 80)

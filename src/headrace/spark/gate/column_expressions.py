@@ -50,7 +50,7 @@ def to_column(tree: Expression, schema: Schema, event: Column) -> Column:
 
 
 def to_view_event(event: Column, stream: Stream, view: View) -> Column:
-    """One stream's event as a view sees it: of several, null where that one has no column, and the stream's name."""
+    """A stream's event with the view's columns: of several streams, null for missing ones, and the stream's name."""
     if len(view.streams) == 1:
         return event
     return F.struct(*(_view_column(event, stream, column).alias(column.name) for column in view.schema))
@@ -63,7 +63,7 @@ def _view_column(event: Column, stream: Stream, column: Declared) -> Column:
 
 
 def widen_field(event: Column, name: str, schema: Schema) -> Column:
-    """An event's field as 64 bits where it is a number: expressions and aggregates know no narrower ones."""
+    """An event's field, widened to 64 bits if it is a number: expressions and aggregates have no narrower types."""
     column = event.getField(name)
     wide_type = WIDE_TYPES.get(schema.column(name, "event").kind)
     return column.cast(wide_type) if wide_type else column

@@ -1,12 +1,12 @@
-"""Captured changes as Debezium writes them: an envelope around a row, read with native Spark expressions.
+"""Parses captured changes with native Spark expressions: Debezium's envelope around a row.
 
     {"before": {…}, "after": {…}, "op": "u", "source": {"lsn": 24023128, "ts_us": …, …}}
         │             └ the row's columns; of a delete, those of `before`
-        └ the same with before_ in front
+        └ the same columns with the prefix before_
 
-The id of a change is its place in the database's own log, what was done, and the key: one that is delivered again after
-a crash has it again. Of a snapshot all rows have one place, and each its key. Places have all their digits: the changes
-of one transaction have one time, and the order of their ids is theirs.
+The id of a change is its position in the database's log, its operation and its key, so a redelivered change has the
+same id. The rows of a snapshot share one position, and differ by key. Positions are zero-padded: the changes of one
+transaction have one time, and the order of their ids is their order.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from headrace.spark.gate.json_parser import BODY, CORRUPT, TIMESTAMP_FORMAT, cas
 AFTER_IMAGE, BEFORE_IMAGE, SOURCE_FIELD = "after", "before", "source"
 SOURCE_DDL = "lsn bigint, ts_us bigint, ts_ms bigint, file string, pos bigint, `row` int, change_lsn string, "
 SOURCE_DDL += "event_serial_no bigint"
-TEXT_SOURCE_FIELDS = ("file", "change_lsn")  # of a place; other parts are numbers
+TEXT_SOURCE_FIELDS = ("file", "change_lsn")  # of a position; other fields are numbers
 BIGINT_DIGITS = 19  # of the largest bigint
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 EPOCH_MICROS_PATTERN = r"^\d{15,17}\z"  # 2001 and later; as milliseconds these would be dates far ahead
@@ -30,12 +30,12 @@ JSON_OPTIONS = {"timestampFormat": TIMESTAMP_FORMAT, "timeZone": "UTC", "ignoreN
 
 
 def unwrap_changes(raw: DataFrame, stream: Changes) -> DataFrame:
-    """Raw records with the event of each, its JSON, why it has none, and whether it tells of no row at all."""
+    """Raw records with their event, its JSON, the parse error, and whether they are no row change."""
     value, json, event = F.col("value"), F.col("json"), F.col("event")
     parsed_records = raw.withColumn("json", _parse_envelope(value, stream)).withColumn(
         "event", _change_event(json, stream)
     )
-    # A tombstone or, where we tell of the rows ourselves, that all are gone.
+    # A tombstone or, if we publish the deletes ourselves, a TRUNCATE.
     is_truncated = F.coalesce(json.getField(BODY).getField(OP) == "t", F.lit(False)) & F.lit(stream.source is not None)
     return parsed_records.select(
         "*",
@@ -46,14 +46,14 @@ def unwrap_changes(raw: DataFrame, stream: Changes) -> DataFrame:
 
 
 def _parse_envelope(value: Column, stream: Changes) -> Column:
-    """The envelope of a record as a struct; CORRUPT is set where something did not fit."""
+    """The envelope of a record as a struct; CORRUPT is set if a value does not fit."""
     return parse_columns(
         value, _envelope_ddl(", ".join(f"`{column.name}` {json_type(column)}" for column in stream.row_schema))
     )
 
 
 def _change_event(json: Column, stream: Changes) -> Column:
-    """The event a change is: the row, what is told of it, and the row as it was."""
+    """The event of a change: the row, its metadata, and the row before the change."""
     body = json.getField(BODY)
     op, source = body.getField(OP), body.getField(SOURCE_FIELD)
     change_columns = {
@@ -73,7 +73,7 @@ def _change_event(json: Column, stream: Changes) -> Column:
 
 
 def _change_error(value: Column, json: Column, event: Column, stream: Changes) -> Column:
-    """Why a record is no change that can be taken, as a sentence that starts with a code; null where it is one."""
+    """Why a record is not a valid change, as a sentence that starts with a code; null for a valid one."""
     is_text = F.is_valid_utf8(value.cast("string"))
     text_envelope = parse_columns(
         value, _envelope_ddl(", ".join(f"`{column.name}` string" for column in stream.row_schema))
@@ -90,7 +90,7 @@ def _change_error(value: Column, json: Column, event: Column, stream: Changes) -
 
 
 def _is_valid_change(json: Column, event: Column, stream: Changes) -> Column:
-    """Whether a record is a change that fits, as it was read: only of one that is not, more is asked."""
+    """Whether a parsed record is a valid change; only invalid ones need the costlier checks."""
     body = json.getField(BODY)
     op, after = body.getField(OP), body.getField(AFTER_IMAGE)
     has_row = F.when(op == "d", body.getField(BEFORE_IMAGE).isNotNull()).otherwise(after.isNotNull())
@@ -99,7 +99,7 @@ def _is_valid_change(json: Column, event: Column, stream: Changes) -> Column:
         before_value, after_value = body.getField(BEFORE_IMAGE).getField(column.name), after.getField(column.name)
         if column.kind is Kind.STRING:
             is_valid = is_valid & F.coalesce(after_value != UNAVAILABLE_VALUE, F.lit(True))
-        elif json_type(column) != column.type:  # read as another type, and then looked at
+        elif json_type(column) != column.type:  # read as another type, then checked
             is_valid = is_valid & (before_value.isNull() | event.getField(BEFORE_PREFIX + column.name).isNotNull())
             is_valid = is_valid & ((op == "d") | after_value.isNull() | event.getField(column.name).isNotNull())
     return is_valid
@@ -113,7 +113,7 @@ def _envelope_ddl(row_ddl: str) -> str:
 
 
 def _current_value(body: Column, column: Declared) -> Column:
-    """A column of the row that is now or, of a delete, that is gone."""
+    """A column of the row after the change or, for a delete, before it."""
     return F.when(body.getField(OP) == "d", _image_value(body, BEFORE_IMAGE, column)).otherwise(
         _image_value(body, AFTER_IMAGE, column)
     )
@@ -129,7 +129,7 @@ def _image_value(body: Column, image: str, column: Declared) -> Column:
 
 
 def _change_id(op: Column, source: Column, key: Column) -> Column:
-    """Where a change stands in its database's log: by PostgreSQL's, MySQL's or SQL Server's names for that."""
+    """The id of a change, from its position by PostgreSQL's, MySQL's or SQL Server's fields."""
     position = F.coalesce(
         _zero_padded(source.getField(LSN)),
         _join_position(source, "file", "pos", "row"),
@@ -139,7 +139,7 @@ def _change_id(op: Column, source: Column, key: Column) -> Column:
 
 
 def _join_position(source: Column, *names: str) -> Column:
-    """Fields side by side; null where one is."""
+    """Zero-padded fields, joined; null if one is null."""
     parts = [
         part if name in TEXT_SOURCE_FIELDS else _zero_padded(part) for name in names for part in [source.getField(name)]
     ]
@@ -147,7 +147,7 @@ def _join_position(source: Column, *names: str) -> Column:
 
 
 def _zero_padded(number: Column) -> Column:
-    """A whole number as text that is in order where the number is."""
+    """An integer as text with the same order."""
     return F.lpad(number.cast("string"), BIGINT_DIGITS, "0")
 
 
@@ -155,9 +155,9 @@ def _envelope_error(body: Column) -> Column:
     op, after, before = body.getField(OP), body.getField(AFTER_IMAGE), body.getField(BEFORE_IMAGE)
     return (
         F.when(op.isNull(), F.lit("not-a-change: there is no op; the topic must have Debezium's envelope, unwrapped"))
-        .when(op == "t", F.lit("truncated: the table was emptied at once, which is told of no row"))
+        .when(op == "t", F.lit("truncated: TRUNCATE emptied the table, and names no rows"))
         .when(~op.isin("c", "u", "d", "r"), F.concat(F.lit("not-a-change: op is "), F.substring(op, 1, 20)))
-        .when((op == "d") & before.isNull(), F.lit("not-a-change: a delete does not say what is gone"))
+        .when((op == "d") & before.isNull(), F.lit("not-a-change: a delete has no row before it"))
         .when((op != "d") & after.isNull(), F.lit("not-a-change: there is no row after it"))
     )
 
@@ -176,7 +176,7 @@ def _type_errors(text_body: Column, event: Column, stream: Changes) -> Iterator[
 
 
 def _unavailable_errors(text_body: Column, stream: Changes) -> Iterator[Column]:
-    """A large value that an update left alone is not in the database's log, but where the table says to write all."""
+    """The errors of large values that an update left unchanged: only REPLICA IDENTITY FULL logs them."""
     for column in stream.row_schema:
         yield F.when(
             (text_body.getField(OP) != "d")

@@ -1,4 +1,4 @@
-"""Records that name their schema: what is said of each by its head alone, the zero and the id it begins with."""
+"""Records in the schema registry's wire format: a zero byte and the schema id, followed by the payload."""
 
 from collections.abc import Mapping
 
@@ -14,17 +14,17 @@ NOT_FRAMED = "not-framed: the value does not begin with a zero and the four byte
 
 
 def frame_header() -> Column:
-    """The bytes of a record that name its schema."""
+    """The header bytes of a record, which contain its schema id."""
     return F.substring("value", 1, HEADER.size)
 
 
 def payload() -> Column:
-    """The bytes of a record after its head."""
+    """The bytes of a record after its header."""
     return F.substring("value", HEADER.size + 1, 2**31 - 1)
 
 
 def has_schema_id(schema_id: int) -> Column:
-    """Whether a record names a schema."""
+    """Whether a record has a schema id."""
     return F.col(FRAME_HEADER) == F.lit(frame_payload(schema_id, b""))
 
 

@@ -1,11 +1,11 @@
-"""The gate: each raw record goes to exactly one of STREAM.clean, .late, .dead or .dropped, judged by itself alone.
+"""The gate: writes each raw record to exactly one of STREAM.clean, .late, .dead or .dropped, independent of others.
 
     payments ──▶ not JSON? wrong type? id, key, time missing? check failed? too far ahead? ──▶ payments.dead
              ──▶ later than the stream allows? ──▶ payments.late (or payments.dropped)
              ──▶ payments.clean
 
-Of captured changes it takes the envelope apart: a clean one is the row and what is told of it, as one plain event.
-Every output keeps the raw partition number and carries its offset, so a reader knows a replay when it meets one.
+It unwraps captured changes: a clean change is one plain event with the row and its metadata.
+Every output record has the raw partition number and offset, by which a reader recognizes replays.
 """
 
 from typing import Any
@@ -41,9 +41,9 @@ from headrace.spark.gate.registry_decoder import decode_records
 
 
 def apply_gate(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
-    """Kafka records of the raw topic → Kafka records for the stream's outputs; `known` are its registered schemas.
+    """Kafka records of the raw topic → Kafka records of the stream's outputs, with its registered schemas.
 
-    Events go on as JSON, however they came; dead letters are the bytes as they came.
+    Events are written as JSON, whatever their input format; dead letters keep their bytes.
     """
     is_kept, is_dead = F.col("fate") != stream.dropped, F.col("fate") == stream.dead
     is_rewritten = stream.encoding is not None or isinstance(stream, Changes)
@@ -58,7 +58,7 @@ def apply_gate(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | Non
 
 
 def classify_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None = None) -> DataFrame:
-    """Raw records with their event, its lateness in microseconds, why it is dead or null, and the topic it goes to."""
+    """Raw records with their event, its lateness in microseconds, its dead-letter reason or null, and its topic."""
     parsed_records = _parse_records(raw, stream, known_schemas)
     timed_records = parsed_records.withColumn("arrival", _arrival_us(stream)).withColumn(
         "lateness", F.col("arrival") - F.unix_micros(F.col("event").getField(stream.time))
@@ -67,7 +67,7 @@ def classify_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas
 
 
 def _parse_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas | None) -> DataFrame:
-    """Raw records with the event of each, why it has none and, where it is not the bytes themselves, its JSON."""
+    """Raw records with their event, the parse error and, if it differs from the bytes, the event's JSON."""
     if isinstance(stream, Changes):
         return debezium_envelope.unwrap_changes(raw, stream)
     return (
@@ -86,16 +86,16 @@ def _parse_json_records(raw: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _arrival_us(stream: Stream) -> Column:
-    """When the log took the record, or when the stream's own column says it arrived."""
+    """The arrival time: the record's log append time, or the stream's own arrival column."""
     appended_us = F.unix_micros("timestamp")
     if stream.arrival is None:
         return appended_us
-    # A dead letter without that column still arrived at some time.
+    # A dead letter without that column still has an arrival time.
     return F.coalesce(F.unix_micros(F.col("event").getField(stream.arrival)), appended_us)
 
 
 def _dead_letter_reason(stream: Stream) -> Column:
-    """Why a record is a dead letter, as a sentence that starts with a code; null where it is none."""
+    """Why a record is a dead letter, as a sentence that starts with a code; null for others."""
     reasons = [
         F.col("unread"),
         _missing_column_reason(stream),
@@ -106,7 +106,7 @@ def _dead_letter_reason(stream: Stream) -> Column:
 
 
 def _raised_reason() -> Column:
-    """Of a derived stream: the row that could not be derived, as whoever derives it has said."""
+    """The error of a derived stream's query for a row that it could not derive."""
     return F.concat(F.lit("raised: "), first_header(RAISED_HEADER).cast("string"))
 
 
@@ -150,7 +150,7 @@ def _output_topic(stream: Stream) -> Column:
 
 
 def _output_headers(stream: Stream) -> Column:
-    """What the gate says of a record, its place first, as readers count on; then the trace it is part of, if any."""
+    """The headers of an output record: the raw position first, as readers expect, then the trace context, if any."""
     gate_headers, traceparent = _gate_headers(stream), _traceparent_value()
     return F.when(traceparent.isNull(), gate_headers).otherwise(
         F.concat(gate_headers, F.array(header_struct(TRACEPARENT_HEADER, traceparent)))
@@ -163,7 +163,7 @@ def _traceparent_value() -> Column:
 
 
 def _gate_headers(stream: Stream) -> Column:
-    """What each fate tells of the raw record."""
+    """The gate's headers for each output topic."""
     values: dict[RecordHeader[Any], Column] = {
         OFFSET_HEADER: F.col("offset"),
         ARRIVAL_HEADER: F.col("arrival"),

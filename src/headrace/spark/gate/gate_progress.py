@@ -1,12 +1,12 @@
-"""How far the gate of a stream has judged its raw records, proven record by record.
+"""Determines how far the gate of a stream has processed its raw records, from the records it has written.
 
     raw     17 18 19 20 21 22│        raw end: 23
-    .clean  17 18 ·  ·  ·  · │        the last is 18: all clean ones before it are written, for they are in order
+    .clean  17 18 ·  ·  ·  · │        the last is 18: all earlier clean ones are written, since they are in order
     .late         19    21   │
-    .dead            20    22│        19 to 22 went elsewhere, each of them: none is left that could become clean
+    .dead            20    22│        19 to 22 went to other topics: none is left that could become clean
 
-The gate writes each topic in order and topics beside each other. So a late record with offset 21 proves nothing of a
-clean one with offset 20; that each offset after the last clean one is found elsewhere proves that none is outstanding.
+The gate writes each topic in order, and topics independently. So a late record with offset 21 proves nothing about a
+clean one with offset 20; but if every offset after the last clean one is in another topic, none is outstanding.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,26 +23,26 @@ from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.kafka.topics import fate_topics
 from headrace.spark.checkpoints.checkpoint_files import committed_partition_offsets
 
-# More offsets than this are not looked for one by one: a gate that is so far behind commits its batches.
+# Larger gaps are not searched offset by offset: a gate that is so far behind commits its batches.
 MAX_GAP_OFFSETS = 10_000
 
 
 @dataclass
 class ProcessedOffsets:
-    """The raw offsets of one partition that the gate has judged: all before `next`, and some after it."""
+    """The raw offsets of one partition that the gate has processed: all before `next_offset`, and some after it."""
 
     next_offset: int = 0
     _out_of_order: set[int] = field(default_factory=set)
 
     def advance(self, offset: int) -> None:
-        """All before an offset are judged."""
+        """Mark all offsets before one as processed."""
         if offset > self.next_offset:
             self.next_offset = offset
             self._out_of_order = {later for later in self._out_of_order if later >= offset}
             self._absorb_contiguous()
 
     def add(self, offset: int) -> None:
-        """One offset is judged."""
+        """Mark one offset as processed."""
         if offset >= self.next_offset:
             self._out_of_order.add(offset)
             self._absorb_contiguous()
@@ -55,7 +55,7 @@ class ProcessedOffsets:
 
 @dataclass(frozen=True)
 class StalledRange:
-    """Offsets of a partition that stayed unjudged between two looks, and whether they were read from the raw topic."""
+    """Offsets of a partition that stayed unprocessed between two updates, and whether the raw topic was read."""
 
     begin: int
     end: int
@@ -68,7 +68,7 @@ class StalledRange:
 
 @dataclass
 class GateProgressTracker:
-    """How far the gate of a stream has come, by its checkpoint and by what it has written."""
+    """Tracks the processed offsets of a stream's gate, from its checkpoint and its output records."""
 
     stream: Stream
     offsets: OffsetClient
@@ -79,11 +79,11 @@ class GateProgressTracker:
 
     @property
     def topics(self) -> tuple[str, str]:
-        """What it reads, and what the query reads of it."""
+        """The gate's input topic and its clean output topic."""
         return self.stream.name, self.stream.clean
 
     def update_processed_offsets(self, end_offsets: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The first raw offset of each partition that the gate may still have before it, given where those end."""
+        """The first raw offset of each partition that may be unprocessed, given the partitions' end offsets."""
         for partition, offset in committed_partition_offsets(self.checkpoint).items():
             self._processed_in(partition.number).advance(offset)
         for record in self._last_clean_records.read_new_records():
@@ -97,7 +97,7 @@ class GateProgressTracker:
         }
 
     def _small_gaps(self, end_offsets: Mapping[Partition, int]) -> dict[int, int]:
-        """How many offsets of each partition are not known to be judged, where those are few enough to look for."""
+        """The number of possibly unprocessed offsets of each partition, if few enough to search for."""
         own_ends = {
             partition.number: end for partition, end in end_offsets.items() if partition.topic == self.stream.name
         }
@@ -105,7 +105,7 @@ class GateProgressTracker:
         return {number: gap for number, gap in gaps.items() if 0 < gap <= MAX_GAP_OFFSETS}
 
     def _records_sent_elsewhere(self, gaps: Mapping[int, int]) -> Iterator[ConsumerRecord]:
-        """What the gate wrote elsewhere than to the clean topic since the last look: of each topic at most the gap."""
+        """The gate's records in other topics than the clean one since the last update, at most the gap per topic."""
         other_topics = [topic for topic in fate_topics(self.stream) if topic != self.stream.clean]
         end_offsets = {
             partition: end
@@ -113,16 +113,18 @@ class GateProgressTracker:
             if partition.number in gaps
         }
         start_offsets = {
-            place: max(begin, end_offsets[place] - gaps[place.number], self._scanned_until.get(place, 0))
-            for place, begin in self.offsets.start_offsets(end_offsets).items()
+            partition: max(
+                begin, end_offsets[partition] - gaps[partition.number], self._scanned_until.get(partition, 0)
+            )
+            for partition, begin in self.offsets.start_offsets(end_offsets).items()
         }
         yield from read_offset_range(self.offsets.broker, start_offsets, end_offsets)
         self._scanned_until |= end_offsets
 
     def _skip_recordless_offsets(self, end_offsets: Mapping[Partition, int]) -> None:
-        """Offsets without a record are judged: those of a transaction's markers, and of what compaction took.
+        """Mark offsets without a record as processed: those of transaction markers and of compacted records.
 
-        They are looked for once, where nothing has moved between two looks.
+        The raw topic is read once for a range that has not changed between two updates.
         """
         gaps = {
             Partition(self.stream.name, number): self._processed_in(number).next_offset
@@ -132,12 +134,12 @@ class GateProgressTracker:
             self._stalled_ranges,
             {partition: StalledRange(begin, end_offsets[partition]) for partition, begin in gaps.items()},
         )
-        for place, stalled_range in self._stalled_ranges.items():
-            previous_range = previous_ranges.get(place)
+        for partition, stalled_range in self._stalled_ranges.items():
+            previous_range = previous_ranges.get(partition)
             if previous_range is not None and previous_range.offsets == stalled_range.offsets:
                 if not previous_range.is_read:
-                    self._add_recordless_offsets(place, stalled_range)
-                self._stalled_ranges[place] = replace(stalled_range, is_read=True)
+                    self._add_recordless_offsets(partition, stalled_range)
+                self._stalled_ranges[partition] = replace(stalled_range, is_read=True)
 
     def _add_recordless_offsets(self, partition: Partition, stalled_range: StalledRange) -> None:
         records = read_offset_range(
@@ -156,7 +158,7 @@ class GateProgressTracker:
 
     @cached_property
     def _last_clean_records(self) -> LastRecordsReader:
-        """The last clean record of each partition."""
+        """A reader of the last clean record of each partition."""
         clean = self.stream.clean
         return LastRecordsReader(self.offsets.broker, clean, len(self.offsets.list_partitions([clean])))
 

@@ -1,4 +1,4 @@
-"""Reading events out of JSON with native Spark expressions, strictly: what is not of its type is null and said."""
+"""Parses JSON events strictly, with native Spark expressions: a value of a wrong type is null and has an error."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -9,13 +9,13 @@ from headrace.declare.streams.stream import Stream
 
 BODY, CORRUPT = "body", "corrupt"
 ISO_8601_PATTERN = r"^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?\z"
-TIMESTAMP_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # what we write ourselves: no microsecond is lost
+TIMESTAMP_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # our output format, with microseconds
 EPOCH_MILLIS_PATTERN = r"^-?\d{1,14}\z"
 _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 
 
 def parse_json(value: Column, stream: Stream) -> Column:
-    """The JSON of a record as a struct; timestamps are still text, and CORRUPT is set where something did not fit."""
+    """The JSON of a record as a struct; timestamps are still text, and CORRUPT is set if a value does not fit."""
     return parse_columns(value, ", ".join(f"`{column.name}` {json_type(column)}" for column in stream.schema))
 
 
@@ -27,12 +27,12 @@ def to_event(json: Column, stream: Stream) -> Column:
 
 
 def parse_json_as_text(value: Column, stream: Stream) -> Column:
-    """Each field of a record as the text that was written, to say what did not fit."""
+    """Each field of a record as its original text, for error messages."""
     return parse_columns(value, ", ".join(f"`{column.name}` string" for column in stream.schema))
 
 
 def parse_error(value: Column, stream: Stream) -> Column:
-    """Why a record has no event, given those that `parsed` and `event_of` made of it; null where it has one."""
+    """Why a record has no event, from the results of `parse_json` and `to_event`; null if it has one."""
     json, event = F.col("json"), F.col("event")
     is_text = F.is_valid_utf8(value.cast("string"))
     is_invalid = json.isNull() | json.getField(BODY).isNull() | json.getField(CORRUPT).isNotNull() | ~is_text
@@ -50,7 +50,7 @@ def parse_error(value: Column, stream: Stream) -> Column:
 
 
 def type_error(event: Column, text_json: Column, stream: Stream) -> Column:
-    """A sentence about the first column whose text does not fit its type, or null where all do."""
+    """A sentence about the first column whose text does not fit its type; null if all fit."""
     messages = [
         F.when(
             text_json.getField(BODY).getField(column.name).isNotNull() & event.getField(column.name).isNull(),
@@ -65,20 +65,20 @@ def type_error(event: Column, text_json: Column, stream: Stream) -> Column:
 
 
 def parse_columns(value: Column, columns_ddl: str) -> Column:
-    """A record as one JSON object of these columns, in BODY; CORRUPT is set where something did not fit."""
-    # Wrapped, because Spark reads the first JSON value and passes over what follows it: two events in one record, say.
+    """A record as one JSON object of these columns, in BODY; CORRUPT is set if a value does not fit."""
+    # Wrapped, because Spark parses the first JSON value and ignores the rest, such as a second event in the record.
     wrapped = F.concat(F.lit(f'{{"{BODY}":'), value.cast("string"), F.lit("}"))
     return F.from_json(wrapped, f"`{BODY}` struct<{columns_ddl}>, `{CORRUPT}` string", _OPTIONS)
 
 
 def json_type(column: Declared) -> str:
-    """The type a column is read as, before it is looked at."""
-    # Spark's reader takes 200 for a tinyint and makes it -56: read wider, then look.
+    """The type that a column is parsed as, before it is checked."""
+    # Spark's parser reads 200 as the tinyint -56: parse a wider type, then check the range.
     return {"timestamp": "string", "tinyint": "int"}.get(column.type, column.type)
 
 
 def cast_field(field: Column, column: Declared) -> Column:
-    """A field that was read, as what its column is; null where it is not."""
+    """A parsed field in its column's type; null if it does not fit."""
     if column.kind is Kind.TIMESTAMP:
         return parse_timestamp(field)
     if column.type == "tinyint":

@@ -1,4 +1,4 @@
-"""Records of the log as a stream of rows, so many at once."""
+"""Kafka records as a streaming DataFrame, with a limited batch size."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.kafka.client.client_config import spark_kafka_options
 
-MAX_POLL_RECORDS = 5_000  # ten times Kafka's default: Spark asks for the log's ends after each
+MAX_POLL_RECORDS = 5_000  # ten times Kafka's default: Spark requests the end offsets after each poll
 
 
 def read_record_stream(
     spark: SparkSession, broker: str, topics: Sequence[str], starting_offsets: str, max_batch_records: int
 ) -> DataFrame:
-    """Records of topics; `start` is where a query begins that has no checkpoint, in the words of Spark's source."""
+    """Records of topics; `start` is the start of a query without a checkpoint, in the form of Spark's source."""
     return (
         spark.readStream.format("kafka")
         .options(**spark_kafka_options(broker))

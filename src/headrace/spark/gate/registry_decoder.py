@@ -1,8 +1,8 @@
-"""Reading events out of the formats whose schemas a registry keeps; each goes on as JSON.
+"""Decodes events of formats with a schema registry; the output is always JSON.
 
-avro      decoded by Spark itself, in the real-time lane
-json      what follows the head is judged as any JSON is
-protobuf  decoded in Python, through Arrow: no Python runs in the real-time lane, so its gate takes micro-batches
+avro      Spark decodes it, in the real-time lane
+json      the payload after the header is parsed like any JSON
+protobuf  Python decodes it, through Arrow: the real-time lane runs no Python, so its gate uses micro-batches
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ DECODED_TYPE = "written binary, why string"
 
 
 def decode_records(raw: DataFrame, stream: Stream, known_schemas: KnownSchemas) -> DataFrame:
-    """Records with their event, why they have none (`unread`), and the JSON that goes on (`written`)."""
+    """Records with their event, the decode error (`unread`), and the JSON for the output (`written`)."""
     framed_records = raw.withColumn(FRAME_HEADER, frame_header())
     format_ = None if stream.encoding is None else stream.encoding.format
     if format_ == "avro":
@@ -56,7 +56,7 @@ def _decode_json(framed_records: DataFrame, stream: Stream, known_schemas: Known
 
 
 def _parse_decoded_json(decoded_records: DataFrame, stream: Stream, frame_error: Column) -> DataFrame:
-    """What is said of records whose JSON is in `written`, by their head first."""
+    """Parse records whose JSON is in `written`; an error of the header takes precedence."""
     text = F.col("written")
     parsed_records = decoded_records.withColumn("json", parse_json(text, stream)).withColumn(
         "event", to_event(F.col("json"), stream)
@@ -77,13 +77,13 @@ def _decode_protobuf(framed_records: DataFrame, stream: Stream, known_schemas: K
 
 
 def _protobuf_udf(readers: Mapping[int, ProtobufReader]) -> Any:
-    """A function of Arrow: the JSON of each value, or why it has none; of other schemas neither."""
+    """An Arrow UDF: the JSON of each value, or its error; neither for other schemas."""
 
     def decode_values(values: pa.Array) -> pa.Array:
         rows = [_decode_protobuf_value(value, readers) for value in values.to_pylist()]
         return pa.array(rows, pa.struct([("written", pa.binary()), ("why", pa.string())]))
 
-    return arrow_udf(decode_values, DECODED_TYPE)  # type: ignore[call-overload]  # it takes its kind from the annotations
+    return arrow_udf(decode_values, DECODED_TYPE)  # type: ignore[call-overload]  # its annotations give its kind
 
 
 def _decode_protobuf_value(value: bytes | None, readers: Mapping[int, ProtobufReader]) -> dict[str, bytes | str | None]:

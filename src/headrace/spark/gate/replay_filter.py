@@ -1,10 +1,10 @@
-"""What a gate writes again after a crash, known by its place and passed over.
+"""Deduplicates the records that a gate writes again after a crash, by their raw offsets.
 
     payments.clean-0   … 118 119 120 │ crash │ 116 117 118 119 120 121 …      raw offsets, as the gate writes them
                                                └──── replays ────┘
 
-A gate writes the records of a partition in their order, so one whose raw offset is not above the last is a replay.
-Records of a key always come to the same bucket: each bucket needs to know no more than its own last offsets.
+A gate writes the records of a partition in order, so a record whose raw offset is not above the last one is a replay.
+Records of a key always go to the same bucket: each bucket needs only its own last offsets.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ from headrace.operators.operator import InputEvent
 
 
 class ReplayFilter:
-    """The last raw offset of each input and partition that a bucket has had."""
+    """Drops replays, by the last raw offset of each input and partition in a bucket."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._offsets_state = handle.getValueState("seen", "lasts binary")
 
     def drop_replays(self, events: Iterable[InputEvent]) -> list[InputEvent]:
-        """Those that a bucket has not had, each once."""
+        """The events that are new to a bucket, each once."""
         stored_offsets = self._offsets_state.get()
         last_offsets: dict[str, int] = orjson.loads(stored_offsets[0]) if stored_offsets is not None else {}
         new_events = {}

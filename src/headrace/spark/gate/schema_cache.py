@@ -1,10 +1,10 @@
-"""A gate learns schemas: those of its subject before it runs and every few seconds, an id it has not met when it does.
+"""A gate's cache of schemas: polls its subject every few seconds, and fetches an unknown id when a record has it.
 
     registry ──versions──▶ known ──▶ the gate's plan     payments: … 3 3 3 7 …
         ▲                    │                                           └ 7 is not in the plan: the query fails,
-        └──── which is 7? ───┴─ beside the checkpoint                      7 is asked for, and it goes on from there
+        └──── get id 7 ──────┴─ next to the checkpoint                     the cache fetches 7, and the query restarts
 
-So a record is a dead letter for its id only when the registry itself has said that there is no such id.
+So a record is a dead letter for its id only if the registry has confirmed that there is no such id.
 """
 
 import logging
@@ -35,23 +35,23 @@ POLL_SECONDS = 5.0
 POLL_TIMEOUT_SECONDS = 2.0
 RETRY_SECONDS = 2.0
 MAX_RECORDS_SCANNED = 50_000
-UNCACHED_SCHEMA_MARKER = "headrace: schema id"  # how the gate's error begins; the id follows
+UNCACHED_SCHEMA_MARKER = "headrace: schema id"  # the prefix of the gate's error; the id follows
 LOGGER = logging.getLogger("headrace.stream")
 _UNCACHED_SCHEMA_PATTERN = re.compile(rf"{UNCACHED_SCHEMA_MARKER} (\d+)")
 
 
 class SchemaCache:
-    """What one gate knows of its stream's schemas, and how it comes to know more."""
+    """The schemas that one gate knows, and their refresh from the registry."""
 
     def __init__(self, stream: Stream, broker: str, checkpoint: Path) -> None:
-        assert stream.encoding is not None  # noqa: S101  # only such streams have schemas to learn
+        assert stream.encoding is not None  # noqa: S101  # only such streams have registered schemas
         self._stream, self._encoding, self._broker = stream, stream.encoding, broker
         self._checkpoint, self._file = checkpoint, checkpoint.with_name(SCHEMAS_FILE)
         self._polled_at_s, self._was_unavailable = 0.0, False
         self.known_schemas = read_known_schemas(self._file)
 
     def refresh_schemas(self) -> object:
-        """What the plan of a gate holds; asked every second, it looks for new versions every few."""
+        """The schemas for the gate's plan; called every second, it polls for new versions every few seconds."""
         if time.monotonic() - self._polled_at_s > POLL_SECONDS:
             self._poll_registry()
             self._polled_at_s = time.monotonic()
@@ -66,13 +66,15 @@ class SchemaCache:
             versions = registry.get_versions(self._encoding.subject)
         except HeadraceError as error:
             if not self._was_unavailable:
-                LOGGER.warning("%s: goes on with the schemas it knows: %s", self._stream.name, error)
+                LOGGER.warning(
+                    "Could not refresh the schemas of %s, using the cached ones: %s", self._stream.name, error
+                )
             self._was_unavailable = True
             return
         self._add_schemas({version.schema.id: version.schema for version in versions}, [one.number for one in versions])
 
     def repair(self, _spark: SparkSession, failure: Exception) -> None:
-        """Ask for the ids a gate has not met, if that is what it failed for; else the failure stands."""
+        """Fetch the unknown schema ids if they made the gate fail; else raise its failure again."""
         match = _UNCACHED_SCHEMA_PATTERN.search(str(failure)) if isinstance(failure, PySparkException) else None
         if match is None:
             raise failure
@@ -80,12 +82,12 @@ class SchemaCache:
             int(match[1]),
             *islice(self._uncached_schema_ids(), KnownSchemas.MAX_MISSING),
         } - self.known_schemas.schemas.keys()
-        LOGGER.info("%s: asks for schema %s", self._stream.name, ", ".join(map(str, sorted(schema_ids))))
+        LOGGER.info("Fetching schemas of %s: %s", self._stream.name, ", ".join(map(str, sorted(schema_ids))))
         registry = create_registry_client(self._encoding.registry)
         self._add_schemas({schema_id: self._fetch_schema(registry, schema_id) for schema_id in sorted(schema_ids)})
 
     def _uncached_schema_ids(self) -> Iterator[int]:
-        """The ids, each once, that wait before the gate and are not known."""
+        """The unknown schema ids in the gate's pending records, each once."""
         end_offsets = OffsetClient(self._broker).topic_end_offsets([self._stream.name])
         committed = committed_partition_offsets(self._checkpoint)
         start_offsets = {
@@ -100,14 +102,14 @@ class SchemaCache:
                 yield schema_id
 
     def _fetch_schema(self, registry: SchemaRegistryClient, schema_id: int) -> SchemaDefinition | None:
-        """What the registry says of an id; while it is away it is waited for, for nobody else can say."""
+        """The registry's schema of an id, or None if there is none; waits for a registry that is unavailable."""
         is_logged = False
         while True:
             try:
                 return registry.get_schema(schema_id)
             except RegistryUnavailable as error:
                 if not is_logged:
-                    LOGGER.warning("%s waits to learn schema %d: %s", self._stream.name, schema_id, error)
+                    LOGGER.warning("Could not fetch schema %d of %s, retrying: %s", schema_id, self._stream.name, error)
                 is_logged = True
                 time.sleep(RETRY_SECONDS)
 
