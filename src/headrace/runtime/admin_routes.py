@@ -1,10 +1,10 @@
-"""What the page asks of commands: each question is a command of its own, run beside the server, and told in JSON.
+"""The admin routes of the dashboard: each runs a command in its own process, and returns the command's JSON.
 
 POST /ask/trace {"id": "p-17"}               ──▶  headrace trace APP --json --since=1h -- p-17
 POST /ask/replay {"stream": …, "places": …}  ──▶  headrace dead replay APP payments --json --place=payments-0@42
 
-So the page shows what a command says, and neither the event loop nor its lock waits for a log that is read through.
-Each starts a process, so each is a POST: a page of another site can make a browser GET anything without asking.
+So the page shows a command's output, and a command that scans a whole topic does not block the server's process.
+Each starts a process, so each is a POST: a page of another site can make a browser send any GET request.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ RequestBody = Mapping[str, Any]
 
 
 class AdminCommand(NamedTuple):
-    """A command that may be asked for, the words it is asked with, the names of what is asked, whether it changes
-    something or starts Spark.
+    """A command of the dashboard: its path, the builder of its arguments, the fields of its request, whether it writes
+    and whether it starts Spark.
     """
 
     path: str
@@ -60,12 +60,12 @@ class AdminCommand(NamedTuple):
 
     @property
     def limit_s(self) -> float:
-        """How long its command may take."""
+        """The time limit of its command."""
         return HEAVY_LIMIT_SECONDS if self.is_heavy else LIMIT_SECONDS
 
     @property
     def operation(self) -> OpenApiOperation:
-        """What the page's own questions take and give: what the command says with --json."""
+        """The OpenAPI operation; the response is the command's output with --json."""
         summary = f"What `headrace {self.path.rpartition('/')[2]}` says to the dashboard"
         properties = {name: FIELD_SCHEMAS.get(name, TEXT_SCHEMA) for name in self.field_names}
         return OpenApiOperation(summary, request_body={"type": "object", "properties": properties})
@@ -80,7 +80,7 @@ FIELD_SCHEMAS: Mapping[str, JsonSchema] = {
 
 
 def admin_routes(app_path: str, app: App, settings: Settings) -> list[Route]:
-    """Everything the page may ask, of an app that was started as `file`."""
+    """The admin routes of an app that was started as `app_path`."""
     slots = asyncio.Semaphore(MAX_CONCURRENT_COMMANDS)
     return [_command_route(command, slots) for command in AdminCommands(app_path, app, settings).build_commands()]
 
@@ -98,7 +98,7 @@ def _command_handler(command: AdminCommand, slots: asyncio.Semaphore) -> Handler
         body = _parse_body(request)
         if "mended" not in command.field_names or "mended" not in body:
             return await _run_command(command, command.build_arguments(body), slots)
-        with tempfile.TemporaryDirectory() as folder:  # on a command line everybody could read it
+        with tempfile.TemporaryDirectory() as folder:  # every user of the machine can read command lines
             letters_file = Path(folder) / "letters.jsonl"
             letters_file.write_bytes(_encode_mended_letter(body))
             return await _run_command(command, [*command.build_arguments(body), f"--from={letters_file}"], slots)
@@ -114,7 +114,7 @@ def _encode_mended_letter(body: RequestBody) -> bytes:
 
 
 def _parse_body(request: Request) -> dict[str, Any]:
-    """The object a request tells; a form of another site cannot say that it is JSON."""
+    """The JSON object of a request; requires a content type that a form of another site cannot send."""
     if (request.header(b"content-type") or b"").split(b";")[0].strip() != b"application/json":
         raise UnsupportedMediaType("Send JSON, and say so: content-type: application/json.")
     body = parse_json(request.body, BODY_EXAMPLE)
@@ -124,7 +124,7 @@ def _parse_body(request: Request) -> dict[str, Any]:
 
 
 class AdminCommands:
-    """The commands that may be asked of an app; names come from it, whatever else is a value and never an option."""
+    """The commands of an app's dashboard; names are checked against the app, other input is never an option."""
 
     def __init__(self, app_path: str, app: App, settings: Settings) -> None:
         self._app_path = app_path
@@ -220,7 +220,7 @@ def _parse_text(body: RequestBody, field: str) -> str:
 
 
 def _place_options(body: RequestBody) -> list[str]:
-    """The letters that are meant, by name: a change never concerns what was not seen."""
+    """The options that name each dead letter: a change affects only letters that the page has shown."""
     places = body.get("places")
     if not isinstance(places, list) or not 0 < len(places) <= MAX_PLACES:
         raise BadRequest(f"places is a list of 1 to {MAX_PLACES} letters, such as payments-0@42.")
@@ -228,7 +228,7 @@ def _place_options(body: RequestBody) -> list[str]:
 
 
 async def _run_command(command: AdminCommand, arguments: list[str], slots: asyncio.Semaphore) -> Response:
-    """What a command says, or why it does not; one that starts Spark gives way to events and requests."""
+    """Run a command and return its output or its error; a command that starts Spark gets a lower priority."""
     await _acquire_slot(slots)
     try:
         child = await asyncio.create_subprocess_exec(
@@ -248,7 +248,7 @@ async def _run_command(command: AdminCommand, arguments: list[str], slots: async
                 stdout, stderr = await child.communicate()
         except TimeoutError:
             raise ServiceUnavailable(
-                f"It was not found within {command.limit_s:g} s. Ask the command itself: headrace {arguments[0]}."
+                f"The command did not finish within {command.limit_s:g} s. Run it yourself: headrace {arguments[0]}."
             ) from None
         finally:
             await _kill(child)
@@ -262,13 +262,11 @@ async def _acquire_slot(slots: asyncio.Semaphore) -> None:
         async with asyncio.timeout(QUEUE_SECONDS):
             await slots.acquire()
     except TimeoutError:
-        raise ServiceUnavailable(
-            f"{MAX_CONCURRENT_COMMANDS} others are being looked up, and take long. Ask again later."
-        ) from None
+        raise ServiceUnavailable(f"{MAX_CONCURRENT_COMMANDS} other commands are running. Retry later.") from None
 
 
 async def _kill(child: Process) -> None:
-    """Nothing asked outlives whoever asked."""
+    """Kill a command whose request has ended."""
     if child.returncode is None:
         child.kill()
         await child.wait()
@@ -277,7 +275,7 @@ async def _kill(child: Process) -> None:
 def _to_answer(exit_code: int | None, stdout: bytes, stderr: bytes) -> Response:
     if exit_code != 0:
         error_lines = stderr.decode(errors="replace").strip().splitlines()
-        raise BadRequest(error_lines[-1].removeprefix("Error: ") if error_lines else "The command said nothing.")
+        raise BadRequest(error_lines[-1].removeprefix("Error: ") if error_lines else "The command failed silently.")
     if len(stdout) > MAX_OUTPUT_BYTES:
-        raise PayloadTooLarge("There is more than a page can show. Ask the command itself.")
+        raise PayloadTooLarge("The output is too large for a page. Run the command yourself.")
     return Response(200, stdout, headers=NO_STORE_HEADERS)

@@ -15,7 +15,7 @@ from headrace.runtime.error_log import command_log_file, is_debugging
 
 
 def _redirect_spark_log() -> None:
-    """Have Spark's log in the file of the command, where its stderr is a terminal."""
+    """Redirect Spark's log to the command's log file if stderr is a terminal."""
     context = click.get_current_context(silent=True)
     log_file = None if context is None or is_debugging() else command_log_file(context)
     if log_file is not None:
@@ -24,7 +24,7 @@ def _redirect_spark_log() -> None:
 
 @contextmanager
 def batch_session(master: str | None, driver_memory: str | None = None, *, is_streaming: bool = False) -> Iterator[Any]:
-    """Spark on a master or, without one, on every core of this machine; stopped in the end."""
+    """A Spark session on a master or, without one, on all cores of this machine; stopped at the end."""
     from headrace.spark.session.liveness import stop_session_at_exit
     from headrace.spark.session.session import SparkSessionConfig, start_session
 

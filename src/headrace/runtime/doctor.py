@@ -1,4 +1,4 @@
-"""What an app needs from this machine, checked one by one, each with the command that mends it."""
+"""Checks the requirements of an app on this machine, each with the command that fixes it."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ _METADATA_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class DoctorConfig:
-    """Where an app would run; without a broker of the user's, the embedded one on its port."""
+    """The locations of an app to check; without a broker, the embedded one on its port."""
 
     http: str
     broker: str | None
@@ -40,7 +40,7 @@ class DoctorConfig:
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One check: what was found, and the command that mends it where it is wrong."""
+    """The result of a check: its description, and the command that fixes a problem."""
 
     check: str
     found: str
@@ -48,12 +48,12 @@ class DoctorFinding:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has to be done."""
+        """Whether the check found no problem."""
         return not self.mend
 
 
 def run_checks(config: DoctorConfig) -> Iterator[DoctorFinding]:
-    """Every check, in the order in which to mend them."""
+    """Run every check, in the order in which to fix problems."""
     host, port = parse_address(config.http, "--http")
     broker_addresses = [parse_address(text, "--broker") for text in config.broker.split(",")] if config.broker else []
     yield _check_python()
@@ -100,7 +100,7 @@ def _check_disk(state: Path) -> DoctorFinding:
     free_bytes = shutil.disk_usage(existing_folder).free
     description = f"{free_bytes / 1e9:.1f} GB free under {state}"
     return DoctorFinding(
-        "disk", description, "" if free_bytes >= _MIN_FREE_BYTES else "make room, or choose another disk with --state"
+        "disk", description, "" if free_bytes >= _MIN_FREE_BYTES else "free space, or choose another disk with --state"
     )
 
 
@@ -108,13 +108,13 @@ def _check_external_broker(broker: str, broker_addresses: list[tuple[str, int]])
     addresses_text = ", ".join(f"{host}:{port}" for host, port in broker_addresses)
     if not any(is_listening(host, port, _CONNECT_TIMEOUT_S) for host, port in broker_addresses):
         return DoctorFinding(
-            "broker", f"{addresses_text} does not answer", "start it, or leave out --broker to use the embedded one"
+            "broker", f"{addresses_text} does not answer", "start it, or omit --broker to use the embedded one"
         )
     try:
         fetch_metadata(create_admin_client(broker), broker, _METADATA_TIMEOUT_S)
         security = find_security_config(broker)
     except HeadraceError as error:
-        return DoctorFinding("broker", str(error), "do as it says, and look again")
+        return DoctorFinding("broker", str(error), "do as it says, and check again")
     identity_text = "" if security is None else f", and lets {security.principal} in by {security.protocol}"
     return DoctorFinding("broker", f"{addresses_text} accepts connections{identity_text}")
 
@@ -135,7 +135,7 @@ def _check_embedded_broker(config: DoctorConfig) -> DoctorFinding:
 
 
 def _check_store(url: str) -> DoctorFinding:
-    """Never with the password, not even a part of one that is not written as it should be."""
+    """Check the store; never shows the password, not even of a malformed URL."""
     try:
         entry = find_store(url)
         if not entry.is_shared:
@@ -149,7 +149,7 @@ def _check_store(url: str) -> DoctorFinding:
 
 
 def _check_drivers() -> DoctorFinding:
-    """Which connectors' drivers are here; none is a fault, for each is needed by its connector alone."""
+    """List the installed drivers of connectors; a missing one is no problem, since only its connector needs it."""
     drivers = connector_drivers()
     installed = [extra for extra, driver in drivers.items() if driver.is_installed]
     missing = [driver.install_command for driver in drivers.values() if not driver.is_installed]

@@ -1,4 +1,4 @@
-"""Errors that nobody expected: one sentence for the terminal, the trace for a file.
+"""Unexpected errors: one sentence for the terminal, the stack trace for a file.
 
 headrace train …   ──▶ Error: PySparkException: …. The trace is in .headrace/logs/command-train.log.
 """
@@ -21,7 +21,7 @@ PACKAGE_FOLDER = Path(__file__).parents[1]
 
 
 def command_log_file(context: click.Context) -> Path | None:
-    """The file that takes the traces of a command; None where its own stderr is kept in a file by who started it."""
+    """The log file for a command's traces; None if its parent process redirects its stderr to a file."""
     root_context = context.find_root()
     if root_context.invoked_subcommand in {None, "run"}:
         return None
@@ -34,7 +34,7 @@ def command_log_file(context: click.Context) -> Path | None:
 
 
 def to_click_exception(error: Exception, context: click.Context) -> click.ClickException:
-    """The sentence that a command ends with; the trace is written to its log, or to stderr where that is one."""
+    """The final error message of a command; writes the trace to its log file, or to stderr if that is a file."""
     summary = summarize_spark_error(error).rstrip(".") + _user_code_location(error)
     trace, log_file = "".join(traceback.format_exception(error)), command_log_file(context)
     if log_file is None:
@@ -49,12 +49,12 @@ def to_click_exception(error: Exception, context: click.Context) -> click.ClickE
 
 
 def is_debugging() -> bool:
-    """Whether whoever asks wants to see traces on the terminal."""
+    """Whether the user wants traces on the terminal."""
     return os.environ.get(DEBUG_VARIABLE, "") not in {"", "0"}
 
 
 def _user_code_location(error: Exception) -> str:
-    """The line of the user's own code that an error went through last, if any."""
+    """The innermost line of the user's own code in an error's trace, if any."""
     locations = [f" ({file}:{line})" for file, line in _frames(error.__traceback__) if _is_user_code(file)]
     return "" if isinstance(error, SyntaxError) or not locations else locations[-1]
 

@@ -1,4 +1,4 @@
-"""`--registry NAME[:URI]`: whatever a command did stands; that a registry was not told of it is said."""
+"""`--registry NAME[:URI]`: publishes versions after a command; a failure is printed, and undoes nothing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def require_known_registry(registry: str | None) -> None:
-    """Refuse a registry that is none, before anything is done."""
+    """Reject an unknown registry before anything is done."""
     if registry:
         require_model_registry(registry)
 
 
 def publish_to_registry(registry: str | None, state: Path, versions: "VersionStore") -> None:
-    """Tell the registry, where there is one, what has changed."""
+    """Publish changed versions to the registry, if there is one."""
     if not registry:
         return
     try:

@@ -1,7 +1,7 @@
-"""Which topics a command writes, and in whose name: an app with its state folder.
+"""The topics that a command writes, and their owner: an app with its state folder.
 
-up, run APP stream, run APP operate     claim what they write: two of them with two state folders would write it twice
-run APP score, sink, evaluate           share what they write, with others of the same app on other machines
+up, run APP stream, run APP operate     claim their topics: two of them with two state folders would write duplicates
+run APP score, sink, evaluate           share their topics with parts of the same app on other machines
 """
 
 import os
@@ -32,7 +32,7 @@ EXCLUSIVE_PARTS = ("stream", "operate")
 
 
 def topic_owner(app: App, state: Path) -> TopicOwner:
-    """The app and the id of its state folder, which is made with the folder."""
+    """The app and the id of its state folder; creates a missing folder with an id."""
     return TopicOwner(_read_or_create_id(state), app.name, socket.gethostname())
 
 
@@ -44,7 +44,7 @@ def _read_or_create_id(state: Path) -> str:
         draft = state / f".{APP_ID_FILE}.{new_id}"
         draft.write_text(new_id)
         try:
-            os.link(draft, file)  # of two that make one at the same moment the first counts
+            os.link(draft, file)  # of two concurrent processes, the first one sets the id
         except FileExistsError:
             pass
         finally:
@@ -53,13 +53,13 @@ def _read_or_create_id(state: Path) -> str:
 
 
 def claim_app_topics(app: App, settings: Settings) -> None:
-    """Hold every topic that an app writes, or refuse to start it."""
+    """Claim every topic that an app writes; raises if another app owns one."""
     owner = topic_owner(app, settings.state)
     claim_topics(broker_address(settings), owner, list_written_topics(app), take_over=settings.take_over)
 
 
 def require_unowned_topics(app: App, settings: Settings) -> None:
-    """Refuse an app whose topics another one holds; nothing is written."""
+    """Raise if another app owns a topic of this app; claims nothing."""
     file = settings.state / APP_ID_FILE
     owner = TopicOwner(file.read_text().strip() if file.exists() else "", app.name)
     if not settings.take_over:
@@ -68,7 +68,7 @@ def require_unowned_topics(app: App, settings: Settings) -> None:
 
 @contextmanager
 def hold_part_topics(app: App, settings: Settings, part: str, stop: threading.Event) -> Iterator[None]:
-    """Hold what a part writes while it runs: it is stopped once another app has taken that over."""
+    """Hold the topics of a part while it runs; sets `stop` if another app takes them over."""
     topics = part_topics(app, part)
     if not topics:
         yield
@@ -84,7 +84,7 @@ def hold_part_topics(app: App, settings: Settings, part: str, stop: threading.Ev
 
 
 def _require_same_app(broker: str, owner: TopicOwner, topics: Collection[str]) -> None:
-    """Refuse topics of an app with another name; its own parts elsewhere have other state folders."""
+    """Raise if an app with another name owns a topic; parts of this app elsewhere have other state folders."""
     owners = read_ownership(broker).topics_of_others(owner, topics)
     foreign_owners = {
         topic: holder for topic, holder in owners.items() if owner.app != holder.app and owner.id != holder.id
@@ -94,7 +94,7 @@ def _require_same_app(broker: str, owner: TopicOwner, topics: Collection[str]) -
 
 
 def part_topics(app: App, part: str) -> list[str]:
-    """The topics that a part writes, and that belong to one app."""
+    """The topics that a part writes and that one app owns."""
     derived_streams = [stream for stream in app.streams if isinstance(stream, DerivedStream)]
     match part:
         case "stream":

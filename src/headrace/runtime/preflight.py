@@ -1,7 +1,7 @@
-"""What is checked before anything starts: `headrace up` gives up at the first refusal, `headrace plan` names them all.
+"""The checks before an app starts: `headrace up` stops at the first failure, `headrace plan` lists all failures.
 
 up     every check ──▶ broker ──▶ checks that read the log ──▶ parts
-plan   every check, and those that read the log where --broker is given
+plan   every check, and those that read the log if --broker is given
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ from headrace.runtime.settings import Settings
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What is to be started: the app, as the user named it and as it is declared, and its settings."""
+    """The app to start: its path as given by the user, its declarations, and its settings."""
 
     app_path: str
     app: App
@@ -41,7 +41,7 @@ class StartRequest:
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """Something that must hold before an app is started."""
+    """A condition that must hold before an app starts."""
 
     name: str
     require: Callable[[StartRequest], None]
@@ -49,7 +49,7 @@ class PreflightCheck:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What came of a check: why it refuses, or why it was skipped; neither where it passed."""
+    """The result of a check: its failure, or why it was skipped; neither if it passed."""
 
     check: str
     refused: str | None = None
@@ -64,7 +64,7 @@ def _require_lake(request: StartRequest) -> None:
 
 
 def _require_state(request: StartRequest) -> None:
-    """Refuse what the kept state, or that of the savepoint to go back to, cannot follow."""
+    """Raise if the saved state, or that of the savepoint, does not fit the declarations."""
     from headrace.spark.checkpoints.savepoints import savepoint_folder
     from headrace.spark.checkpoints.state_plan import plan_state
 
@@ -99,7 +99,7 @@ def _require_java() -> None:
 
 
 def require_startable(app_path: str, app: App, settings: Settings) -> None:
-    """Refuse, before anything is started or written, an app that could not run as it is set up."""
+    """Raise, before anything is started or written, if the app cannot run with its settings."""
     request = StartRequest(app_path, app, settings)
     for check in CHECKS:
         check.require(request)
@@ -107,7 +107,7 @@ def require_startable(app_path: str, app: App, settings: Settings) -> None:
 
 
 def run_checks(app_path: str, app: App, settings: Settings) -> Iterator[CheckResult]:
-    """What came of every check; those that read the log are skipped where no broker is given."""
+    """Run every check; skips those that read the log if no broker is given."""
     request = StartRequest(app_path, app, settings)
     for check in CHECKS:
         yield CheckResult(check.name, _run_check(check, request))

@@ -1,4 +1,4 @@
-"""Who may ask: refused before anything starts where others could, and how the parts of an app ask its server."""
+"""Access to the server: rejects an insecure configuration before start, and authenticates the app's own parts."""
 
 import re
 
@@ -13,11 +13,11 @@ _HOST_PATTERN = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]
 
 
 class InsecureServerError(HeadraceError):
-    """An address that others can reach, without what keeps them out."""
+    """A public address without tokens or TLS."""
 
 
 def require_secure_server(settings: Settings) -> None:
-    """Refuse to listen where others could ask without a token, or read on the way what is said."""
+    """Reject a public address without tokens, or without TLS."""
     access = settings.access
     server_tls_context(access)
     for name in access.allowed_hosts:
@@ -40,7 +40,7 @@ def require_secure_server(settings: Settings) -> None:
 
 
 def internal_client(settings: Settings) -> InternalClient:
-    """How a part asks the server of its app."""
+    """The client of a part for the server of its app."""
     certificate = settings.access.tls_cert
     if certificate is not None:
         pinned_tls_context(certificate)

@@ -1,4 +1,4 @@
-"""The settings of a run of an app, and what commands make of the locations they were given."""
+"""The settings of an app's run, and the locations that commands derive from their flags."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from headrace.server.auth.access_config import DEFAULT_ACCESS, AccessConfig
 
 
 class BadSetting(HeadraceError):
-    """A setting that cannot be read."""
+    """A setting that cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where an app runs: its HTTP address, log, store, Spark and state folder."""
+    """The settings of an app: its HTTP address, broker, store, Spark, state folder and the rest."""
 
     http: str
     broker: str | None
@@ -53,7 +53,7 @@ class Settings:
 
     @property
     def broker_address(self) -> str:
-        """The broker's address: the given one, or where the embedded one is."""
+        """The broker's address: the given one, or that of the embedded one."""
         return broker_or_embedded(self.broker, self.broker_port)
 
     @property
@@ -77,38 +77,38 @@ class Settings:
 
 
 def lake_folder(text: str | None, state: Path) -> Path | None:
-    """Where the lake is: beside the other state unless told another place; None where it is switched off."""
+    """The folder of the lake: in the state folder unless given; None if the lake is off."""
     if text == "off":
         return None
     return Path(text) if text else state / "lake"
 
 
 def broker_or_embedded(broker: str | None, broker_port: int) -> str:
-    """The address of the given broker or, where none is given, of the one that `headrace up` starts here."""
+    """The address of the given broker or, without one, of the broker that `headrace up` starts here."""
     return broker or f"127.0.0.1:{broker_port}"
 
 
 def broker_from_flags(flags: Mapping[str, Any]) -> str:
-    """The broker whose log is meant."""
+    """The broker address of a command's flags."""
     return broker_or_embedded(flags["broker"], flags["broker_port"])
 
 
 def require_spine(flags: dict[str, Any]) -> Path:
-    """The file of a spine."""
+    """The spine file of a command's flags."""
     if flags["spine"] is None:
         raise BadSetting("--spine is missing. Name a file of rows with entity and time: --spine labels.parquet.")
     return Path(flags["spine"])
 
 
 def event_source(flags: dict[str, Any]) -> str:
-    """Where events are read: the lake or, where there is none, the log."""
+    """The source of events: the lake or, without one, the log."""
     lake = find_lake_folder(flags)
     is_in_log = lake is None or (flags["broker"] is not None and not lake.is_dir())
     return f"kafka://{broker_from_flags(flags)}" if is_in_log else str(lake)
 
 
 def find_lake_folder(flags: dict[str, Any]) -> Path | None:
-    """The lake that a command reads; one that is only where it was before `--state` moved it is told of."""
+    """The lake that a command reads; prints a note if it exists only in the default state folder."""
     state, default_folder = Path(flags["state"]), Path(DEFAULT_STATE_FOLDER) / "lake"
     lake = lake_folder(flags["lake"], state)
     if not flags["lake"] and lake != default_folder and not (state / "lake").exists() and default_folder.is_dir():

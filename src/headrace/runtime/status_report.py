@@ -1,4 +1,4 @@
-"""What `headrace status` reports: read from the progress topic, the supervisor's file and the server's /metrics."""
+"""The report of `headrace status`, from the progress topic, the supervisor's file and the server's /metrics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class StatusReport:
-    """An app's status, what its broker and its server have to say, and whether anything of it runs."""
+    """An app's status, the errors of its broker and its server, and whether any part of it runs."""
 
     app: str
     is_running: bool
@@ -41,7 +41,7 @@ class StatusReport:
         return self.status.outages
 
     def as_json(self) -> Row:
-        """Names and types that stay as they are."""
+        """The report as JSON; its names and types are a stable interface."""
         return {
             "app": self.app,
             "running": self.is_running,
@@ -92,13 +92,13 @@ class StatusReport:
             }
 
     def _connector_rows(self) -> Iterator[Row]:
-        """Sinks, outboxes, bridges and captured tables, each with what keeps it from going on."""
+        """Sinks, outboxes, bridges and captured tables, each with its current error."""
         reasons = {outage.subject: outage.reason for outage in self.outages}
         for kind, name in declared_connectors(self.declared_app, self.progress):
             yield {"connector": f"{kind} {name}", "trouble": reasons.get(f"{kind} {name}", "")}
 
     def _consumer_rows(self) -> Iterator[Row]:
-        """Whoever else reads the log: scorers, sinks, the store, the lake."""
+        """The other consumers of the log: scorers, sinks, the store, the lake."""
         queries = {query.query for query in self.status.queries}
         for name, lag in sorted(self.lags.items()):
             if name not in queries:
@@ -107,14 +107,14 @@ class StatusReport:
 
 @dataclass(frozen=True)
 class QueryLag:
-    """How many records a reader of the log has not come to, and for how long the oldest has waited, at least."""
+    """The consumer lag of a reader of the log, and a lower bound of the oldest record's waiting time."""
 
     records: int
     seconds: float
 
 
 def collect_status(app_path: str, broker: str | None, flags: Mapping[str, Any]) -> StatusReport:
-    """Everything that is known of an app now; where no broker is given, that of its last `headrace up` tells it."""
+    """Collect the status of an app; without a given broker, from that of its last `headrace up`."""
     loaded_app, state = load_app(app_path), Path(flags["state"])
     status_file = _own_status_file(read_status(state), loaded_app)
     last_broker = "" if status_file is None else status_file.broker
@@ -134,7 +134,7 @@ def collect_status(app_path: str, broker: str | None, flags: Mapping[str, Any]) 
 
 
 def read_progress(broker: str) -> tuple[ProgressTable, str]:
-    """What the progress topic says, and why it could not be read, if it could not."""
+    """The reports of the progress topic, and the error if it could not be read."""
     progress = ProgressTable()
     if not is_answering(broker):
         return progress, str(BrokerUnreachable(broker))
@@ -156,14 +156,14 @@ def is_supervisor_alive(status_file: StatusFile | None) -> bool:
 
 
 def has_recent_reports(status: AppStatus) -> bool:
-    """Whether any part or query has said lately that it is there."""
+    """Whether any part or query has reported recently."""
     since_us = status.now_us - SILENT_AFTER_US
     part_reports = (report.at_us > since_us and report.state != "stopped" for report in status.parts)
     return any(part_reports) or any(one.at_us > since_us for one in status.queries)
 
 
 def query_lags(samples: MetricSamples | None) -> dict[str, QueryLag]:
-    """The lag of each reader of the log, over its partitions."""
+    """The lag of each reader of the log, over all its partitions."""
     lags: dict[str, QueryLag] = {}
     for sample in (samples or {}).get("headrace_query_lag", ()):
         previous = lags.get(sample.labels["query"], QueryLag(0, 0.0))
@@ -175,7 +175,7 @@ def query_lags(samples: MetricSamples | None) -> dict[str, QueryLag]:
 
 
 def declared_connectors(app: App, progress: ProgressTable) -> Sequence[tuple[str, str]]:
-    """The connectors that an app declares, of each its kind and name."""
+    """The kind and name of each connector that an app declares."""
     captures = progress.reports(CaptureProgress)
     return [
         *(("sink", sink.name) for sink in app.sinks),

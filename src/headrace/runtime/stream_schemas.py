@@ -1,4 +1,4 @@
-"""The schemas of streams that leave theirs out, for every command: `plan` and `up` ask anew, the others keep to it."""
+"""The schemas of streams from a registry: `plan` and `up` fetch them, other commands use the cached ones."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ SAVING_COMMANDS = ("up", "run")
 
 
 def resolve_subject(encoded: RecordEncoding) -> RegisteredSchema:
-    """What the registry says of a stream's schema, or what it said when the app was last started."""
+    """The registry's schema of a stream, or the cached one of the app's last start."""
     from headrace.kafka.schema_registry.subjects import RegistrySchemaLookup
 
     context = click.get_current_context()
@@ -26,7 +26,7 @@ def resolve_subject(encoded: RecordEncoding) -> RegisteredSchema:
 
 
 def require_compatible_schemas(app: App, print_line: Callable[[str], None]) -> None:
-    """Refuse before anything starts streams, and sinks, that do not fit what the registry has."""
+    """Raise, before anything starts, for streams and sinks that are incompatible with their registry's schemas."""
     from headrace.connectors.sinks.sink_schemas import require_compatible_sink_schema
     from headrace.kafka.schema_registry.compatibility import require_compatible
 

@@ -1,4 +1,4 @@
-"""The settings of Headrace: one table, and all that comes from it.
+"""The settings of Headrace: one table, and everything that is derived from it.
 
 settings_table ──▶ click_options     flags and HEADRACE_* variables
                ──▶ settings_file     the keys of headrace.toml

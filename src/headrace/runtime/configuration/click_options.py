@@ -14,7 +14,7 @@ BROKER, BROKER_SECURITY = SETTINGS_BY_NAME["broker"], SETTINGS_BY_NAME["broker_s
 
 
 def setting_option(name: str, help_text: str | None = None) -> OptionDecorator:
-    """The option of a setting, for a command that uses it; in words of its own where it uses it in another way."""
+    """The option of a setting for a command; `help_text` replaces the setting's own help."""
     setting = SETTINGS_BY_NAME[name]
     return click.option(setting.flag, setting.name, **_option_attributes(setting, help_text))
 
@@ -25,12 +25,12 @@ def setting_options(*names: str) -> OptionDecorator:
 
 
 def command_settings(command_name: str) -> OptionDecorator:
-    """The options of all settings that a command takes, in the order of the table."""
+    """The options of all settings that a command accepts, in the order of the table."""
     return setting_options(*(setting.name for setting in SETTINGS if setting.is_taken_by(command_name)))
 
 
 def apply_options(*option_decorators: OptionDecorator) -> OptionDecorator:
-    """Give a command these options, in this order."""
+    """Add these options to a command, in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(option_decorators):
@@ -41,9 +41,9 @@ def apply_options(*option_decorators: OptionDecorator) -> OptionDecorator:
 
 
 def add_common_settings(command: click.Command) -> None:
-    """Let a command take every location and the broker's security, and each option be set by its variable.
+    """Add the options of all locations and of the broker's security to a command, and a variable to each option.
 
-    Locations that a command does not use are not in its help: all commands can be given the same flags.
+    Locations that a command does not use are hidden from its help: all commands accept the same flags.
     """
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
@@ -62,7 +62,7 @@ def add_common_settings(command: click.Command) -> None:
 
 
 def _ignored_option(setting: Setting) -> click.Option:
-    """An option that a command takes and does not look at; the state folder is looked at by all, for schemas."""
+    """A hidden option that a command accepts and ignores; all commands use the state folder, for schemas."""
     return _to_option(setting, expose_value=False, hidden=setting.name != "state")
 
 
@@ -71,7 +71,7 @@ def _to_option(setting: Setting, **attributes: Any) -> click.Option:
 
 
 def _option_attributes(setting: Setting, help_text: str | None = None) -> dict[str, Any]:
-    """What click is told; what is left out it derives: the type of a default, for one."""
+    """The attributes for click, which derives missing ones, such as the type from the default."""
     attributes: dict[str, Any] = {
         "help": help_text or setting.help or None,
         "envvar": setting.variable,

@@ -12,7 +12,7 @@ HEADER = f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|\n"
 
 
 def settings_markdown() -> str:
-    """A row a setting, in the order of the table."""
+    """One row per setting, in the order of the table."""
     return HEADER + "".join(_rows())
 
 
@@ -40,5 +40,5 @@ def _flag_text(setting: Setting) -> str:
 
 
 def _code(text: str) -> str:
-    """Code in a cell of a table, where a bar would end it."""
+    """Code in a table cell, with bars escaped."""
     return f"`{text.replace('|', chr(92) + '|')}`"

@@ -1,4 +1,4 @@
-"""What a row of the table of settings says."""
+"""A row of the table of settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PART_COMMANDS = ("up", "run", "plan")
 
 
 class Handover(Enum):
-    """How the processes of parts get a setting from `headrace up`."""
+    """How `headrace up` passes a setting to the processes of parts."""
 
     FLAG = "by a flag of their command"
     SECRET = "by a variable alone: anybody on the machine reads command lines"  # noqa: S105 - not one itself
@@ -23,11 +23,11 @@ class Handover(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: how it is called, what it may be, which commands take it, and where `Settings` keeps it.
+    """A setting: its name, its format, the commands that accept it, and its attribute of `Settings`.
 
-    `name` is the parameter of a command's function; the flag is made of it unless `flag` says otherwise. `field` is the
-    attribute of `Settings`, called as the setting unless it says otherwise; "" where it is no part of them.
-    `handed_field` is the attribute that parts are given, where that is another one.
+    `name` is the parameter of a command's function; the flag is derived from it unless `flag` is given. `field` is the
+    attribute of `Settings`, by default the setting's name; "" if `Settings` does not have it. `handed_field` is the
+    attribute that parts get, if it is another one.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """What it is called in headrace.toml."""
+        """Its key in headrace.toml."""
         return self.name.strip("_").replace("_", "-")
 
     @property
@@ -69,19 +69,19 @@ class Setting:
 
     @property
     def usage(self) -> str:
-        """The flag as errors and docs write it: `--since TIME`."""
+        """The flag in errors and docs: `--since TIME`."""
         return " ".join(filter(None, (self.flag, self.format.metavar)))
 
     def is_taken_by(self, command: str) -> bool:
         return self.commands == EVERY_COMMAND or command in self.commands
 
     def parse(self, flags: Mapping[str, Any]) -> Any:
-        """The value for `Settings`; a command that does not take the flag has its default."""
+        """The value for `Settings`; the default for a command without the flag."""
         unset = () if self.is_repeatable else False if self.format.is_switch else self.default
         return self.format.parse(FlagValue(flags.get(self.name, unset), self.flag, flags))
 
     def to_flags(self, value: Any) -> list[str]:
-        """The words of a command line that give this value.
+        """The command-line arguments for a value.
 
         >>> Setting("allow_host", "Names.", ValueFormat("a"), is_repeatable=True).to_flags(("a", "b"))
         ['--allow-host', 'a', '--allow-host', 'b']
@@ -93,7 +93,7 @@ class Setting:
 
 
 def variable_name(parameter: str) -> str:
-    """The environment variable that stands for a parameter of a command.
+    """The environment variable of a command's parameter.
 
     >>> variable_name("for_")
     'HEADRACE_FOR'

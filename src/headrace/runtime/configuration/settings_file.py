@@ -1,4 +1,4 @@
-"""headrace.toml: a line a setting, for every command that has it."""
+"""headrace.toml: one line per setting, for every command that has it."""
 
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,9 +17,9 @@ SUGGESTED_KEYS = [setting.key for setting in SETTINGS if not setting.is_one_time
 def file_defaults(
     commands: Sequence[str], list_option_names: Callable[[], Collection[str | None]] = tuple
 ) -> dict[str, Any]:
-    """The settings of headrace.toml, for every command that has them.
+    """The settings of headrace.toml, as defaults of every command that has them.
 
-    The options of single commands, whose names are asked for only where they are needed, can be set there as well.
+    The file may also set options of single commands; their names are listed only when needed.
     """
     if not SETTINGS_FILE.exists():
         return {}
@@ -36,7 +36,7 @@ def file_defaults(
 
 
 def group_defaults(defaults: dict[str, Any], group: str, commands: Iterable[str]) -> dict[str, Any]:
-    """The settings of headrace.toml, for each command of a group as well."""
+    """The settings of headrace.toml, also for each command of a group."""
     return defaults | {group: dict.fromkeys(commands, defaults[group])} if defaults else {}
 
 
@@ -50,17 +50,17 @@ def _plain_key(key: str) -> str:
 
 
 def _require_lasting_settings(keys: Iterable[str]) -> None:
-    """Refuse what would be done at each start."""
+    """Reject one-time settings, which would apply at each start."""
     for key in keys:
         setting = SETTINGS_BY_KEY.get(_plain_key(key))
         if setting is not None and setting.is_one_time:
             raise BadSetting(
-                f"{SETTINGS_FILE} sets {setting.key}, which would be done at each start. Give it once: {setting.usage}."
+                f"{SETTINGS_FILE} sets {setting.key}, which would apply at each start. Give it once: {setting.usage}."
             )
 
 
 def _require_known_keys(keys: Iterable[str], list_option_names: Callable[[], Collection[str | None]]) -> None:
-    """Refuse what no command has: a slip of the pen would be a setting that is not there."""
+    """Reject unknown keys: a typing error would otherwise be a setting without effect."""
     unlisted_keys = [key for key in keys if _plain_key(key) not in SETTINGS_BY_KEY]
     option_names = list_option_names() if unlisted_keys else ()
     for key in unlisted_keys:

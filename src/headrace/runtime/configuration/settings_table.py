@@ -1,6 +1,6 @@
-"""The table of settings: a row each, in the order of `headrace up --help`.
+"""The table of settings: one row per setting, in the order of `headrace up --help`.
 
-A new setting is a row here and, for what parts use, an attribute of `Settings`.
+A new setting is a row here and, if parts use it, an attribute of `Settings`.
 """
 
 import os
@@ -43,7 +43,7 @@ SPARK_COMMANDS = (*PART_COMMANDS, "backfill", "train", "retrain", "score", "chec
 
 
 def _export_security_file(_context: click.Context, _option: click.Parameter, path_text: str | None) -> None:
-    """Every client of this process, and of those it starts, finds it in the environment."""
+    """Export the security file to the environment, for the clients of this process and of its child processes."""
     if path_text:
         file = Path(path_text).absolute()
         read_security_file(file)
@@ -53,7 +53,7 @@ def _export_security_file(_context: click.Context, _option: click.Parameter, pat
 
 
 SETTINGS = (
-    Setting(  # which of the workers this is; told by who starts them
+    Setting(  # the index of a worker, set by the process that starts the workers
         "worker", "", INTEGER, commands=("run",), handover=Handover.NONE, is_hidden=True
     ),
     Setting(
@@ -154,7 +154,7 @@ SETTINGS = (
         "webhook",
         "The webhook for alert notifications; better set HEADRACE_WEBHOOK.",
         text_as("https://…", "https://hooks.example/word"),
-        handover=Handover.SECRET,  # its path is one
+        handover=Handover.SECRET,  # its path is a secret
     ),
     Setting(
         "webhook_allow",
@@ -225,5 +225,5 @@ SETTINGS = (
     ),
 )
 SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
-# Where an app is: every command takes these, with one meaning, one default and one variable.
+# The locations of an app: every command accepts these, with one meaning, one default and one variable.
 LOCATIONS = tuple(setting for setting in SETTINGS if setting.commands == EVERY_COMMAND and setting.settings_field)

@@ -1,4 +1,4 @@
-"""The state folder that a command was given: schemas are looked up there, and errors are logged there."""
+"""The state folder of a command, for cached schemas and error logs."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ STATE_META_KEY = "headrace.state"  # in the context: the folder that --state has
 
 
 def record_state_folder(context: click.Context, _: click.Parameter, state: str) -> str:
-    """Let whoever has no flags of the command know the folder that its --state names."""
+    """Record the folder of --state in the context, for code without access to the command's flags."""
     context.meta[STATE_META_KEY] = state
     return state
 
 
 def recorded_state_folder(context: click.Context) -> Path:
-    """The folder of a command, or the default one where it was not yet read from its flags."""
+    """The state folder of a command, or the default one before its flags are parsed."""
     return Path(context.meta.get(STATE_META_KEY) or DEFAULT_STATE_FOLDER)

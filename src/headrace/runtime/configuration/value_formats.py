@@ -1,4 +1,4 @@
-"""How settings are written: as text for a flag, and as a value of `Settings`."""
+"""The formats of settings: parsing the text of a flag, and formatting a value of `Settings`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class FlagValue:
-    """What a flag was given, and what all flags of the command were given."""
+    """The value of a flag, and the values of all flags of the command."""
 
     value: Any
     flag: str
@@ -36,9 +36,9 @@ def to_plain_text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How one kind of value is read from a flag, and how it is written back as one: None leaves the flag out.
+    """How a kind of value is parsed from a flag, and formatted as a flag; the text None omits the flag.
 
-    `example` is such a value as users write it; the tests of the table give it to every setting of the kind.
+    `example` is a value in the user's form; the tests of the table use it for every setting of the kind.
     """
 
     example: str
@@ -50,17 +50,17 @@ class ValueFormat:
 
 
 def one_of(choices: Sequence[str]) -> ValueFormat:
-    """One of these words."""
+    """One of these choices."""
     return ValueFormat(choices[-1], option_type=click.Choice(choices))
 
 
 def text_as(metavar: str, example: str) -> ValueFormat:
-    """Text that only its user understands."""
+    """Text that is not parsed here."""
     return ValueFormat(example, metavar=metavar)
 
 
 def texts_as(metavar: str, example: str) -> ValueFormat:
-    """Any number of such texts, in their order."""
+    """Any number of texts, in their order."""
     return ValueFormat(example, lambda given: tuple(given.value), metavar=metavar)
 
 
@@ -79,7 +79,7 @@ def _seconds_text(seconds: float) -> str:
 def _parse_checkpoint_seconds(given: FlagValue) -> int:
     seconds = duration_us(given.value, given.flag) // SECOND_US
     if seconds < MIN_CHECKPOINT_SECONDS:
-        raise BadSetting(f"{given.flag} {given.value!r} is too short: Spark wants {MIN_CHECKPOINT_SECONDS}s or more.")
+        raise BadSetting(f"{given.flag} {given.value!r} is too short: Spark needs {MIN_CHECKPOINT_SECONDS}s or more.")
     return seconds
 
 
@@ -89,7 +89,7 @@ def _parse_retention(given: FlagValue) -> timedelta | None:
     retention = timedelta(microseconds=duration_us(given.value, given.flag))
     if retention < timedelta(days=1):
         raise BadSetting(
-            f"{given.flag} {given.value!r} is too short: days are kept whole. Write 1d or more, or forever."
+            f"{given.flag} {given.value!r} is too short: the lake deletes whole days. Write 1d or more, or forever."
         )
     return retention
 
@@ -116,7 +116,7 @@ def _parse_since_us(given: FlagValue) -> int | None:
 
 
 def otlp_receiver(text: str | None) -> str | None:
-    """Where to push: as the setting says, or as the variable says that all who speak OTLP know."""
+    """The OTLP endpoint: from the setting, or from OTLP's standard variable."""
     receiver = text or os.environ.get(OTLP_VARIABLE)
     return None if receiver == "off" else receiver or None
 
