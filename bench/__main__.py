@@ -1,4 +1,4 @@
-"""python -m bench [SECTION …] [--quick]: measure, print, and keep what was found."""
+"""python -m bench [SECTION …] [--quick]: measure, print, and save the results."""
 
 import signal
 import sys
@@ -65,7 +65,7 @@ SECTIONS: Mapping[str, Callable[[Run], Result]] = {
 @click.argument("sections", nargs=-1, type=click.Choice([*SECTIONS]))
 @click.option("--quick", is_flag=True, help="A few minutes, to see that all works; kept in bench/out, not published.")
 def main(sections: tuple[str, ...], quick: bool) -> None:
-    """Measure Headrace on this machine: all sections, or those that are named."""
+    """Measure Headrace on this machine: all sections, or the named ones."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = Machine.here()
     say(machine.markdown())
@@ -75,7 +75,7 @@ def main(sections: tuple[str, ...], quick: bool) -> None:
 
 
 def _kept(section: str, machine: Machine, quick: bool) -> bool:
-    """Measure one section and keep it; one that fails does not keep the others from running."""
+    """Measure one section and save its result; a failure does not stop the others."""
     began = time.monotonic()
     try:
         result = _measured(section, quick)
@@ -92,7 +92,7 @@ def _kept(section: str, machine: Machine, quick: bool) -> bool:
 
 
 def _draw(quick: bool) -> None:
-    """Draw what is kept; only a full run changes the docs."""
+    """Draw the saved results; only a full run changes the docs."""
     kept = latest(PASSING if quick else KEPT)
     if kept and quick:
         (PASSING / CHART).write_text(draw(kept))

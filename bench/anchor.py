@@ -1,4 +1,4 @@
-"""Section anchor: `/features` from memory and Redis, and `/predict`, beside Feast's own server on the same Redis.
+"""Section anchor: `/features` from memory and Redis, and `/predict`, against Feast's own server on the same Redis.
 
 round 1   Feast ▸ memory ▸ Redis ▸ /predict     a ratio is one of two servers of the same round
 round 2   Feast ▸ memory ▸ Redis ▸ /predict     figures are medians over the rounds
@@ -47,7 +47,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Beside:
-    """A server's figures, its rate in Feast's rates and its P99 in Feast's P99s."""
+    """A server's figures, and the ratios of its rate and its P99 to Feast's."""
 
     answered: Answered
     times_the_rate: float
@@ -96,14 +96,14 @@ def _predict_server(folder: Path, cards: int, now_us: int) -> Iterator[Question]
 
 
 def _vectors(source: Cards, cards: int, now_us: int) -> dict[str, Vector]:
-    """The features of every card at a moment; Feast's columns have no nulls."""
+    """The features of every card at a time; Feast's columns have no nulls."""
     counted = [vector(source.payments(number), now_us) for number in range(PATTERNS)]
     filled = [{name: value or 0 for name, value in one.items()} for one in counted]
     return {card(number): filled[number % PATTERNS] for number in range(cards)}
 
 
 def _require_counted(name: str, server: Server, source: Cards) -> None:
-    """A server of ours says what counting the payments says."""
+    """Require that our server returns the features counted from the payments."""
     for number in TRIED:
         said = json.loads(server.question.answer(card(number)))
         at_us = round(datetime.fromisoformat(said["as_of"]).timestamp() * 1e6)
@@ -113,7 +113,7 @@ def _require_counted(name: str, server: Server, source: Cards) -> None:
 
 
 def _require_scored(predict: Question, source: Cards) -> None:
-    """A score is LightGBM's own, of features counted at a moment of the request."""
+    """Require that a score is LightGBM's own, of features counted at a time within the request."""
     for number in TRIED:
         asked_us = time.time_ns() // 1000
         said = json.loads(predict.answer(card(number)))
@@ -127,7 +127,7 @@ def _require_scored(predict: Question, source: Cards) -> None:
 
 
 def _require_written(feast: Feast, vectors: Mapping[str, Vector]) -> None:
-    """Feast says what was written."""
+    """Require that Feast returns the written values."""
     for number in TRIED:
         found = differences(feast.vector(card(number)), vectors[card(number)])
         if found:

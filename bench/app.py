@@ -1,4 +1,4 @@
-"""The app every section runs: one stream, one view of ten features over three windows."""
+"""The app of all sections: one stream, one view of ten features over three windows."""
 
 import headrace as hr
 

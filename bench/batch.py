@@ -1,4 +1,4 @@
-"""The same tiles by a plain Spark batch over the same topic: what one would write without Headrace.
+"""The same tiles by a plain Spark batch over the same topic, as written without Headrace.
 
 python -m bench.batch BROKER FOLDER
 """
@@ -25,7 +25,7 @@ SCHEMA = "payment_id string, card string, merchant string, amount double, at tim
 
 @dataclass(frozen=True)
 class Batch:
-    """How long the batch took in a new JVM and in a warm one, and what it found."""
+    """The durations of the batch in a new and in a warm JVM, and its results."""
 
     first_seconds: float
     second_seconds: float
@@ -37,7 +37,7 @@ class Batch:
 @click.argument("broker")
 @click.argument("folder", type=click.Path(path_type=Path))
 def main(broker: str, folder: Path) -> None:
-    """Run the batch twice, and print what it took as JSON."""
+    """Run the batch twice, and print its durations as JSON."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     place = SparkSessionConfig(None, len(os.sched_getaffinity(0)), jar_paths("spark"), folder / "scratch")
     spark = start_session(place)
@@ -74,7 +74,7 @@ def tiles(records: DataFrame) -> DataFrame:
 
 
 def _merchants(layout: HopLayout) -> Column:
-    """The sketch of the tiles that have one."""
+    """The sketch of tiles that have one."""
     lg_k = next((slot.size for slot in layout.slots if slot.partial == DistinctPartial()), None)
     if lg_k is None:
         return F.lit(None).cast("binary").alias(f"merchants_{layout.hop_us}")
@@ -83,7 +83,7 @@ def _merchants(layout: HopLayout) -> Column:
 
 
 def _found(spark: SparkSession, target: Path) -> tuple[int, int]:
-    """How many tiles there are, and how many events are in those of one hop."""
+    """The number of tiles, and of events in those of one hop."""
     written = spark.read.parquet(str(target))
     longest = max(layout.hop_us for layout in hop_layouts(CardSpend))
     of_one_hop = F.sum(F.when(F.col("hop") == longest, F.col("n")))

@@ -1,4 +1,4 @@
-"""The chart of the kept results: one panel a section, readable on light and dark pages."""
+"""The chart of the saved results: one panel per section, readable on light and dark pages."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ Figures = Mapping[str, Any]
 
 
 def _number(value: float, _place: object = None) -> str:
-    """A number as it stands beside a bar or an axis: 9.1, 12,500."""
+    """A number as a label of a bar or an axis: 9.1, 12,500."""
     return f"{value:,.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
 
 
@@ -70,7 +70,7 @@ def draw(kept: Mapping[str, Kept]) -> str:
 
 
 def themed(svg: str) -> str:
-    """The drawing with variables for colours, and the font of the page it stands on."""
+    """The drawing with variables for colours, and the font of its page."""
     for stand_in, (name, _) in VARIABLES.items():
         svg = svg.replace(stand_in, f"var(--{name})")
     light = " ".join(f"--{name}: {stand_in};" for stand_in, (name, _) in VARIABLES.items())

@@ -1,4 +1,4 @@
-"""Section drain: a backlog through gate and tiles, beside a plain Spark batch that makes the same tiles of it.
+"""Section drain: a backlog through gate and tiles, compared with a plain Spark batch that computes the same tiles.
 
 raw topic full ▸ stream started ├ gate's first batch ───────── last tile in the changelog ┤
                  batch started  ├ read, parse, drop duplicates, group, write Parquet ┤
@@ -40,7 +40,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Drained:
-    """When a backlog began to move and when its last tile was written, and what is in the tiles."""
+    """The start of a backlog's processing, the time of its last tile, and the content of the tiles."""
 
     gate_seconds: float
     seconds: float
@@ -61,7 +61,7 @@ def measure(run: Run) -> Result:
 
 
 def produced(run: Run, broker: str, count: int) -> int:
-    """Fill the raw topic; how many different payments are in it."""
+    """Fill the raw topic; returns the number of distinct payments."""
     run.say(f"producing {count:,} payments")
     ensure_topics(broker, [payments], [CardSpend])
     unique = set()
@@ -82,7 +82,7 @@ def _drained(run: Run, broker: str, count: int) -> Drained:
 
 @contextmanager
 def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
-    """A stream at work on the backlog; gives the moment its gate began, in epoch seconds."""
+    """Run a stream on the backlog; yields the start time of its gate, in epoch seconds."""
     run.say("starting the stream")
     state, output = run.folder / "stream", run.folder / "stream.out"
     with running(part("stream", broker, state, *flags), output) as stream:
@@ -97,12 +97,12 @@ def draining(run: Run, broker: str, *flags: str) -> Iterator[float]:
 
 
 def part(name: str, broker: str, state: Path, *flags: str) -> list[str]:
-    """How one part of the app is started."""
+    """The command of one part of the app."""
     return [sys.executable, "-m", "headrace", "run", str(APP), name, "--broker", broker, "--state", str(state), *flags]
 
 
 def _wait_until_drained(broker: str, count: int) -> None:
-    """Wait until every record is through the gate, tiles are in real time, and their changelog has come to rest."""
+    """Wait until the gate has processed every record, tiles are in real time, and their changelog no longer grows."""
     offsets = OffsetClient(broker)
     wait_for(lambda: length(offsets, payments.clean) >= count, LIMIT_SECONDS, "the gate", 0.5)
     # A micro-batch may write nothing for longer than any rest.

@@ -1,6 +1,6 @@
-"""Section drift: what is found, how soon, whether the right input is named, and how often there is nothing to find.
+"""Section drift: detection rate, delay, ranking of the drifted input, and false alarms.
 
-without   a million events a day, a window of an hour looked at every minute           false alarms
+without   a million events a day, a window of an hour tested every minute              false alarms
 with      4,000 events without drift, 4,000 with, 50 a minute, 200 seeds a kind         delay, the input ranked first
 errors    a million of one share, and 200 runs in which they double
 """
@@ -37,7 +37,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is simulated."""
+    """The size of the simulation."""
 
     seeds: int
     days: int
@@ -48,7 +48,7 @@ FULL, QUICK = Size(200, 10), Size(20, 1)
 
 @dataclass(frozen=True)
 class Found:
-    """What became of the runs of one kind of drift."""
+    """The results of the runs with one kind of drift."""
 
     runs: int
     found: int
@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Quiet:
-    """What was told of days without drift."""
+    """The alarms on days without drift."""
 
     days: int
     events: int
@@ -87,7 +87,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Delayed:
-    """In how many runs, and after how many events."""
+    """The number of runs, and the delays in events."""
 
     found: int
     p50_events: float
@@ -115,7 +115,7 @@ def measure(run: Run) -> Result:
 
 
 def without_drift(days: int) -> Quiet:
-    """How many alarms days without drift give, in runs of windows that follow on one another."""
+    """The alarms on days without drift, in runs of consecutive windows."""
     alarms = tests = 0
     for day in range(days):
         rng = np.random.default_rng([7, day])
@@ -129,7 +129,7 @@ def without_drift(days: int) -> Quiet:
 
 
 def small_windows(rows: int = 100, count: int = 20_000) -> tuple[float, float]:
-    """Which share of small windows without drift a fixed PSI of 0.1 alarms on, and ours, at a chance of 1 in 1,000."""
+    """The share of small windows without drift on which a fixed PSI of 0.1 raises an alarm, and ours at 1 in 1,000."""
     rng = np.random.default_rng(1)
     before, now = (rng.multinomial(size, np.full(10, 0.1), count) for size in (REFERENCE_ROWS, rows))
     index, together = statistics.psi(before, now), statistics.sample_sizes(before, now).effective_size
@@ -138,7 +138,7 @@ def small_windows(rows: int = 100, count: int = 20_000) -> tuple[float, float]:
 
 
 def tails(alpha: float = 1e-5, rounds: int = 6, count: int = 500_000) -> dict[str, float]:
-    """How often critical values of the smallest windows are exceeded without drift, in times of what they say."""
+    """How often the smallest windows exceed critical values without drift, relative to their nominal rate."""
     rng, freedom, rows = np.random.default_rng(3), np.array([9]), DriftPolicy().least_rows
     above = dict.fromkeys(("psi", "js", "chi_square"), 0)
     critical = statistics.chi_square_critical(alpha, freedom)
@@ -154,7 +154,7 @@ def tails(alpha: float = 1e-5, rounds: int = 6, count: int = 500_000) -> dict[st
 def examined_by(
     layout: DriftLayout, counts: Mapping[tuple[Segment, ...], NDArray[np.int64]]
 ) -> dict[tuple[Segment, ...], DriftTestReport]:
-    """Every window of every segment beside what was trained on."""
+    """Every window of every segment, compared with the training data."""
     return {
         segment: run_drift_tests(layout, layout.segments[segment], of, DriftPolicy(), len(layout.segments))
         for segment, of in counts.items()
@@ -162,7 +162,7 @@ def examined_by(
 
 
 def runs_of(drifted: NDArray[np.bool_]) -> int:
-    """How many alarms: windows in a row that tell of the same column are one.
+    """The number of alarms: consecutive windows with the same drifted column are one.
 
     >>> runs_of(np.array([[0, 1, 1, 0, 1]], bool).T)
     2
@@ -172,7 +172,7 @@ def runs_of(drifted: NDArray[np.bool_]) -> int:
 
 @dataclass(frozen=True)
 class OneRun:
-    """Of one run: events until it was found (None if never), whether before it began, whether the right one led."""
+    """One run: events until detection (None if never), whether early, and whether the right input ranked first."""
 
     delay: int | None
     early: bool
@@ -180,14 +180,14 @@ class OneRun:
 
 
 def one_run(drift: Drift, seed: int) -> OneRun:
-    """Events that begin to drift, window by window, until it is told."""
+    """Simulate events that start to drift, window by window, until detection."""
     rng = np.random.default_rng([DRIFTS.index(drift), seed])
     layout = layout_of(drawn(rng, REFERENCE_ROWS).frame)
     live = drawn(rng, RATE * (BEFORE + AFTER), drift, RATE * BEFORE)
     counts = windows(layout, live.frame, RATE, WINDOW)
-    told = np.any([one.drifted.any(axis=-1) for one in examined_by(layout, counts).values()], axis=0)
-    ends = np.arange(len(told)) + WINDOW
-    early, late = told & (ends <= BEFORE), np.flatnonzero(told & (ends > BEFORE))
+    detected = np.any([one.drifted.any(axis=-1) for one in examined_by(layout, counts).values()], axis=0)
+    ends = np.arange(len(detected)) + WINDOW
+    early, late = detected & (ends <= BEFORE), np.flatnonzero(detected & (ends > BEFORE))
     if not len(late):
         return OneRun(None, bool(early.any()), False)
     first = examined_by(layout, {segment: of[late[0]] for segment, of in counts.items()})
@@ -195,14 +195,14 @@ def one_run(drift: Drift, seed: int) -> OneRun:
 
 
 def _is_right(examined: Mapping[tuple[Segment, ...], DriftTestReport], live: Drawn) -> bool:
-    """Whether the input that drifted most comes first; in a segment, that segment's."""
+    """Whether the input that drifted most ranks first; in a segment, that segment's."""
     inputs = [one for one in rank_drifted(examined, {}) if not one.is_score]
     in_place = not live.segment or (bool(inputs) and inputs[0].segment == live.segment)
     return bool(inputs) and in_place and inputs[0].column == live.column
 
 
 def summed_up(runs: Sequence[OneRun]) -> Found:
-    """What the runs of one kind of drift have in common."""
+    """The summary of the runs with one kind of drift."""
     delays = [one.delay for one in runs if one.delay is not None] or [np.inf]
     return Found(
         runs=len(runs),
@@ -231,7 +231,7 @@ def sequential(seeds: int) -> Errors:
 
 
 def _error_delays(seed: int) -> tuple[int | None, int | None]:
-    """After how many events doubled errors were suspected, and confirmed; a confirmation is a suspicion too."""
+    """The events until doubled errors were suspected and confirmed; a confirmation is a suspicion too."""
     rng, watch = np.random.default_rng([13, seed]), ErrorDriftDetector()
     wrong = np.concatenate([rng.random(QUIET_ERRORS) < 0.1, rng.random(CONFIRM_WITHIN_OUTCOMES) < 0.2]).tolist()
     suspected = None

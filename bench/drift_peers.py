@@ -1,7 +1,7 @@
 """Section drift-peers: the same windows for Headrace, for River's ADWIN and for Evidently, each by its own defaults.
 
 simulated   windows without drift, and with one input that drifted
-flights     the year 2013 out of New York, week by week beside January and February, and the same rows shuffled
+flights     the year 2013 out of New York, week by week against January and February, and the same rows shuffled
 """
 
 import json
@@ -37,7 +37,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Beside:
-    """Columns told to have drifted in windows of one kind, by each, of how many there are; None: it was not there."""
+    """The columns that each tool reports as drifted in windows of one kind, and their total; None if it is missing."""
 
     kind: str
     of: int
@@ -55,23 +55,23 @@ def measure(run: Run) -> Result:
 def beside(run: Run, seeds: int, series: Series) -> list[Beside]:
     """The same windows for ours, for River's ADWIN on each column of numbers, and for Evidently."""
     cases = [*_simulated(seeds), *_weeks(series)]
-    told = _by_evidently(run, cases)
-    return [_compared(case, None if told is None else told[place]) for place, case in enumerate(cases)]
+    drifted = _by_evidently(run, cases)
+    return [_compared(case, None if drifted is None else drifted[index]) for index, case in enumerate(cases)]
 
 
 def _by_evidently(run: Run, cases: Sequence["Case"]) -> list[list[list[str]]] | None:
-    """What Evidently tells of every window of every case; None, and why, where it cannot be had or takes too long."""
+    """Evidently's drifted columns of every window of every case; None, with a note, if it is missing or too slow."""
     try:
         programs = EVIDENTLY.set_up()
         for place, case in enumerate(cases):
             case.reference.to_parquet(run.folder / f"{place}.reference.parquet")
             numbered = [frame.assign(window=number) for number, frame in enumerate(case.windows)]
             pd.concat(numbered).to_parquet(run.folder / f"{place}.windows.parquet")
-        told = _compare([str(programs / "python"), str(COMPARE), str(run.folder), str(len(cases))])
+        drifted = _compare([str(programs / "python"), str(COMPARE), str(run.folder), str(len(cases))])
     except Skipped as why:
         run.say(f"Evidently is left out: {why}")
         return None
-    return [[of[str(number)] for number in range(len(case.windows))] for of, case in zip(told, cases, strict=True)]
+    return [[of[str(number)] for number in range(len(case.windows))] for of, case in zip(drifted, cases, strict=True)]
 
 
 def _compare(command: Sequence[str]) -> list[dict[str, list[str]]]:
@@ -81,13 +81,13 @@ def _compare(command: Sequence[str]) -> list[dict[str, list[str]]]:
         raise Skipped(f"it took more than {COMPARE_SECONDS:g} s.") from late
     if ran.returncode != 0:
         raise BenchFailed(f"Evidently did not compare:\n{ran.stderr[-3000:]}")
-    told: list[dict[str, list[str]]] = json.loads(ran.stdout.splitlines()[-1])
-    return told
+    drifted: list[dict[str, list[str]]] = json.loads(ran.stdout.splitlines()[-1])
+    return drifted
 
 
 @dataclass(frozen=True)
 class Case:
-    """Windows of one kind beside a reference; `wanted` is the column that drifted, in each, or None."""
+    """Windows of one kind with their reference; `wanted` is the drifted column of each, or None."""
 
     kind: str
     reference: pd.DataFrame
@@ -97,7 +97,7 @@ class Case:
 
 
 def _simulated(seeds: int) -> Iterator[Case]:
-    """Windows of two sizes, without drift and wholly after a drift of one input."""
+    """Windows of two sizes, without drift and entirely after a drift of one input."""
     rng = np.random.default_rng(17)
     inputs = [*INPUTS]
     reference = pd.DataFrame(drawn(rng, REFERENCE_ROWS).frame)[inputs]
@@ -128,11 +128,11 @@ def _compared(case: Case, evidently: Sequence[Sequence[str]] | None) -> Beside:
     )
 
 
-def _counted(told: Sequence[Sequence[str]], wanted: Sequence[str | None] | None) -> int:
-    """Columns told; where one is wanted, the windows whose wanted column is told."""
+def _counted(drifted: Sequence[Sequence[str]], wanted: Sequence[str | None] | None) -> int:
+    """The number of reported columns; with `wanted`, of windows whose wanted column is reported."""
     if wanted is None:
-        return sum(map(len, told))
-    return sum(column in columns for column, columns in zip(wanted, told, strict=True))
+        return sum(map(len, drifted))
+    return sum(column in columns for column, columns in zip(wanted, drifted, strict=True))
 
 
 def _ours(layout: DriftLayout, window: pd.DataFrame) -> list[str]:
@@ -142,14 +142,14 @@ def _ours(layout: DriftLayout, window: pd.DataFrame) -> list[str]:
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, NDArray[np.generic]]:
-    """Columns with a country, as events have one: the same for all, so that it is no segment."""
+    """Columns with a country, as in events: the same for all, so that it is no segment."""
     country = COUNTRIES[:1].repeat(len(frame))
     return {str(name): frame[name].to_numpy() for name in frame.columns} | {"country": country}
 
 
 def _by_adwin(case: Case) -> int:
-    """In how many weeks ADWIN tells of a column of numbers, fed with the reference first, scaled to [0, 1]."""
-    told = 0
+    """The number of weeks in which ADWIN detects drift of a numeric column, after the reference, scaled to [0, 1]."""
+    detections = 0
     for name in case.reference.select_dtypes("number").columns:
         low, high = case.reference[name].quantile([0.01, 0.99])
         adwin = ADWIN()
@@ -159,13 +159,13 @@ def _by_adwin(case: Case) -> int:
             for value in scaled:
                 adwin.update(value)
                 detected |= adwin.drift_detected
-            told += detected and place > 0
-    return told
+            detections += detected and place > 0
+    return detections
 
 
 def result(peers: Sequence[Beside]) -> Result:
-    """Who told what."""
-    rows = [[one.kind, *(_of(told, one.of) for told in (one.ours, one.river, one.evidently))] for one in peers]
+    """The section's table."""
+    rows = [[one.kind, *(_of(count, one.of) for count in (one.ours, one.river, one.evidently))] for one in peers]
     return Result(
         section="drift-peers",
         table=Table(["windows", "Headrace", "River's ADWIN", "Evidently"], rows),
@@ -174,5 +174,5 @@ def result(peers: Sequence[Beside]) -> Result:
     )
 
 
-def _of(told: int | None, of: int) -> str:
-    return "" if told is None else f"{told} of {of}"
+def _of(count: int | None, of: int) -> str:
+    return "" if count is None else f"{count} of {of}"

@@ -1,7 +1,7 @@
-"""Events made up for `bench drift`: eight inputs of a model and its score, without drift and with four kinds of it.
+"""Synthetic events for `bench drift`: eight inputs of a model and its score, without drift and with four kinds of it.
 
 every input is a function of a standard normal of its own; drift adds to that
-    abrupt        two inputs at once, one by half as much: the other is to be ranked first
+    abrupt        two inputs at once, one by half as much: the other has to rank first
     gradual       one input, by more and more events from the first to the 3,000th
     one feature   one input, less far
     one segment   one input, for the events of one country
@@ -44,7 +44,7 @@ INPUTS: Mapping[str, Callable[[Latent], NDArray[np.generic]]] = {
 
 @dataclass(frozen=True)
 class Drift:
-    """A kind of drift: how far, in standard deviations, and of whom."""
+    """A kind of drift: its size in standard deviations, and the affected inputs and events."""
 
     name: str
     by: float
@@ -63,7 +63,7 @@ DRIFTS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """Events: their inputs, country and score, and what drifted among them."""
+    """Events: their inputs, country and score, and the drifted ones."""
 
     frame: Frame
     column: str
@@ -71,7 +71,7 @@ class Drawn:
 
 
 def drawn(rng: np.random.Generator, rows: int, drift: Drift | None = None, begin: int = 0) -> Drawn:
-    """Events, which drift from one of them on."""
+    """Generate events, which drift from a given one on."""
     latent = rng.normal(size=(len(INPUTS), rows))
     country = COUNTRIES[rng.integers(0, len(COUNTRIES), rows)]
     first, second = rng.permutation(len(INPUTS))[:2]
@@ -91,7 +91,7 @@ def _touched(rng: np.random.Generator, drift: Drift, rows: int) -> NDArray[np.bo
 
 
 def layout_of(frame: Frame) -> DriftLayout:
-    """What was trained on, by country too."""
+    """The layout of the training data, also by country."""
     columns = {name: values for name, values in frame.items() if name != "country"}
     return DriftLayout(build_references(columns, {"country": frame["country"]}))
 

@@ -1,10 +1,10 @@
-"""Cards as a busy shop has them, as the tiles their payments fold into.
+"""The cards of a busy shop, as the tiles of their payments.
 
     a card      ▪▪▪▪▪     ▪▪▪▪▪ ▪▪▪▪▪          ▪▪▪▪▪   ▪▪▪▪▪ │      ▪▪▪▪▪
-                └─ a visit: five payments in 20 s ─┘        now    └─ counted when its time has come
+                └─ a visit: five payments in 20 s ─┘        now    └─ counted once its time is reached
 
-So many visits an hour, from an hour before to 20 minutes after now, so that a window holds as much at the end of a run
-as at its beginning. Every card is one of some hundred patterns under a name of its own.
+A fixed number of visits an hour, from an hour before to 20 minutes after now, so that a window holds as many events at
+the end of a run as at its start. Every card is one of about a hundred patterns with its own name.
 """
 
 import random
@@ -36,14 +36,14 @@ class _Piece(NamedTuple):
 
 
 class Cards:
-    """Changelog records of any number of cards around a moment."""
+    """Changelog records of any number of cards around a time."""
 
     def __init__(self, now_us: int, visits_an_hour: int) -> None:
         self._payments = _payments(now_us, visits_an_hour)
         self._patterns = _patterns(self._payments, now_us)
 
     def batches(self, count: int) -> Iterator[list[ConsumerRecord]]:
-        """The records of the first so many cards, as many at a time as a server takes them."""
+        """The records of the first cards, in batches of a server's size."""
         batch: list[ConsumerRecord] = []
         for number in range(count):
             batch += self.records(number)
@@ -61,12 +61,12 @@ class Cards:
         ]
 
     def payments(self, number: int) -> list[Event]:
-        """What the tiles of one card were folded from."""
+        """The payments in the tiles of one card."""
         return [event for event in self._payments if event["card"] == _pattern(number)]
 
 
 def card(number: int) -> str:
-    """The name of a card, as keys.lua asks for it.
+    """The name of a card, as in keys.lua.
 
     >>> card(7)
     'c7'

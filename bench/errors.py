@@ -1,11 +1,11 @@
-"""What stops a benchmark."""
+"""Errors of a benchmark."""
 
 from headrace.errors import HeadraceError
 
 
 class BenchFailed(HeadraceError):
-    """A measurement that cannot be trusted, or something it needs that is not there."""
+    """An unreliable measurement, or a missing requirement."""
 
 
 class Skipped(HeadraceError):
-    """A section that cannot run on this machine, and why."""
+    """A section that cannot run on this machine, and the reason."""

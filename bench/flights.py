@@ -1,4 +1,4 @@
-"""A real series for `bench drift`: flights out of New York in 2013, January and February beside each later week."""
+"""A real series for `bench drift`: flights out of New York in 2013, January and February against each later week."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ REFERENCE_DAYS, DAYS = 59, 7
 
 @dataclass(frozen=True)
 class Series:
-    """A year in order and shuffled: what was first, and the weeks after."""
+    """A year in order and shuffled: the reference, and the weeks after it."""
 
     reference: pd.DataFrame
     weeks: Sequence[pd.DataFrame]

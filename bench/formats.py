@@ -81,7 +81,7 @@ def measure(run: Run) -> Result:
 
 
 class Race:
-    """One stream of each format, and how long each event took."""
+    """One stream per format, and the delay of each event."""
 
     def __init__(self, broker: str, registry: str) -> None:
         settings = {"id": "id", "key": "card", "time": "at"}
@@ -95,7 +95,7 @@ class Race:
         self._number = 0
 
     def send(self, seconds: float) -> int:
-        """Send events at the rate for so long; how many of each format."""
+        """Send events at a rate for a duration; returns the number per format."""
         began, count = time.monotonic(), int(seconds * RATE)
         with Producer(self.broker) as producer:
             for turn in range(count):
@@ -123,7 +123,7 @@ class Race:
                 self.delays[event_id] = (now - self._sent.pop(event_id)) * 1000
 
     def came(self, format_: Format) -> int:
-        """How many events of a format have come through."""
+        """The number of events of a format that have arrived."""
         return sum(event_id.startswith(format_) for event_id in list(self.delays))
 
     def spreads(self) -> Found:
@@ -147,7 +147,7 @@ def _gates(race: Race, run: Run) -> Iterator[None]:
     def work() -> None:
         try:
             run_queries(app, StreamingConfig(race.broker, run.folder / "state"), options, stop)
-        except BaseException as why:  # noqa: BLE001  # whoever waits is told
+        except BaseException as why:  # noqa: BLE001  # raised in the waiting thread
             failure.append(why)
 
     thread = threading.Thread(target=work, name="gates", daemon=True)

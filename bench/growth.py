@@ -23,7 +23,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The size of the measurement."""
 
     cards: tuple[int, ...]
     seconds: float
@@ -75,7 +75,7 @@ def _grow(run: Run, store: str, size: Size, skipped: list[str]) -> Iterator[Grow
 
 
 def _too_much(before: Grown | None, cards: int) -> str:
-    """Why a size is not tried, judged by the one before; empty where it is."""
+    """Why a size is skipped, estimated from the previous one; empty if it is not."""
     if before is None:
         return ""
     seconds = cards * before.filled.tiles / before.filled.cards / before.tiles_a_second

@@ -33,7 +33,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Landed:
-    """When each was done with the backlog, in seconds from the gate's first batch."""
+    """When each finished the backlog, in seconds from the gate's first batch."""
 
     gate_seconds: float
     bronze_seconds: float
@@ -58,14 +58,14 @@ def measure(run: Run) -> Result:
 
 
 def _done_at(lake: Path, landing: TableMapping, count: int) -> float:
-    """When a table had all records, in epoch seconds."""
+    """The time at which a table had all records, in epoch seconds."""
     folder = lake / landing.table
     wait_for(lambda: rows_in(folder) >= count, LIMIT_SECONDS, f"{landing.topic} to land", 0.5)
     return float(DeltaTable(folder).history(1)[0]["timestamp"]) / 1000
 
 
 def rows_in(folder: Path) -> int:
-    """How many rows a table has, by its log."""
+    """The number of rows of a table, from its log."""
     files = (
         pa.table(DeltaTable(folder).get_add_actions(flatten=True)) if DeltaTable.is_deltatable(str(folder)) else None
     )

@@ -1,4 +1,4 @@
-"""Section latency: from the producer to an answer over HTTP, in the real-time lane and in the micro-batch lane.
+"""Section latency: from the producer to a response over HTTP, in the real-time lane and in the micro-batch lane.
 
 producer ─▶ Kafka ─▶ gate ─▶ Kafka ─▶ tiles ─▶ Kafka ─▶ store ─▶ POST /features
    ├──────────────────────── a probe's delay ────────────────────────┤
@@ -27,7 +27,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How long is measured, in seconds."""
+    """The durations of the measurement, in seconds."""
 
     warm_up: float
     settle: float

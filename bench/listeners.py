@@ -1,8 +1,8 @@
-"""So many pages that listen to /live, and a scrape of /metrics now and then, as a process of its own.
+"""A process with many pages that listen to /live, and a periodic scrape of /metrics.
 
 python -m bench.listeners http://127.0.0.1:8080 1000
 
-Pages are elsewhere in truth: here they take of the machine as little as they can.
+Real pages run on other machines: these use as little of this machine as they can.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import uvloop
 
 SCRAPE_SECONDS = 5.0
-READ = memoryview(bytearray(1 << 16))  # what a page has read, nobody looks at
+READ = memoryview(bytearray(1 << 16))  # the data that a page reads is discarded
 
 
 class Page(asyncio.BufferedProtocol):
-    """Reads whatever comes; a page that the server lets go of is told."""
+    """Reads all data; reports a connection that the server closes."""
 
     def __init__(self, host: str, let_go: "asyncio.Future[None]") -> None:
         self._host, self._let_go = host, let_go
@@ -38,7 +38,7 @@ class Page(asyncio.BufferedProtocol):
 
 
 async def scrape(url: str) -> None:
-    """Prometheus: all numbers, every few seconds."""
+    """Scrape all metrics every few seconds, like Prometheus."""
     while True:
         await asyncio.to_thread(lambda: urllib.request.urlopen(f"{url}/metrics").read())
         await asyncio.sleep(SCRAPE_SECONDS)

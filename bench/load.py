@@ -1,6 +1,6 @@
 """The producer of section latency, in a process of its own: payments at a steady rate, a few of them probes.
 
-500 a second   ·····●·········●······●·····…      ● a probe: a card of its own, told to who waits for it
+500 a second   ·····●·········●······●·····…      ● a probe: a card of its own, sent to the waiting process
 """
 
 import random
@@ -23,7 +23,7 @@ JOIN_SECONDS = 40.0
 
 
 class Probe(NamedTuple):
-    """A payment someone waits for, and when it was handed to the producer, on the machine's monotonic clock."""
+    """A payment with a measured delay, and the monotonic time at which the producer got it."""
 
     card: str
     sent_ns: int
@@ -31,7 +31,7 @@ class Probe(NamedTuple):
 
 @dataclass(frozen=True)
 class Phase:
-    """So many payments a second; probes only after a time in which the rate settles."""
+    """The rate of payments; probes start after a warm-up time."""
 
     name: str
     rate: float
@@ -47,10 +47,10 @@ class Phase:
 def producing(broker: str, phase: Phase) -> Iterator[Connection]:
     """Probes come out of the connection as they are sent; it ends with the phase."""
     context = get_context("spawn")
-    probes, told = context.Pipe(duplex=False)
-    process = context.Process(target=produce, args=(broker, phase, told), daemon=True)
+    probes, probe_sender = context.Pipe(duplex=False)
+    process = context.Process(target=produce, args=(broker, phase, probe_sender), daemon=True)
     process.start()
-    told.close()
+    probe_sender.close()
     try:
         yield probes
         process.join(JOIN_SECONDS)
@@ -61,8 +61,8 @@ def producing(broker: str, phase: Phase) -> Iterator[Connection]:
         probes.close()
 
 
-def produce(broker: str, phase: Phase, told: Connection) -> None:
-    """Send each payment when its moment has come."""
+def produce(broker: str, phase: Phase, probe_sender: Connection) -> None:
+    """Send each payment at its time."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the benchmark's, which ends this process too
     probes = set(probe_numbers(phase))
     with Producer(broker) as producer:
@@ -74,11 +74,11 @@ def produce(broker: str, phase: Phase, told: Connection) -> None:
             event = payment(f"{phase.name}-{number}", time.time_ns() // 1000, card)
             producer.send(payments.name, event, key=event["card"])
             if card:
-                told.send(Probe(card, sent_ns))
+                probe_sender.send(Probe(card, sent_ns))
 
 
 def probe_numbers(phase: Phase) -> Iterator[int]:
-    """Which payments are probes: a random one of every tenth of a second."""
+    """The numbers of the payments that are probes: a random one per tenth of a second."""
     chance = random.Random(3)
     stride = max(1, round(phase.rate / PROBES_A_SECOND))
     first = round(phase.settle_seconds * phase.rate)

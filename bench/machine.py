@@ -1,4 +1,4 @@
-"""The machine and the versions a figure holds for."""
+"""The machine and the versions of a measurement."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ IDLE_LOAD = 0.5
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured on, and how busy it was before."""
+    """The machine of a measurement, and its load before."""
 
     cpu: str
     cores: int
@@ -52,7 +52,7 @@ class Machine:
 
     @property
     def warning(self) -> str:
-        """What makes figures of now doubtful; empty where nothing does."""
+        """Why a measurement now would be unreliable; empty if nothing does."""
         if self.load_at_start <= IDLE_LOAD:
             return ""
         return (
@@ -62,7 +62,7 @@ class Machine:
 
     @property
     def hardware(self) -> str:
-        """Everything that stays the same from run to run."""
+        """The properties that stay the same between runs."""
         return (
             f"{self.cpu}, {self.cores} cores, {self.memory_gib} GiB · Linux {self.kernel} · Python {self.python} · "
             f"Java {self.java} · Spark {self.spark} · Kafka {self.kafka} · Redis {self.redis} · wrk {self.wrk}"
@@ -75,13 +75,13 @@ class Machine:
 
 
 def available_bytes() -> int:
-    """How much memory is free or can be made so."""
+    """The available memory."""
     found = re.search(r"^MemAvailable:\s*(\d+) kB$", _text("/proc/meminfo"), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The processor's name out of /proc/cpuinfo.
+    """The processor's name in /proc/cpuinfo.
 
     >>> cpu_model("processor : 0\\nmodel name : Some CPU @ 2.00GHz\\n")
     'Some CPU @ 2.00GHz'
@@ -91,7 +91,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def java_version(printed: str) -> str:
-    """The version out of what `java -version` prints.
+    """The version in the output of `java -version`.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15')
     '17.0.15'
@@ -101,7 +101,7 @@ def java_version(printed: str) -> str:
 
 
 def first_number(printed: str) -> str:
-    """The first version in what a program prints.
+    """The first version in a program's output.
 
     >>> first_number("Redis server v=7.0.15 sha=00000000:0")
     '7.0.15'

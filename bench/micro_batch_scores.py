@@ -1,8 +1,8 @@
 """python -m bench.micro_batch_scores BROKER MODEL FOLDER [PORT]: clean events scored in Spark's micro-batches.
 
-What one writes without a scorer: the query reads the clean topic as fast as micro-batches go and hands each to the same
-ONNX in a pandas UDF. With the port of a server it asks there for the features of a batch's cards; without, the model
-gets the event's amount and nulls, and does less.
+The alternative to a scorer: the query reads the clean topic in micro-batches, and scores each with the same ONNX model
+in a pandas UDF. With the port of a server it requests the features of a batch's cards there; without, the model gets
+the event's amount and nulls, which is less work.
 """
 
 import os
@@ -72,7 +72,7 @@ def _no_features(cards: pd.Series) -> NDArray[np.float32]:
 
 
 class _Features:
-    """Asks a server for the features of cards, each once, over a connection that a Python worker keeps."""
+    """Requests the features of cards from a server, each once, over a Python worker's persistent connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,8 +1,8 @@
-"""Section overload: `/predict` asked for ten times what it can answer, for a minute, and how soon it is well again.
+"""Section overload: `/predict` with ten times its peak load for a minute, and the time until it recovers.
 
 calm        8, 32, 64 connections          the best of them is the peak
-overload    ten times as many, a minute    goodput is what was answered with a score, the rest was told 429
-after       8 connections again            until nobody is refused and the rate is the calm one's
+overload    ten times as many, a minute    goodput is the rate of scores, the rest are responses with 429
+after       8 connections again            until no request is refused and the rate is the calm one's
 """
 
 import time
@@ -31,7 +31,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The size of the measurement."""
 
     cards: int
     calm_seconds: int
@@ -43,7 +43,7 @@ FULL, QUICK = Size(cards=5_000, calm_seconds=5, seconds=60), Size(cards=1_000, c
 
 @dataclass(frozen=True)
 class Endured:
-    """What a server did when calm, by connections; when there was too much; and how soon it was well again."""
+    """A server's rates when calm, by connections, and during the overload, and its recovery time."""
 
     calm: dict[int, Loaded]
     overload: Loaded

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: its figures, written anew from the kept results; its words stay."""
+"""docs/benchmarks.md: rewrites its figures from the saved results, and keeps its text."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ UNTIMED = {"drift", "drift-peers"}  # they count, and a busy machine counts alik
 
 
 def publish(kept: Mapping[str, Kept], docs: Path) -> None:
-    """Draw the chart and put the tables between the marks of the pages; Nexmark has one of its own."""
+    """Draw the chart and write the tables between the marks of the pages; Nexmark has its own page."""
     (docs / CHART).write_text(draw(kept))
     pages = {"benchmarks.md": figures(kept)}
     if NEXMARK in kept:
@@ -41,7 +41,7 @@ def publish(kept: Mapping[str, Kept], docs: Path) -> None:
 
 
 def with_figures(page: str, text: str) -> str:
-    """The page with another text between its marks.
+    """Replace the text between the marks of a page.
 
     >>> with_figures(f"a\\n{BEGIN}\\nold\\n{END}\\nz", "new") == f"a\\n{BEGIN}\\n\\nnew\\n\\n{END}\\nz"
     True
@@ -60,7 +60,7 @@ def figures(kept: Mapping[str, Kept]) -> str:
 
 
 def runs(kept: Mapping[str, Kept]) -> str:
-    """When and where each section was measured."""
+    """The time and the machine of each section's run."""
     machines = dict.fromkeys(one.machine.hardware for one in kept.values())
     rows = [
         [section, f"{one.at:%Y-%m-%d %H:%M}", one.machine.commit, str(one.machine.load_at_start)]

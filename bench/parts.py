@@ -1,4 +1,4 @@
-"""What a section starts beside itself; each is stopped at the end of its block, and dies with the benchmark."""
+"""The processes that a section starts; each stops at the end of its block, and dies with the benchmark."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ NO_REDIS = "Redis was left out: redis-server is not installed. Install it: make 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that is up, and what it holds."""
+    """A running server, and its content."""
 
     filled: Filled
 
@@ -37,7 +37,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, name: str, *arguments: str, workers: int = 1) -> Iterator[Server]:
-    """A server of `bench.servers`, of so many processes, once it is filled and listens."""
+    """A server of `bench.servers` with a number of processes, once it is filled and listens."""
     output = folder / f"{name}{'-anew' if '--forget' in arguments else ''}.out"
     command = [sys.executable, "-m", "bench.servers", "--workers", str(workers), name, *arguments]
     with running(command, output) as child:
@@ -84,13 +84,13 @@ def _ready(up: ChildProcess, output: Path, http_port: int) -> bool:
 
 
 def redis_program() -> str | None:
-    """Where redis-server is; `make setup` may have put it beside Python."""
+    """The path of redis-server; `make setup` may have installed it next to Python."""
     return shutil.which("redis-server") or shutil.which("redis-server", path=str(Path(sys.executable).parent))
 
 
 @contextmanager
 def own_redis(folder: Path) -> Iterator[str]:
-    """The URL of an empty Redis that keeps nothing on disk."""
+    """The URL of an empty Redis without persistence."""
     program, port = redis_program(), free_port()
     if program is None:
         raise BenchFailed(NO_REDIS)

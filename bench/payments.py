@@ -1,4 +1,4 @@
-"""Payments: which card, how much, and now and then one that was sent before."""
+"""Payments: a card, an amount, and occasional duplicates."""
 
 import random
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _CHANCE = random.Random(11)
 
 
 def payment(name: str, at_us: int, card: str | None = None) -> dict[str, Any]:
-    """A payment at a moment, of some card or of a given one; its name is its id."""
+    """A payment at a time, of a random card or of a given one; its name is its id."""
     return {
         "payment_id": name,
         "card": card or f"c{_CHANCE.randrange(CARDS)}",
@@ -22,7 +22,7 @@ def payment(name: str, at_us: int, card: str | None = None) -> dict[str, Any]:
 
 
 def backlog(count: int, until_us: int, rate: float) -> Iterator[dict[str, Any]]:
-    """So many payments at a steady rate up to a moment; some come twice in a row."""
+    """Payments at a steady rate up to a time; some are sent twice in a row."""
     last: dict[str, Any] = {}
     for number in range(count):
         if not last or _CHANCE.random() >= DUPLICATES:

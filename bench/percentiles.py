@@ -9,7 +9,7 @@ from bench.errors import BenchFailed
 
 
 def percentile(sample: Sequence[float], share: float) -> float:
-    """The smallest value that is not exceeded by that share of the sample.
+    """The smallest value that this share of the sample does not exceed.
 
     >>> percentile([4, 1, 3, 2], 50)
     2

@@ -1,4 +1,4 @@
-"""A PostgreSQL in a folder of its own, as a user who is not root: it refuses to be one."""
+"""A PostgreSQL in its own folder, run by a user other than root, as it requires."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ PASSWORD = "hush-hush"
 
 
 class OwnPostgres:
-    """One that may be stopped and started; what it was told to keep, it keeps."""
+    """A server that can be stopped and started, with persistent data."""
 
     def __init__(self, *, syncs: bool = False, is_captured: bool = False) -> None:
         self._programs = _programs()
@@ -41,7 +41,7 @@ class OwnPostgres:
         wait_for(self._accepts, 30, "PostgreSQL to answer")
 
     def stop(self) -> None:
-        """At once, with whatever its clients have open."""
+        """Stop at once, with open client connections."""
         if self._server is not None and self._server.is_alive() and self._server.pid is not None:
             os.kill(self._server.pid, signal.SIGINT)
             self._server.wait(20)
@@ -65,7 +65,7 @@ class OwnPostgres:
         shutil.rmtree(self._folder)
 
     def ask(self, statement: str) -> list[Any]:
-        """What a statement answers, as a client of its own."""
+        """The result of a statement, over a new connection."""
         with import_module("psycopg").connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(statement)
             return [] if cursor.description is None else cursor.fetchall()
@@ -89,7 +89,7 @@ class OwnPostgres:
 
 @contextmanager
 def own_postgres() -> Iterator[str]:
-    """The URL of an empty one that writes to its disk as it does in earnest."""
+    """The URL of an empty server with its usual durability."""
     server = OwnPostgres(syncs=True)
     server.start()
     try:
@@ -99,7 +99,7 @@ def own_postgres() -> Iterator[str]:
 
 
 def _as_nobody(command: list[str]) -> list[str]:
-    """Who becomes another user forgets whose death is its own: it is told once more."""
+    """The command that runs as another user; a change of user clears the parent-death signal, so it is set again."""
     if os.geteuid() != 0:
         return command
     who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]

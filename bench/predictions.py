@@ -1,4 +1,4 @@
-"""Section predictions: from the producer to a prediction one can read, by the scorer and by Spark's micro-batches.
+"""Section predictions: from the producer to a readable prediction, by the scorer and by Spark's micro-batches.
 
 producer ─▶ Kafka ─▶ gate ─▶ Kafka ─┬─▶ tiles ─▶ Kafka ─▶ store ─┐
                                     └──────────▶ scorer ◀────────┘──▶ fraud.predictions ─▶ reader
@@ -45,7 +45,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How long is measured, in seconds."""
+    """The durations of the measurement, in seconds."""
 
     warm_up: float
     settle: float
@@ -57,7 +57,7 @@ FULL, QUICK = Size(warm_up=60, settle=10, measured=65), Size(warm_up=20, settle=
 
 @dataclass(frozen=True)
 class Found:
-    """The delays of a phase's events, and what share of them came too late, degraded, or with their own event last."""
+    """The delays of a phase's events, and the shares that were late, degraded, or had their own event last."""
 
     spread: Spread
     outside: float
@@ -66,7 +66,7 @@ class Found:
 
 
 class Readings:
-    """When each prediction of a phase could first be read, as the follower hands it over."""
+    """The time at which the follower delivers each prediction of a phase."""
 
     def __init__(self) -> None:
         self.phase = ""
@@ -100,7 +100,7 @@ def measure(run: Run) -> Result:
 
 
 def _beside_micro_batches(run: Run, name: str, lane: str, size: Size) -> dict[int, Found]:
-    """Scores by a query of its own beside a whole Headrace without a lake."""
+    """Scores by a separate query, with a full Headrace without a lake."""
     run.say(f"{name}: starting headrace up")
     up = deployed(run.folder / lane, lane, APP, "--lake", "off")
     with up as server, _micro_batches(run, server, reads_features=name == MICRO_BATCH):
@@ -156,7 +156,7 @@ def _at_rate(run: Run, server: Deployed, lane: str, readings: Readings, phase: P
 
 
 def _own(said: list[dict[str, object]]) -> float | None:
-    """The share of vectors whose last event is their own; None where nobody says."""
+    """The share of vectors whose last event is their own; None if unknown."""
     if "known" not in said[0]:
         return None
     last = [(one["arrival_us"], [hop[1] for hops in one["known"].values() for hop in hops]) for one in said]  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Waiting for probes: one connection, asked again and again for the cards that do not count yet.
+"""Polls for probes: one connection, with repeated requests for the cards that are not counted yet.
 
-How often: every third of a millisecond; where probes take long, every twentieth of their median, so that asking does
+The interval is a third of a millisecond or, for slow probes, a twentieth of their median, so that polling does
 not slow down what is measured. A delay is thus at most 5 % too long.
 """
 
@@ -24,13 +24,13 @@ LIMIT_SECONDS = 180.0
 
 
 class Features:
-    """A kept connection to a server's features."""
+    """A persistent connection to a server's features."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection(HOST, port, timeout=10)
 
     def counted(self, cards: list[str]) -> list[str]:
-        """Those of the cards whose payment counts."""
+        """The cards whose payment is counted."""
         self._connection.request("POST", f"/features/{CardSpend.name}", orjson.dumps({"keys": cards}))
         answer = self._connection.getresponse()
         body = answer.read()
@@ -40,7 +40,7 @@ class Features:
 
 
 class Waiting:
-    """The probes that do not count yet, and how long the others took."""
+    """The probes that are not counted yet, and the delays of the others."""
 
     def __init__(self) -> None:
         self.sent_ns: dict[str, int] = {}
@@ -51,24 +51,24 @@ class Waiting:
         self.sent_ns[probe.card] = probe.sent_ns
 
     def arrived(self, cards: list[str], now_ns: int) -> None:
-        """Note that these probes count now."""
+        """Record that these probes are counted now."""
         if cards:
             self.delays_ms += [(now_ns - self.sent_ns.pop(card)) / 1e6 for card in cards]
             self.pause_seconds = max(SHORTEST_PAUSE_SECONDS, SHARE_OF_MEDIAN * median(self.delays_ms) / 1000)
 
     def first(self) -> list[str]:
-        """The cards to ask for: those that have waited longest."""
+        """The cards to request: those that have waited longest."""
         return list(islice(self.sent_ns, KEYS_AT_ONCE))
 
     def require_hope(self, now_ns: int) -> None:
-        """A probe that is not counted after three minutes never will be."""
+        """Fail for a probe that is not counted after three minutes."""
         card, sent_ns = next(iter(self.sent_ns.items()))
         if now_ns - sent_ns > LIMIT_SECONDS * 1e9:
             raise BenchFailed(f"The payment of {card} was not readable within {LIMIT_SECONDS:g} s.")
 
 
 def delays_ms(probes: Connection, features: Features) -> list[float]:
-    """How long each probe took to be readable, once all are."""
+    """The delay of each probe, once all are readable."""
     waiting, more = Waiting(), True
     while more or waiting.sent_ns:
         more = more and _take(probes, waiting)
@@ -78,7 +78,7 @@ def delays_ms(probes: Connection, features: Features) -> list[float]:
 
 
 def _take(probes: Connection, waiting: Waiting) -> bool:
-    """Take on the probes that were sent meanwhile, waiting for one where there are none; False after the last."""
+    """Receive the probes sent meanwhile, waiting if there are none; False after the last."""
     try:
         while probes.poll(0 if waiting.sent_ns else 0.1):
             waiting.add(probes.recv())

@@ -1,4 +1,4 @@
-"""What a section has found: tables and goals for people, figures for the chart, and the machine they hold for."""
+"""The result of a section: tables and goals for readers, figures for the chart, and the machine."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> str:
-        """The table as Markdown, with its columns aligned for those who read it in a terminal.
+        """The table as Markdown, with columns aligned for reading in a terminal.
 
         >>> print(Table(["", "P50"], [["real-time", "9.1 ms"]]).markdown())
         |           |    P50 |
@@ -41,7 +41,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """What should be, and what is."""
+    """A target and the actual value."""
 
     wanted: str
     found: str
@@ -53,7 +53,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Result:
-    """What one section has found."""
+    """The result of one section."""
 
     section: str
     table: Table
@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Kept:
-    """A result, when it was found, and on which machine."""
+    """A saved result, with its time and machine."""
 
     result: Result
     machine: Machine
@@ -87,7 +87,7 @@ class Kept:
         return "\n\n".join(part for part in (self.result.table.markdown(), goals, notes) if part)
 
     def keep(self, folder: Path) -> Path:
-        """Write it as JSON and as Markdown; a later run of the same day takes its place."""
+        """Write it as JSON and as Markdown; a later run of the same day replaces it."""
         folder.mkdir(parents=True, exist_ok=True)
         written = {**asdict(self), "at": self.at.isoformat()}
         (folder / f"{self.name}.json").write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n")
@@ -97,7 +97,7 @@ class Kept:
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """A result that was kept."""
+        """Load a saved result."""
         written = json.loads(file.read_text())
         result = written["result"]
         return cls(
@@ -115,6 +115,6 @@ class Kept:
 
 
 def latest(folder: Path) -> dict[str, Kept]:
-    """The newest kept result of each section."""
+    """The newest saved result of each section."""
     kept = [Kept.load(file) for file in folder.glob("*.json")]
     return {one.result.section: one for one in sorted(kept, key=lambda one: one.at)}

@@ -1,4 +1,4 @@
-"""The app of section predictions: the bench's app and a model of a hundred trees, written where it is to run."""
+"""The app of section predictions: the bench's app and a model of a hundred trees, written to the folder of the run."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ fraud = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], 
 
 
 def write_app(folder: Path) -> Path:
-    """The app's file, with its model beside it."""
+    """Write the app's file, and its model next to it."""
     declared = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file="fraud.onnx")
     (folder / "fraud.onnx").write_bytes(export_to_onnx(_fitted(declared), tuple(declared.vector)))
     app = folder / "scored.py"
@@ -30,7 +30,7 @@ def write_app(folder: Path) -> Path:
 
 
 def _fitted(model: hr.Model) -> LGBMClassifier:
-    """Trees of some depth; what they say does not matter here."""
+    """Trees of some depth; their scores do not matter here."""
     chance = np.random.default_rng(random.Random(1).randrange(2**32))
     frame = pd.DataFrame(chance.exponential(50, (ROWS, len(model.vector.names))).astype(np.float32))
     frame.columns = pd.Index(model.vector.names)

@@ -1,4 +1,4 @@
-"""What scores in the benchmark: 100 trees of LightGBM over the features of a card and the amount of a payment."""
+"""The benchmark's model: 100 trees of LightGBM over the features of a card and the amount of a payment."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ TREES, ROWS = 100, 5_000
 
 
 def predicting(online: OnlineStoreReader, folder: Path) -> Route:
-    """The route that scores an event; nothing is written down."""
+    """The route that scores an event, without a prediction log."""
     model = fraud(folder)
     log = PredictionLog()
     return post_route(
@@ -35,7 +35,7 @@ def predicting(online: OnlineStoreReader, folder: Path) -> Route:
 
 
 def fraud(folder: Path) -> hr.Model:
-    """A model whose file is in a folder, written anew."""
+    """A model whose file is written to a folder."""
     file = folder / "fraud.onnx"
     model = hr.Model("fraud", on=payments, features=[CardSpend], fields=["amount"], file=str(file))
     file.write_bytes(export_to_onnx(fitted(model.vector.names), model.vector.columns))
@@ -43,7 +43,7 @@ def fraud(folder: Path) -> hr.Model:
 
 
 def fitted(names: Sequence[str]) -> LGBMClassifier:
-    """Trees fitted on numbers that are the same each time."""
+    """Trees fitted on reproducible numbers."""
     chance = np.random.default_rng(0)
     frame = pd.DataFrame({name: chance.exponential(50, ROWS).astype(np.float32) for name in names})
     is_fraud = frame.sum(axis=1) + chance.normal(0, 100, ROWS) > 500
@@ -51,6 +51,6 @@ def fitted(names: Sequence[str]) -> LGBMClassifier:
 
 
 def score_of(features: Mapping[str, Any]) -> float:
-    """What LightGBM itself says of a vector."""
+    """LightGBM's own score of a vector."""
     row = pd.DataFrame({name: [np.float32(np.nan if value is None else value)] for name, value in features.items()})
     return float(fitted(row.columns).predict_proba(row)[0, 1])

@@ -1,4 +1,4 @@
-"""Section scrape: how long `/metrics` takes where an app has 200 topics, while its server looks at all of them."""
+"""Section scrape: the response time of `/metrics` for an app with 200 topics, while its server monitors all of them."""
 
 import re
 import sys
@@ -41,7 +41,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Scraped:
-    """How many topics and partitions there were, how long an answer was, and how long it took in milliseconds."""
+    """The numbers of topics and partitions, the size of a response, and the response times in milliseconds."""
 
     topics: int
     partitions: int
@@ -63,7 +63,10 @@ def measure(run: Run) -> Result:
         flags = ["--http", f"{HOST}:{port}", "--state", str(run.folder / "state")]
         with running([*command, *flags], run.folder / "serve.out"):
             wait_for(
-                lambda: is_listening(HOST, port) and told(port) >= 2 * STREAMS, 120, "every stream to be told of", 0.5
+                lambda: is_listening(HOST, port) and count_lags(port) >= 2 * STREAMS,
+                120,
+                "the lag of every stream",
+                0.5,
             )
             took = [scrape(port) for _ in range(QUICK_SCRAPES if run.quick else SCRAPES)]
     topics = {partition.topic for partition in partitions}
@@ -78,7 +81,7 @@ def topics_of(app: App) -> list[str]:
 
 
 def fill(broker: str, app: App) -> None:
-    """Some records of each stream, half of which the gate has judged, and what its queries would say."""
+    """Write some records of each stream, half of them processed by the gate, and the reports of its queries."""
     ensure_topics(broker, app.streams, app.views)
     ensure_progress_topic(broker)
     with Producer(broker, linger_ms=5) as producer:
@@ -93,8 +96,8 @@ def fill(broker: str, app: App) -> None:
                 publish_progress(producer, QueryProgress(query, stream.name, of, "real-time", True, now_us))
 
 
-def told(port: int) -> int:
-    """How many queries /metrics has the lag of."""
+def count_lags(port: int) -> int:
+    """The number of queries whose lag /metrics has."""
     return len({name for line in lines(port) for name in re.findall(r'^headrace_query_lag\{.*query="([^"]+)"', line)})
 
 
@@ -104,7 +107,7 @@ def lines(port: int) -> Iterator[str]:
 
 
 def scrape(port: int) -> tuple[float, int]:
-    """How long it took in milliseconds, and how many samples it had."""
+    """The response time in milliseconds, and the number of samples."""
     began = time.perf_counter()
     said = [*lines(port)]
     return 1000 * (time.perf_counter() - began), sum(not line.startswith("#") for line in said)

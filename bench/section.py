@@ -1,4 +1,4 @@
-"""What every section is given: how to tell of its progress, and a folder that goes with it."""
+"""The argument of every section: a function that prints progress, and a temporary folder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

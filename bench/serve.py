@@ -1,4 +1,4 @@
-"""Section serve: `/features` answered from memory and from Redis, beside the same server answering a constant.
+"""Section serve: `/features` served from memory and from Redis, compared with the same server returning a constant.
 
 round 1   constant ▸ memory ▸ Redis     a share is a store's rate over the constant's of the same round
 round 2   constant ▸ memory ▸ Redis     figures are medians over the rounds
@@ -31,7 +31,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The size of the measurement."""
 
     cards: int
     rounds: int
@@ -80,7 +80,7 @@ def _servers(run: Run, size: Size) -> Iterator[dict[str, Server]]:
 def stores_of(
     folder: Path, cards: int, redis_url: str | None, now_us: int, workers: int = 1
 ) -> Iterator[dict[str, Server]]:
-    """Servers of the same cards in memory and, where there is one, in Redis; each once more with nothing kept."""
+    """Servers of the same cards in memory and, if there is one, in Redis; each also without cached responses."""
     filling = ("--cards", str(cards), "--visits", str(VISITS_AN_HOUR), "--now", str(now_us))
     kinds = {"memory": ("memory", *filling)} | ({"Redis": ("redis", *filling, "--url", redis_url)} if redis_url else {})
     with ExitStack() as stack:
@@ -92,7 +92,7 @@ def stores_of(
 
 
 def rounds_of(run: Run, size: Size, questions: Mapping[str, Question], connections: int) -> Rounds:
-    """Ask every server in turn, and that in rounds."""
+    """Measure every server in turn, in rounds."""
     rounds = []
     for number in range(size.rounds):
         run.say(f"{_connections(connections)}, round {number + 1} of {size.rounds}")

@@ -1,4 +1,4 @@
-"""A server process of its own: cards in memory or in Redis, or the same constant for every question.
+"""A server process: cards in memory or in Redis, or the same constant for every request.
 
 python -m bench.servers memory --cards 1000 --visits 10 --now 1767225600000000
 """
@@ -48,7 +48,7 @@ PATH = f"/features/{CardSpend.name}"
 
 @dataclass(frozen=True)
 class Filled:
-    """What a server holds, and how long it took to take it in."""
+    """The content of a server, and the duration of filling it."""
 
     port: int = 0
     cards: int = 0
@@ -61,7 +61,7 @@ class Filled:
 @click.option("--workers", default=1)
 @click.pass_context
 def main(context: click.Context, workers: int) -> None:
-    """Serve until SIGTERM; the first line says where, and what it took to fill the store."""
+    """Serve until SIGTERM; the first output line has the port and the cost of filling the store."""
     context.obj = workers
 
 
@@ -98,7 +98,7 @@ def from_redis(cards: int, visits: int, now_us: int, url: str, forget: bool) -> 
 @click.option("--now", "now_us", type=int, required=True)
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
-    """Scores of events, on the store in the server's memory; the model is fitted and kept in a folder."""
+    """Scores of events, on the store in the server's memory; the fitted model is saved in a folder."""
     from bench.scoring import predicting  # noqa: PLC0415  # LightGBM is in no other server's memory
 
     store = MemoryStore([CardSpend])
@@ -112,7 +112,7 @@ def predict(cards: int, visits: int, now_us: int, folder: Path) -> None:
 @click.option("--now", "now_us", type=int, required=True)
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 def whole(cards: int, visits: int, now_us: int, folder: Path) -> None:
-    """All that a server answers, its page and its numbers included, on the store in its memory."""
+    """All routes of a server, including its page and its metrics, on the store in its memory."""
     tune_for_latency()
     store = MemoryStore([CardSpend])
     filled = Filling(store.apply, _resident_bytes).fill(Cards(now_us, visits), cards)
@@ -128,7 +128,7 @@ def whole(cards: int, visits: int, now_us: int, folder: Path) -> None:
 @main.command()
 @click.argument("answer", type=click.Path(exists=True, path_type=Path))
 def constant(answer: Path) -> None:
-    """The same bytes for every question, with nothing of ours between them and uvicorn."""
+    """The same bytes for every request, directly from uvicorn."""
     stop, (listening,) = _listening(Filled(), 1)
     config = uvicorn.Config(
         Constant(answer.read_bytes()), loop="uvloop", http="httptools", log_config=None, access_log=False
@@ -138,13 +138,13 @@ def constant(answer: Path) -> None:
 
 @dataclass(frozen=True)
 class Filling:
-    """How a store takes tiles, and how to tell its size."""
+    """The functions that fill a store and measure its size."""
 
     apply: Callable[[list[ConsumerRecord]], None]
     size_bytes: Callable[[], int]
 
     def fill(self, source: Cards, cards: int) -> Filled:
-        """Apply the tiles of so many cards."""
+        """Apply the tiles of a number of cards."""
         tiles, seconds = 0, 0.0
         before = self.size_bytes()
         for batch in source.batches(cards):
@@ -165,7 +165,7 @@ class Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
+        """Do not handle signals."""
         yield
 
     async def on_tick(self, counter: int) -> bool:
@@ -173,7 +173,7 @@ class Uvicorn(uvicorn.Server):
 
 
 class Constant:
-    """An ASGI application that always says the same."""
+    """An ASGI application with a constant response."""
 
     def __init__(self, body: bytes) -> None:
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
@@ -193,7 +193,7 @@ def _serve_filled(online: OnlineStoreReader, filling: Filling, source: Cards, ca
 
 
 def _serve(http: Router, filled: Filled) -> None:
-    """Serve by as many processes as are asked for, each with all that was filled."""
+    """Serve with the given number of processes, each with the full content."""
     tune_for_latency()
     stop, (listening, *others) = _listening(filled, click.get_current_context().obj)
     workers = [pid for one in others if (pid := _forked(one, http, stop))]
@@ -204,7 +204,7 @@ def _serve(http: Router, filled: Filled) -> None:
 
 
 def _forked(listening: socket.socket, http: Router, stop: threading.Event) -> int:
-    """A process beside this one that serves too."""
+    """Fork another process that serves too."""
     pid = os.fork()
     if not pid:
         uvloop.run(HttpServer(http, stop).serve(listening))
@@ -213,7 +213,7 @@ def _forked(listening: socket.socket, http: Router, stop: threading.Event) -> in
 
 
 def _listening(filled: Filled, count: int) -> tuple[threading.Event, list[socket.socket]]:
-    """What SIGTERM sets, and sockets that listen on one port, once it is told which."""
+    """The event that SIGTERM sets, and sockets that listen on one port, after printing it."""
     stop, first = threading.Event(), bind(HOST, 0, is_shared=True)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     port = first.getsockname()[1]

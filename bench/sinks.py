@@ -1,6 +1,6 @@
-"""Section sinks: a backlog of clean events brought to each target, by each delivery it honours.
+"""Section sinks: a backlog of clean events written to each target, with each supported delivery guarantee.
 
-payments.clean full ▸ sink is given its partitions ├──────────── last row written ┤
+payments.clean full ▸ sink gets its partitions ├──────────── last row written ┤
 """
 
 import os
@@ -51,7 +51,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Brought:
-    """How many rows a second a target was given, by each delivery it honours."""
+    """The rows per second of a target, by delivery guarantee."""
 
     target: str
     rates: Mapping[Delivery, float]
@@ -71,7 +71,7 @@ def measure(run: Run) -> Result:
 
 
 def _targets(run: Run, broker: str, stack: ExitStack) -> tuple[SinkConfig, dict[str, Any], list[str]]:
-    """How a new target of each kind is made, those that can be had here; and what cannot."""
+    """The factories of the available targets, and the unavailable ones."""
     left_out: list[str] = []
     targets: dict[str, Any] = {}
     try:
@@ -96,7 +96,7 @@ def _targets(run: Run, broker: str, stack: ExitStack) -> tuple[SinkConfig, dict[
 
 
 def _fill(broker: str, count: int) -> None:
-    """The clean topic as a gate would have written it."""
+    """Fill the clean topic with the records of a gate."""
     ensure_topics(broker, [payments])
     ensure_compacted_topic(broker, COPIED)
     offsets = [0] * payments.partitions
@@ -120,7 +120,7 @@ def _brought(run: Run, kind: str, made: Any, place: SinkConfig, count: int, roun
 
 
 def _seconds(name: str, target: Target, delivery: Delivery, place: SinkConfig, count: int) -> float:
-    """From when a sink knows where to begin to its last row."""
+    """The time from a sink's start offsets to its last row."""
     sink = Sink(name, of=payments, to=target, delivery=delivery)
     running, began = SinkWorker(sink, create_sink_writer(sink, place), place.broker), list[float]()
     begin = running.processor.on_partitions_assigned
@@ -152,7 +152,7 @@ def _certificate(folder: Path) -> Path | None:
 
 
 class _Taking(BaseHTTPRequestHandler):
-    """Takes everything at once."""
+    """Accepts every request at once."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))

@@ -1,6 +1,6 @@
-"""Section sql: queries over a million rows of the lake and over live tables, as a server asks them.
+"""Section sql: queries over a million rows of the lake and over live tables, as a server runs them.
 
-server's event loop   ▪ ▪ ▪ ▪ ▪▪▪▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪     how long it stood still at most: what /features may have waited
+server's event loop   ▪ ▪ ▪ ▪ ▪▪▪▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪     its longest stall, which delays /features
 process of queries            └─────────────┘        a nice'd child, one core
 """
 
@@ -53,7 +53,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Asked:
-    """How long a query took the first time and then, in ms, and how long the event loop stood still at most."""
+    """A query's first and later durations in ms, and the longest stall of the event loop."""
 
     first_ms: float
     then: Spread
@@ -71,7 +71,7 @@ def measure(run: Run) -> Result:
 
 
 def make_lake(lake: Path, rows: int) -> dict[str, float]:
-    """A silver table as Spark would have landed it; what each merchant took."""
+    """Write a silver table as Spark does; returns the total of each merchant."""
     chance, table = np.random.default_rng(7), LakeTable(lake, silver_mapping(payments))
     table.prepare()
     took, a_file = np.zeros(MERCHANTS), rows // (DAYS * FILES_A_DAY)
@@ -126,7 +126,7 @@ async def _many(queries: SqlExecutor, query: str) -> Asked:
 
 
 async def _ticks(longest: list[float], over: asyncio.Event) -> None:
-    """Notes the longest time, in ms, that the event loop did nothing of what was due."""
+    """Records the longest stall of the event loop, in ms."""
     while not over.is_set():
         began = time.perf_counter()
         await asyncio.sleep(TICK_SECONDS)
@@ -140,7 +140,7 @@ async def _asked(queries: SqlExecutor, query: str) -> tuple[float, bytes]:
 
 
 async def _require_right(queries: SqlExecutor, truth: Mapping[str, float]) -> None:
-    """A time counts only for the right numbers."""
+    """Require correct results, without which a duration does not count."""
     _, answer = await _asked(queries, "select merchant, sum(amount) from silver.payments group by 1")
     found = dict(orjson.loads(answer)["rows"])
     if found.keys() != truth.keys() or any(abs(found[name] - truth[name]) > 1e-6 * truth[name] for name in truth):

@@ -1,4 +1,4 @@
-"""What is in the topics after a run, read from their beginning."""
+"""The content of the topics after a run, read from the start."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ READ_SECONDS = 300.0
 
 
 class Tiles:
-    """The tiles of a changelog, each with the greatest number of events it ever had."""
+    """The tiles of a changelog, each with its greatest number of events."""
 
     def __init__(self) -> None:
         self.last_append_s = 0.0
@@ -28,7 +28,7 @@ class Tiles:
 
     @property
     def events(self) -> int:
-        """How many events the tiles hold; those of one hop hold each once."""
+        """The number of events in the tiles; those of one hop contain each once."""
         longest = max(layout.hop_us for layout in hop_layouts(CardSpend))
         return sum(n for key, n in self._counts.items() if key.hop_us == longest)
 
@@ -47,14 +47,14 @@ def tiles(broker: str) -> Tiles:
 
 
 def last_append_s(broker: str, topic: str) -> float:
-    """When the log took the last record of a topic, in epoch seconds."""
+    """The append time of a topic's last record, in epoch seconds."""
     moments = [0.0]
     _read(broker, topic, lambda records: moments.append(max(record.appended_us for record in records) / 1e6))
     return max(moments)
 
 
 def lanes(broker: str) -> dict[str, str]:
-    """The lanes each query has been in, in their order."""
+    """The lanes of each query, in order."""
     seen: dict[str, dict[str, None]] = {}
 
     def take(records: list[ConsumerRecord]) -> None:
@@ -67,7 +67,7 @@ def lanes(broker: str) -> dict[str, str]:
 
 
 def length(offsets: OffsetClient, topic: str) -> int:
-    """How many records a topic has had."""
+    """The number of records that a topic has had."""
     return sum(offsets.topic_end_offsets([topic]).values())
 
 

@@ -1,4 +1,4 @@
-"""Section training: training sets beside a hand-written Spark SQL range join and DuckDB, of the very same windows."""
+"""Section training: training sets, compared with a hand-written Spark SQL range join and DuckDB of the same windows."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def result(found: list[dict[str, Any]], quick: bool) -> Result:
 
 
 def _with_repeats(found: list[dict[str, Any]]) -> list[str]:
-    """What the range join takes if it may count a repeated payment twice."""
+    """The duration of the range join without deduplication of payments."""
     sparse = [one for one in found if one["sql_with_repeats_seconds"]]
     taken = [f"{one['case']['events']:,} sparse events in {one['sql_with_repeats_seconds']:.1f} s" for one in sparse]
     return [f"Without looking for repeats the range join takes {', '.join(taken)}."] if taken else []

@@ -1,4 +1,4 @@
-"""Training sets of one spine three ways, in a process of its own: Headrace, a Spark SQL range join, and DuckDB.
+"""Training sets of one spine in three ways, in one process: Headrace, a Spark SQL range join, and DuckDB.
 
 python -m bench.training_sets FOLDER --events 1000000 --per-card 10000
 """
@@ -63,7 +63,7 @@ AGGREGATES = {
 
 @dataclass(frozen=True)
 class Case:
-    """How many events, how many a card, and whether one card has half of them."""
+    """The number of events, in total and per card, and whether one card has half of them."""
 
     events: int
     per_card: int
@@ -75,7 +75,7 @@ WARM_UP = Case(events=500_000, per_card=50, hot=False)
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds of each way for one case; None where it was not run."""
+    """The seconds of each way for one case; None if it was not run."""
 
     case: Case
     rows: int
@@ -92,7 +92,7 @@ class Taken:
 @click.option("--hot", is_flag=True)
 @click.option("--alone", is_flag=True, help="Without the other two.")
 def main(folder: Path, events: int, per_card: int, hot: bool, alone: bool) -> None:
-    """Make the training set each way, and print what it took as JSON."""
+    """Build the training set in each way, and print the durations as JSON."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     cores = len(os.sched_getaffinity(0))
     place = SparkSessionConfig(None, cores, jar_paths("spark"), folder / "scratch", is_streaming=False)
@@ -104,7 +104,7 @@ def main(folder: Path, events: int, per_card: int, hot: bool, alone: bool) -> No
 
 
 def _write(spark: SparkSession, case: Case, folder: Path) -> None:
-    """Events and spine as Parquet: the same for the same case."""
+    """Write events and spine as Parquet: the same for the same case."""
     events = _events(spark, case)
     events.write.parquet(str(folder / "events"))
     spine = spark.read.parquet(str(folder / "events")).where(f"pmod(xxhash64(payment_id, 7), {ROWS_EVERY}) = 0")
@@ -116,7 +116,7 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> None:
 
 
 def _first_tile_us(length_us: int, hop_us: int) -> Column:
-    """Where the first tile of a window begins, so that each way counts the very same events."""
+    """The start of a window's first tile, so that each way counts the same events."""
     before = F.unix_micros("at") - length_us - hop_us
     return before - F.pmod(before, F.lit(hop_us)) + hop_us
 
@@ -206,7 +206,7 @@ def _duckdb(folder: Path) -> None:
 
 
 def _require_same(spark: SparkSession, folder: Path) -> None:
-    """Every way found the same, or the times mean nothing."""
+    """Require equal results of all ways, without which the durations mean nothing."""
     totals = [f"sum({name}_{window})" for name in AGGREGATES if name != "oldest" for window in WINDOWS]
     ways = [folder / "by_headrace", folder / "by_sql", folder / "by_duckdb.parquet"]
     first, *others = [spark.read.parquet(str(way)).selectExpr("count(*)", *totals).collect()[0] for way in ways]

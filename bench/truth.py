@@ -1,4 +1,4 @@
-"""What the features of a card must be, counted by hand from its payments."""
+"""The expected features of a card, counted from its payments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,12 +18,12 @@ Vector = Mapping[str, Any]
 
 
 def vector(payments: Sequence[Event], at_us: int) -> Vector:
-    """The features at a moment."""
+    """The features at a time."""
     return {feature.name: _counted(feature, payments, at_us) for feature in CardSpend.features}
 
 
 def differences(answered: Vector, counted: Vector) -> list[str]:
-    """The features that are not what was counted; a sketch may be near it."""
+    """The features that differ from the expected ones, with a tolerance for sketches."""
     near = {one.name: SKETCHED if one.aggregate.function == "distinct" else ROUNDING for one in CardSpend.features}
     return [
         f"{name} is {answered[name]} instead of {right}"
@@ -40,7 +40,7 @@ def _counted(feature: Feature, payments: Sequence[Event], at_us: int) -> Any:
 
 
 def _start_us(event: Event, hop_us: int) -> int:
-    """When the tile of an event starts."""
+    """The start of an event's tile."""
     return int(event["at"]) // hop_us * hop_us
 
 

@@ -10,7 +10,7 @@ Found = TypeVar("Found")
 
 
 def wait_for(look: Callable[[], Found | None], limit_s: float, what: str, look_every_s: float = 0.05) -> Found:
-    """What `look` finds, once it finds something."""
+    """Poll `look` until it returns a result."""
     deadline = time.monotonic() + limit_s
     while not (found := look()):
         if time.monotonic() > deadline:

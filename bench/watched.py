@@ -1,7 +1,7 @@
-"""Section watched: `/features` while nobody looks, while one page and a scrape do, and while a thousand pages do.
+"""Section watched: `/features` without listeners, with one page and a scrape, and with a thousand pages.
 
-round 1   nobody ▸ one page ▸ 1,000 pages     a figure is compared with nobody's of the same round
-round 2   nobody ▸ one page ▸ 1,000 pages     figures are medians over the rounds
+round 1   none ▸ one page ▸ 1,000 pages     a figure is compared with that of no listeners in the same round
+round 2   none ▸ one page ▸ 1,000 pages     figures are medians over the rounds
 """
 
 import sys
@@ -31,7 +31,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The size of the measurement."""
 
     cards: int
     rounds: int

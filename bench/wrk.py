@@ -1,4 +1,4 @@
-"""wrk, the load generator: as many questions as the server answers, over so many connections."""
+"""wrk, the load generator: as many requests as the server answers, over a number of connections."""
 
 import json
 import shutil
@@ -18,13 +18,13 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a server: where, and the body with CARD where the name of one goes."""
+    """A request: its URL, and its body with the placeholder CARD."""
 
     url: str
     body: str
 
     def answer(self, card: str) -> bytes:
-        """What the server says about one card."""
+        """The server's response for one card."""
         headers = {"Content-Type": "application/json"}
         asked = urllib.request.Request(self.url, self.body.replace(CARD, card).encode(), headers)
         with urllib.request.urlopen(asked, timeout=PATIENCE_S) as said:
@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answered:
-    """How fast a server answered."""
+    """The rate and the response times of a server."""
 
     requests_a_second: float
     p50_ms: float
@@ -43,7 +43,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a server did that was asked for more than it can answer; refused are the answers that were errors."""
+    """The figures of an overloaded server; refused requests are responses with an error."""
 
     requests: int
     refused: int
@@ -61,7 +61,7 @@ class Loaded:
 
 
 def require_wrk() -> str:
-    """Where wrk is, or what to do."""
+    """The path of wrk, or an error that says how to install it."""
     program = shutil.which("wrk")
     if program is None:
         raise BenchFailed("wrk is not installed. Install it: apt-get install wrk, or brew install wrk.")
@@ -69,12 +69,12 @@ def require_wrk() -> str:
 
 
 def ask(question: Question, connections: int, seconds: int, entities: int) -> Answered:
-    """Ask about random cards out of so many, on one core; an answer that is an error makes the figure worthless."""
+    """Request random cards, on one core; an error response makes the measurement invalid."""
     return answered(_said(question, connections, seconds, entities))
 
 
 def load(question: Question, connections: int, seconds: int, entities: int) -> Loaded:
-    """The same of a server that may refuse; a request without any answer makes the figure worthless."""
+    """The same for a server that may refuse; a request without a response makes the measurement invalid."""
     return loaded(_said(question, connections, seconds, entities))
 
 
@@ -88,7 +88,7 @@ def _said(question: Question, connections: int, seconds: int, entities: int) -> 
 
 
 def answered(said: str) -> Answered:
-    """What the last line of wrk's output says of a server that must answer all."""
+    """Parse the last line of wrk's output for a server that must answer every request."""
     found = loaded(said)
     if found.refused:
         raise BenchFailed(f"{found.refused} of {found.requests} requests failed. The server's log says why.")
@@ -96,7 +96,7 @@ def answered(said: str) -> Answered:
 
 
 def loaded(said: str) -> Loaded:
-    """What the last line of wrk's output says."""
+    """Parse the last line of wrk's output."""
     found = json.loads(said.rstrip().splitlines()[-1])
     failed = found.pop("failed")
     if failed or not found["requests"]:
@@ -105,7 +105,7 @@ def loaded(said: str) -> Loaded:
 
 
 def medians(rounds: Sequence[Answered]) -> Answered:
-    """The middle of some rounds, figure by figure."""
+    """The medians of rounds, figure by figure."""
     return Answered(
         median(one.requests_a_second for one in rounds),
         median(one.p50_ms for one in rounds),

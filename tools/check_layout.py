@@ -1,4 +1,4 @@
-"""Refuses names that say too little: one class name for two things, a module that is a bare participle, a full folder.
+"""Rejects ambiguous names: a class name with two meanings, a module name that is a bare participle, a full folder.
 
 python tools/check_layout.py
 """
@@ -21,7 +21,7 @@ NOUNS = frozenset({"speed", "feed", "need", "seed", "parked"})
 
 
 def is_participle(name: str) -> bool:
-    """Whether a module's name is one word that only says what was done to something.
+    """Whether a module's name is a bare participle.
 
     >>> [name for name in ("told", "judged", "consumer_lag", "training", "embedded_servers") if is_participle(name)]
     ['told', 'judged']
@@ -30,12 +30,12 @@ def is_participle(name: str) -> bool:
 
 
 def modules_of(sources: Path) -> list[Path]:
-    """Every module that is not a package's own."""
+    """Every module except `__init__`."""
     return sorted(file for file in sources.rglob("*.py") if not file.name.startswith("__"))
 
 
 def bare_participles(sources: Path) -> Iterator[str]:
-    """Modules and folders that are called by a participle alone."""
+    """Modules and folders whose name is a bare participle."""
     named = {*modules_of(sources), *(file.parent for file in sources.rglob("__init__.py"))}
     for path in sorted(named):
         if is_participle(path.stem):
@@ -43,7 +43,7 @@ def bare_participles(sources: Path) -> Iterator[str]:
 
 
 def full_folders(sources: Path) -> Iterator[str]:
-    """Folders with more modules of their own than a reader can take in."""
+    """Folders with too many modules of their own."""
     modules = defaultdict(list)
     for file in modules_of(sources):
         modules[file.parent].append(file)
@@ -53,7 +53,7 @@ def full_folders(sources: Path) -> Iterator[str]:
 
 
 def shared_class_names(sources: Path) -> Iterator[str]:
-    """Class names that mean two things."""
+    """Class names with two meanings."""
     places = defaultdict(list)
     for file in sorted(sources.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -65,7 +65,7 @@ def shared_class_names(sources: Path) -> Iterator[str]:
 
 
 def problems(sources: Path) -> list[str]:
-    """Every problem, a line each."""
+    """Every problem, one line each."""
     return [*bare_participles(sources), *full_folders(sources), *shared_class_names(sources)]
 
 

@@ -1,4 +1,4 @@
-"""Set up what a make target needs on a bare machine; standard library only, for whatever python3 there is."""
+"""Set up the requirements of a make target on a bare machine; standard library only, for any python3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCK = ROOT / "requirements.lock"
 OLDEST = (3, 11)
 JAVA = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")  # Debian 12 has the first, Debian 13 the second
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# What pip is told on this machine, uv is told too.
+# uv gets pip's settings of this machine.
 PIP_TO_UV = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
 
 
@@ -48,7 +48,7 @@ def printed(*command: str | Path) -> str:
 
 
 def apt_install(*packages: str) -> bool:
-    """Install Debian packages; False where apt, the right to use it, or a package is missing."""
+    """Install Debian packages; False if apt, the permission to use it, or a package is missing."""
     if not shutil.which("apt-get"):
         return False
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -147,14 +147,14 @@ def registry() -> None:
 
 
 def archive() -> None:
-    """The classes of the broker and of Spark in archives: every start of them then takes half the time."""
+    """Class-data archives of the broker and of Spark, which halve their start time."""
     say("archiving the classes of the broker and of Spark for quick starts")
     if not works(PYTHON, "-m", "headrace.embedded_servers.class_archives"):
         say("that did not work: the broker and Spark will start a few seconds slower")
 
 
 def redis() -> None:
-    """A redis-server for the tests; without one they say that they skip."""
+    """A redis-server for the tests; without one they skip."""
     if shutil.which("redis-server"):
         return
     # Debian's server is this very program under another name; the package of that name starts a service too.
@@ -168,7 +168,7 @@ def redis() -> None:
 
 
 def valkey() -> None:
-    """A valkey-server for the tests, from Debian 13 on; without one they say that they skip."""
+    """A valkey-server for the tests, from Debian 13 on; without one they skip."""
     if not shutil.which("valkey-server") and not apt_install("valkey-server"):
         say("valkey-server is not to be had here: install it, or the tests that need it are skipped")
 
@@ -210,13 +210,13 @@ def cassandra() -> None:
 
 
 def pulsar() -> None:
-    """A Pulsar for the tests of bridges, which start it in a folder of their own; too large to be fetched unasked."""
+    """A Pulsar for the tests of bridges, which start it in a folder of their own; too large to download by default."""
     say("fetching Pulsar (245 MB) if it is not in the cache yet")
     run(PYTHON, "-m", "headrace.embedded_servers.jars", "pulsar")
 
 
 def browser() -> None:
-    """A browser for the tests of the dashboard; without one they say that they skip."""
+    """A browser for the tests of the dashboard; without one they skip."""
     if not any(map(shutil.which, BROWSERS)) and not apt_install("chromium"):
         say("no browser is to be had here: install chromium, or the tests that need one are skipped")
 
