@@ -1,4 +1,4 @@
-"""Work that goes on beside a test."""
+"""Background work of a test."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Work in a thread of its own, which is told to stop when the block ends."""
+    """Run work in its own thread, which is stopped at the end of the block."""
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(stop,))
     thread.start()

@@ -84,7 +84,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistr
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """One broker for the whole run that asks who comes."""
+    """One broker with authentication for the whole run."""
     with guarded_broker(tmp_path_factory.mktemp("guarded")) as running:
         yield running
 
@@ -129,7 +129,7 @@ def postgres() -> Iterator[OwnPostgres]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
-    """One Redis Cluster of three for the whole run; whoever stops one of them starts it again."""
+    """One Redis Cluster of three servers for the whole run; a test that stops one of them starts it again."""
     servers = OwnCluster(tmp_path_factory.mktemp("cluster"))
     servers.start()
     yield servers

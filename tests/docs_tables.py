@@ -1,4 +1,4 @@
-"""Tables of the docs that are made from the code; HEADRACE_GOLDEN=write writes them anew."""
+"""Tables of the docs that are made from the code; HEADRACE_GOLDEN=write rewrites them."""
 
 import os
 from collections.abc import Iterable
@@ -27,4 +27,4 @@ def require_table(page: str, begins: str, made: str) -> None:
     if IS_WRITTEN:
         file.write_text(f"{before}\n{made}{end}{after}")
     else:
-        assert found == made, f"HEADRACE_GOLDEN=write writes docs/{page} anew"
+        assert found == made, f"HEADRACE_GOLDEN=write rewrites docs/{page}"

@@ -1,4 +1,4 @@
-"""What runs where, as the tests' marks say it: `python -m tests.matrix` writes docs/operators.md anew.
+"""The support matrix, from the tests' marks: `python -m tests.matrix` rewrites docs/operators.md.
 
     @pytest.mark.shows("session window", lane="micro-batch", late=("drop", "update"))    a test sees it hold
     @pytest.mark.shows("session window", kills=20)                                       … through so many kill -9

@@ -117,7 +117,7 @@ class OwnCassandra:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """As whoever owns the server asks it."""
+        """A session of an administrator."""
         nearest = ExecutionProfile(DCAwareRoundRobinPolicy())
         profiles = {EXEC_PROFILE_DEFAULT: nearest}
         cluster = Cluster([HOST], port=self._port, protocol_version=4, execution_profiles=profiles)
@@ -127,7 +127,7 @@ class OwnCassandra:
             cluster.shutdown()
 
     def _has_keyspace(self) -> bool:
-        """Make the keyspace, as whoever owns the server does."""
+        """Create the keyspace, as an administrator."""
         assert self._server is not None
         assert self._server.is_alive(), (self._folder / "cassandra.log").read_text()[-2000:]
         try:

@@ -58,7 +58,7 @@ def every_command(row: Row, app: App, running: Running, folder: Path) -> list[As
         if row["model"] == "train":
             source = lake if row["lake"] != "off" else broker
             asked.append(Asked(("train", file, model.name, *state, *source), (0, 1)))
-    # A view of rows cannot be checked, which it says; whoever asked nothing has nothing to compare.
+    # A view of rows cannot be checked, as the command says; without a request there is nothing to compare.
     asked.append(Asked(("check", file, view.name, *broker), (0, 1)))
     return asked
 

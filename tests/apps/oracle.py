@@ -66,7 +66,7 @@ def clean_events(broker: str, stream: Stream) -> list[Event]:
 
 @dataclass
 class Oracle:
-    """Looks into a running app, and tells what is not as it must be; nothing where all is."""
+    """Checks a running app, and lists the differences from the expected state."""
 
     app: App
     traffic: Traffic
@@ -270,7 +270,7 @@ def _without_nulls(rows: Event) -> Event:
 
 
 def _standing(rows: Event) -> Event:
-    """The newest of each window that is not taken back."""
+    """The newest row of each window that is not retracted."""
     newest: Event = {}
     measures = ("n", "total", "newest", "is_final", "events", "late_rows")
     for row in sorted(rows.values(), key=lambda row: (row["revision"], row.get("kind") != "retraction")):

@@ -46,7 +46,7 @@ what the words mean.
 
 
 def keep_outcome(domain: str, steps: dict[str, float], complaints: list[str]) -> None:
-    """Keep what came of playing an app, and write the page anew."""
+    """Save the result of playing an app, and rewrite the page."""
     outcomes = read_outcomes()
     day = datetime.now(UTC).date().isoformat()
     first = [complaint.strip().splitlines()[0][:160] for complaint in complaints[:3]]

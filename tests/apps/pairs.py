@@ -1,4 +1,4 @@
-"""Chooses the apps of the zoo: `python -m tests.apps.pairs` writes apps.csv anew, the same for the same factors.
+"""Chooses the apps of the zoo: `python -m tests.apps.pairs` rewrites apps.csv, the same for the same factors.
 
 Greedy: of some rows that begin with a pair that no app has yet, and add what they can value by value, the one with
 most new pairs is taken.

@@ -129,6 +129,6 @@ def _lake_flags(row: Row, folder: Path) -> list[str]:
 
 
 def is_taken(port: int) -> bool:
-    """Whether somebody listens."""
+    """Whether a server listens."""
     with socket.socket() as asked:
         return asked.connect_ex((HOST, port)) == 0

@@ -176,7 +176,7 @@ class Play:
         self.running.wait_until_ready()
 
     def require_steady(self) -> None:
-        """Everything runs, and nothing of it was restarted, as `headrace status` tells it."""
+        """Require that `headrace status` reports everything as running, and nothing as restarted."""
         address = ("--broker", self.running.broker, "--http", f"127.0.0.1:{self.running.http_port}")
         asked = Asked(("status", str(self.file), "--state", str(self.running.state), *address, "--json"))
         wait_until(lambda: not complaint_of(asked), SETTLE_LIMIT_S, "all to run", lambda: complaint_of(asked))

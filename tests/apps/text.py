@@ -206,7 +206,7 @@ class _Text:
         )
 
     def verdicts(self) -> str:
-        """Who tells what came of events, by their ids."""
+        """The stream of labels of events, by their ids."""
         own_id = "change" if self.row["source"] == "captured" else self.names.id
         arrival = ', arrival="told_at", partitions=1' if self.row["source"] == "history" else ""
         return (

@@ -123,7 +123,7 @@ def _json(name: str, value: Any) -> Any:
 
 
 def canonical(value: bytes) -> bytes:
-    """A record as it is known again, whoever wrote its JSON."""
+    """A record in a canonical form, independent of its JSON writer."""
     try:
         return json.dumps(json.loads(value), sort_keys=True).encode()
     except ValueError:

@@ -1,4 +1,4 @@
-"""An app whose model is trained anew when it is bad, by a function the test chooses, and that learns as it goes."""
+"""An app whose model is retrained when it is bad, by a function that the test chooses, and learns online."""
 
 import os
 import time

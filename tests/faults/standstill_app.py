@@ -1,4 +1,4 @@
-"""The app whose gate stands still: one stream, one view, and an alert that is told of within seconds."""
+"""The app whose gate stalls: one stream, one view, and an alert that notifies within seconds."""
 
 import headrace as hr
 

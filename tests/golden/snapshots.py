@@ -65,7 +65,7 @@ def _parameters(thing: Any) -> list[str]:
 def _parameter(one: inspect.Parameter) -> str:
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
     if stars:
-        return stars  # what it is called is seen by nobody
+        return stars  # its name is not visible to callers
     if one.default is one.empty:
         return one.name
     return f"{one.name}={one.default!r}" if isinstance(one.default, PLAIN) else f"{one.name}=…"
@@ -153,7 +153,7 @@ def _marks_of(module: ast.Module) -> Iterator[str]:
 
 
 def structure_of_http(document: Any) -> Any:
-    """An OpenAPI document without its words for people."""
+    """An OpenAPI document without its texts."""
     if isinstance(document, list):
         return [structure_of_http(one) for one in document]
     if not isinstance(document, dict):

@@ -1,4 +1,4 @@
-"""A real broker that asks who comes: SASL_SSL by password, SCRAM or token, and listeners for certificates.
+"""A real broker with authentication: SASL_SSL by password, SCRAM or token, and listeners for certificates.
 
 SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens of tests/log/tokens.py
 MUTUAL     TLS with a certificate of the client's

@@ -1,4 +1,4 @@
-"""A process that makes the tables of a new lake in Iceberg as soon as it is told to; started by test_catalogue."""
+"""A process that creates the tables of a new lake in Iceberg on a signal; started by test_catalogue."""
 
 import sys
 import time

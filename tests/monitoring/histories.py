@@ -42,7 +42,7 @@ def histories(draw: st.DrawFn) -> History:
         keep=draw(st.sampled_from(["last", "first", "any"])),
         default=draw(st.sampled_from([None, 0.0])),
     )
-    # An id that is scored anew after it was closed is another case: each is scored at one time here.
+    # An id that is scored again after it was closed is another case: each is scored at one time here.
     scored = st.lists(_predictions(), max_size=8, unique_by=lambda one: (one[0], one[1].version, one[1].role))
     firsts = [*draw(scored), *draw(st.lists(_labels(terms), max_size=10))]
     records = tuple((event, _placed(record, offset)) for offset, (event, record) in enumerate(firsts))

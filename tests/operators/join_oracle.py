@@ -88,7 +88,7 @@ def joined(events: Sequence[InputEvent], kind: str, within: tuple[int, int], pat
 
 
 def alone(event: InputEvent, partners: list[InputEvent], due_us: int, more: dict[str, Any]) -> set[Told]:
-    """What is said of an event for which nobody had come when it was due; taken back if somebody did afterwards."""
+    """The rows of an event without a partner when it is due; retracted if one arrives later."""
     left, right = (event, None) if event.input_index == 0 else (None, event)
     ids, values = (left and left.id, right and right.id), values_of(left, right)
     if event.values["key"] is None:

@@ -14,7 +14,7 @@ Bounds = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """A window as it must be told: how many, the sum, the first and the greatest value."""
+    """The expected row of a window: the count, the sum, the first and the greatest value."""
 
     events: int
     spend: float | None
@@ -119,6 +119,6 @@ def standing(made: Iterable[OutputEvent]) -> dict[Bounds, Row]:
         if one.values["kind"] == "retraction":
             assert rows.pop(bounds) == told
         else:
-            assert bounds not in rows, "what was final is replaced without being taken back"
+            assert bounds not in rows, "a final row is replaced without a retraction"
             rows[bounds] = told
     return {bounds: told for bounds, (_, told) in rows.items()}

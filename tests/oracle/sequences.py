@@ -74,7 +74,7 @@ class Definition:
         return sorted(filter(self._is_match, self.chains), key=lambda chain: (self.end(chain), self._order(chain)))
 
     def matches(self, after: str) -> list[Chain]:
-        """Those that are told."""
+        """The matches that are emitted."""
         if after == "no_skip":
             return self.all_matches
         told: list[Chain] = []

@@ -29,7 +29,7 @@ class Fault:
 
 
 def faults(poisoned: Callable[[bytes], None]) -> list[Fault]:
-    """Every fault there is; poison records are told of to whoever counts."""
+    """All faults; `poisoned` gets the poison records."""
     return [
         *(Fault(f"kill {part}", _killing(part)) for part in PARTS),
         Fault("kill the JVM of the stream", lambda system: _kill_java(system, "stream")),

@@ -85,7 +85,7 @@ def size_mib(folder: Path) -> float:
 
 def _process(pid: int) -> tuple[float, int, int] | None:
     """Resident kB, open files and threads of a process; None of one that has ended."""
-    with suppress(OSError, KeyError):  # one that nobody has waited for yet has no memory
+    with suppress(OSError, KeyError):  # a zombie process has no memory
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines if ":" in line)
         files = len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -1,4 +1,4 @@
-"""An operation for tests of whatever runs one: it tells of each event at once, and how many there were when woken."""
+"""An operation for tests of its runners: it emits each event at once, and a count of events on a timer."""
 
 import random
 import time
@@ -32,7 +32,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Echo:
-    """Tells of an event, and so long after it arrived of how many were told of by then."""
+    """Emits an event, and a fixed time after its arrival the number of events emitted by then."""
 
     after_us: int = SECOND
     poison: float | None = None  # an amount that it cannot take
@@ -40,7 +40,7 @@ class Echo:
 
 
 class Echoes:
-    """What is kept: when the events arrived that were not told of again, and whether waking must fail."""
+    """The state: the arrival times of events whose timer has not fired, and whether the timer must fail."""
 
     def __init__(self, what: Echo) -> None:
         self._what = what
@@ -115,7 +115,7 @@ def keyed_of(broker: str, operation: StreamOperation) -> KeyedOperatorConfig:
 
 
 def spec_of(keyed: KeyedOperatorConfig, folder: Path, clock_us: int = FOREVER_US) -> OperationSpec:
-    """As it would run where no gate has a checkpoint: what gates have written tells how far they are."""
+    """A run without gate checkpoints: the gates' output shows their progress."""
     return OperationSpec(keyed, folder / keyed.operation.name, lambda stream: folder / stream, lambda _: clock_us)
 
 
@@ -183,7 +183,7 @@ def written(keyed: KeyedOperatorConfig) -> list[ConsumerRecord]:
 
 
 def raised(keyed: KeyedOperatorConfig) -> list[tuple[str, bytes]]:
-    """What was put aside: why, and what it is."""
+    """The isolated records, with their reasons."""
     found = ((record.header("headrace.raised"), record.value or b"") for record in written(keyed))
     return [(why.decode(), value) for why, value in found if why is not None]
 

@@ -23,7 +23,7 @@ SECRET = "T0P-s3cret"
 
 
 class Listening(socketserver.ThreadingTCPServer):
-    """Takes each POST down and answers as it was told to, one behaviour after the other; the last one stays."""
+    """Records each POST and responds with the configured behaviours in order; the last one repeats."""
 
     allow_reuse_address = True
     daemon_threads = True

@@ -57,7 +57,7 @@ def _checked(told: Any, name: str = "") -> Any:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes each push down, checks it, and answers as it was told to, one behaviour after the other; the last stays."""
+    """Records and checks each push, and responds with the configured behaviours in order; the last one repeats."""
 
     daemon_threads = True
     block_on_close = False

@@ -1,4 +1,4 @@
-"""A table that is captured by Connect, and what has been told of it."""
+"""A table that Connect captures, and its published changes."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ class Capturing:
         return [orjson.loads(record.value or b"null") for record in records]
 
     def wait_for(self, count: int) -> list[dict[str, Any]]:
-        """What is told, once there are so many."""
+        """The published changes, once there are enough of them."""
         wait_until(lambda: self.failure or len(self.told()) >= count, LIMIT_S, f"{count} changes", self._said)
         assert self.failure is None, self.failure
         return self.told()
@@ -94,10 +94,10 @@ class Capturing:
         return log.read_text()[-5000:] if log.exists() else "Connect has not begun"
 
 
-def rows_left(told: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """The rows that are there after all that was told."""
+def rows_left(changes: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The rows that exist after all changes."""
     rows: dict[int, dict[str, Any]] = {}
-    for one in told:
+    for one in changes:
         if one["op"] == "d":
             rows.pop(one["before"]["id"], None)
         else:

@@ -22,7 +22,7 @@ _numbers = count()
 
 
 class Shop:
-    """Accounts that have a version, an outbox that tells of each, and the stream it is told to."""
+    """Accounts with a version, an outbox of their changes, and its stream."""
 
     def __init__(self, postgres: OwnPostgres, broker: str, name: str = "") -> None:
         self.postgres, self.broker = postgres, broker

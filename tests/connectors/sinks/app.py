@@ -1,4 +1,4 @@
-"""One sink, told by its environment what it brings where."""
+"""One sink, whose source and target are set by its environment."""
 
 import os
 

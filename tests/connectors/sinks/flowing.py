@@ -77,7 +77,7 @@ class Gate:
 
 
 class Flow(threading.Thread):
-    """Events that go on until told to stop: with replays, and ids that are sent twice."""
+    """Produces events until it is stopped: with replays, and ids that are sent twice."""
 
     def __init__(self, gate: Gate, seed: int, pause_s: float = 0.02) -> None:
         super().__init__(daemon=True)

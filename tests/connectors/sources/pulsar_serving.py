@@ -1,4 +1,4 @@
-"""A Pulsar of one node, and what a producer and whoever owns it do to it."""
+"""A Pulsar of one node, with the actions of a producer and of an administrator."""
 
 import base64
 import contextlib
@@ -48,7 +48,7 @@ brokerClientAuthenticationParameters=token:{token}
 
 
 def token_of(role: str, key: bytes = KEY) -> str:
-    """What a server that has this key believes of whoever comes."""
+    """A token that a server with this key accepts for a role."""
     said = ".".join(_web64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, {"sub": role}))
     return f"{said}.{_web64(hmac.digest(key, said.encode(), hashlib.sha256))}"
 
@@ -102,7 +102,7 @@ class OwnPulsar:
         self._ask("DELETE", f"{_path(topic)}?force=true")
 
     def unload(self, topic: str) -> None:
-        """Close a topic's ledger, as a broker that hands it on does: it goes on in another."""
+        """Close a topic's ledger, as when a broker hands the topic over: it continues in another."""
         self._ask("PUT", f"{_path(topic)}/unload")
 
     def trimmed(self, topic: str) -> bool:

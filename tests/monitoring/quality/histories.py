@@ -25,7 +25,7 @@ class Country:
 
 
 def fit(frame: Any) -> Any:
-    raise AssertionError("nobody trains in this test")
+    raise AssertionError("no test trains this model")
 
 
 def model(value: str = "fraud", **settings: Any) -> hr.Model:
@@ -73,7 +73,7 @@ class Life:
 
 
 def lives(chance: random.Random, how_many: int, task: str) -> list[Life]:
-    """Lives of one model: some scores hostile, some labels all of one class, some never told, some taken back."""
+    """Lives of one model: some scores hostile, some labels all of one class, some missing, some retracted."""
     positives = chance.choice([0.0, 0.02, 0.3, 0.5, 1.0])
     return [_life(chance, task, positives) for _ in range(how_many)]
 
