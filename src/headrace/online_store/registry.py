@@ -61,7 +61,7 @@ ONLINE_STORES = PluginRegistry(
             "Redis Cluster",
             "headrace.online_store.redis.redis_store:RedisStore",
             url_form="redis+cluster://HOST:PORT",
-            location="in a Redis Cluster, given by any of its servers",
+            location="in a Redis Cluster, found by any of its servers",
         ),
         StoreEntry(
             "cassandra",
