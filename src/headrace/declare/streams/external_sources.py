@@ -99,7 +99,7 @@ class Pulsar(ExternalSource):
 
     def _problem(self) -> str | None:
         if not is_matching_text(self.topic, _PULSAR_TOPIC_PATTERN):
-            return f'topic={self.topic!r} is not a topic. Write topic="persistent://public/default/payments".'
+            return f'topic={self.topic!r} is no topic. Write topic="persistent://public/default/payments".'
         if self.partitions is not None and not _is_index(self.partitions - 1, MAX_PARTITIONS):
             return f"partitions={self.partitions!r} is no number of partitions. Omit it for an unpartitioned topic."
         if self.partition is not None and not _is_index(self.partition, self.partitions or 0):
