@@ -14,7 +14,7 @@ import pytest
 
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.embedded_servers.ports import HOST, free_port
-from tests.telemetry.listening import self_signed
+from tests.telemetry.https_server import self_signed
 from tests.waiting import SOCKET_S, patiently, wait_until
 
 PASSWORD = "hush-hush"

@@ -22,8 +22,8 @@ from headrace.embedded_servers.schema_registry import EmbeddedSchemaRegistry
 from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient, create_registry_client
 from headrace.online_store import shared_store
 from headrace.spark.session.session import SparkSessionConfig, start_session
-from tests.kafka.guarded import Guarded, guarded_broker
-from tests.own_cassandra import OwnCassandra
+from tests.cassandra_server import OwnCassandra
+from tests.kafka.secured_broker import Guarded, guarded_broker
 from tests.servers import SHORT_LIVED, OwnCluster, own_postgres
 from tests.waiting import patiently, wait_until
 

@@ -15,8 +15,8 @@ import pytest
 import headrace as hr
 from headrace.client.protocol import ServerRefused, ServerUnreachable
 from headrace.embedded_servers.ports import HOST, free_port
-from tests.server.predicting import CardSpend, event, fraud, predicting
-from tests.server.serving import Asking
+from tests.server.prediction_app import CardSpend, event, fraud, predicting
+from tests.server.server_thread import Asking
 
 SCORED = (
     b'{"score":1.0,"decision":null,"model":"fraud","version":"1","features":{},"age_ms":0,"degraded":[]}'  # of nobody

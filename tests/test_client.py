@@ -12,7 +12,7 @@ from headrace.client.protocol import ServerRefused, ServerUnreachable
 from headrace.client.sync_client import Client
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.online_store.memory.memory_store import MemoryStore
-from tests.server.serving import serving_store, tiles_of
+from tests.server.server_thread import serving_store, tiles_of
 
 payments = hr.Stream(
     "payments",

@@ -13,11 +13,11 @@ from headrace.connectors.outbox.ddl import outbox_ddl
 from headrace.embedded_servers.ports import HOST, free_port
 from tests.apps.factors import Row
 from tests.apps.naming import names_of
+from tests.cassandra_server import OwnCassandra
 from tests.clickhouse import OwnClickHouse
-from tests.connectors.sources.serving import OwnNats
-from tests.own_cassandra import OwnCassandra
+from tests.connectors.sources.nats_server import OwnNats
 from tests.servers import OwnRedis, own_postgres
-from tests.telemetry.listening import Listening, answer, listening, self_signed
+from tests.telemetry.https_server import Listening, answer, listening, self_signed
 
 CAPTURED = (
     'CREATE TABLE zoo_table ("{id}" text PRIMARY KEY, "{key}" text, zone bigint, peak boolean, since timestamptz, '

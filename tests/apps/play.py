@@ -31,7 +31,7 @@ from tests.apps.sending import Sender
 from tests.apps.targets import not_sunk
 from tests.apps.text import NETWORK, SORTS, TABLE, app_text
 from tests.apps.traffic import Traffic
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 from tests.models.networks import weighing
 from tests.running import READY_LIMIT_S, Running
 from tests.waiting import wait_until

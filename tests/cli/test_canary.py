@@ -22,10 +22,10 @@ from headrace.server.auth.access_config import AccessConfig
 from headrace.server.auth.api_tokens import create_token, tokens_file
 from headrace.server.auth.scopes import Scope
 from tests.running import descendants
-from tests.server.guarding import bearer, guard_of
 from tests.server.metrics.test_workers import APP
-from tests.server.serving import Asking, board_of, serving
-from tests.telemetry.listening import self_signed
+from tests.server.secured_server import bearer, guard_of
+from tests.server.server_thread import Asking, board_of, serving
+from tests.telemetry.https_server import self_signed
 from tests.waiting import patiently, wait_until
 
 PASSWORD, HOOK = "canary-of-redis", "canary-of-the-webhook"

@@ -10,7 +10,7 @@ import headrace as hr
 from headrace.client.protocol import FeatureRow, SqlAnswer
 from headrace.declare.app import App
 from headrace.spark.execution.execution_plan import PlannedQuery, PlannedStream
-from tests.server.predicting import VIEWS, CardSpend, fraud, payments
+from tests.server.prediction_app import VIEWS, CardSpend, fraud, payments
 
 EVIL = "<script>alert('x')</script>"
 

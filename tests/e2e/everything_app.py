@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import headrace as hr
 from tests.oracle.everything import every_aggregate, hostile_stream
-from tests.oracle.several import REFUND_SCHEMA, of_streams
+from tests.oracle.several_streams import REFUND_SCHEMA, of_streams
 
 EIGHT_DAYS = hr.Late("30s", then="update", until="8d")
 correcting = hostile_stream("correcting", EIGHT_DAYS)

@@ -13,7 +13,7 @@ from headrace.embedded_servers.ports import HOST
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.producer.producer import Producer
 from tests.running import Running
-from tests.telemetry.listening import SECRET, Listening, answer, listening, self_signed
+from tests.telemetry.https_server import SECRET, Listening, answer, listening, self_signed
 from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("alerted_app.py")

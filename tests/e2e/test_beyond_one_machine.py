@@ -19,7 +19,7 @@ from tests.oracle import brute
 from tests.running import Running
 from tests.waiting import patiently, wait_until
 
-APP = Path(__file__).with_name("tap_app.py")
+APP = Path(__file__).with_name("minimal_app.py")
 CARDS = [f"c{number}" for number in range(10)]
 EVENTS = 2_000
 

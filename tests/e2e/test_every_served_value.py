@@ -18,10 +18,10 @@ from headrace.declare.app import App, load_app
 from headrace.declare.features.view import Feature, View
 from headrace.declare.streams.schema import Kind
 from headrace.lake.consistency.batch_check import check_served
-from tests.beside import beside
+from tests.background import beside
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.oracle import brute
-from tests.oracle.several import refund
+from tests.oracle.several_streams import refund
 from tests.oracle.streams import DAY_US, SECOND_US, Sent
 from tests.running import Running
 from tests.waiting import wait_until

@@ -37,10 +37,10 @@ from headrace.models.inference.prediction import Prediction, decode_prediction
 from headrace.models.versions.version_loader import load_champion
 from headrace.telemetry.event_tracer import EventTracer, TraceStep
 from headrace.tiles.events.event_parser import Event, parse_event
-from tests.beside import beside
+from tests.background import beside
 from tests.browser import Browser
 from tests.models.networks import weighing
-from tests.models.streamed import final
+from tests.models.simulated_stream import final
 from tests.running import Running
 from tests.waiting import wait_until
 

@@ -14,7 +14,7 @@ from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import patiently, wait_until
 
-APP = Path(__file__).with_name("asked_app.py")
+APP = Path(__file__).with_name("saved_query_app.py")
 SENT = [{"id": f"t{number}", "card": f"c{number % 7}", "amount": number / 4} for number in range(300)]
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.spark.stateful.operation_query import OperationRunner
 from headrace.spark.stateful.start_turns import StartTurns
-from tests.spark.echoes import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
+from tests.spark.echo_operation import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
 from tests.waiting import wait_until
 
 LIMIT_S = 600

@@ -32,7 +32,7 @@ from headrace.models.training.onnx_export import export_to_onnx
 from headrace.models.versions.version_loader import load_champion
 from headrace.tiles.events.event_parser import Event, parse_event
 from tests.models.cards import versions_of
-from tests.models.streamed import final
+from tests.models.simulated_stream import final
 from tests.running import Running
 from tests.waiting import wait_until
 

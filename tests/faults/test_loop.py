@@ -25,7 +25,7 @@ from headrace.models.online_learning.online_updates import decode_page
 from headrace.models.training.training import TrainingConfig, train_model
 from headrace.models.versions.version_store import VersionStore
 from tests.faults import loop_app
-from tests.monitoring.landed import NOON, land
+from tests.monitoring.lake_tables import NOON, land
 from tests.running import Running
 from tests.waiting import wait_until
 

@@ -23,7 +23,7 @@ from headrace.kafka.topics import (
     fate_topics,
     raw_config,
 )
-from tests.kafka.kafka import config_of, create_topic
+from tests.kafka.kafka_tools import config_of, create_topic
 from tests.kafka.streams import new_stream, new_view
 from tests.waiting import patiently, wait_until
 

@@ -12,7 +12,7 @@ from headrace.lake.ingestion.table_mapping import bronze_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
 from headrace.lake.maintenance import MaintenanceConfig, maintain_table
 from headrace.spark.session.session import SparkSessionConfig, start_session
-from tests.lake.gated import SCHEMA, YEARS
+from tests.lake.batch_gate import SCHEMA, YEARS
 
 RECORDS_A_STEP = 20
 

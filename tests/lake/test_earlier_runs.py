@@ -17,7 +17,7 @@ from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import TableMapping, bronze_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
 from headrace.lake.maintenance import MaintenanceConfig, maintain_table
-from tests.lake.gated import land, new_stream, pass_gate, send
+from tests.lake.batch_gate import land, new_stream, pass_gate, send
 from tests.lake.read_back import read_back
 from tests.spark.gate.test_gate import written
 

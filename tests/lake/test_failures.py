@@ -24,8 +24,8 @@ from headrace.lake.ingestion.table_mapping import DAY, bronze_mapping, silver_ma
 from headrace.lake.lake import LakeConfig, prepare_tables, require_compatible_tables
 from headrace.lake.lake_table import IncompatibleTableError, LakeTable, TablePosition
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
+from tests.lake.batch_gate import SCHEMA, new_stream
 from tests.lake.formats.test_reading import add_file, three_days
-from tests.lake.gated import SCHEMA, new_stream
 from tests.waiting import wait_until
 
 

@@ -19,8 +19,8 @@ from headrace.lake.event_reader import read_silver_events, read_table_rows
 from headrace.lake.formats.registry import FORMATS, FormatName, create_lake
 from headrace.lake.ingestion.table_mapping import bronze_mapping, silver_mapping
 from headrace.lake.lake_table import LakeTable
+from tests.lake.batch_gate import land, new_stream, pass_gate, send
 from tests.lake.formats.test_reading import LANDING, add_file, offsets
-from tests.lake.gated import land, new_stream, pass_gate, send
 from tests.spark.gate.test_gate import written
 from tests.waiting import patiently, wait_until
 

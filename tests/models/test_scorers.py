@@ -19,7 +19,7 @@ from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.status.heartbeat import PROGRESS_TOPIC
 from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.models import ScorerProgress
-from tests.models.streamed import Played, final, new_app
+from tests.models.simulated_stream import Played, final, new_app
 from tests.waiting import patiently, wait_until
 
 EVERY_S = 0.01

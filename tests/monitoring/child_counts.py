@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.lake.lake import LakeConfig
 from headrace.monitoring.drift.drift_worker import DriftEvaluationConfig, DriftWorker
-from tests.monitoring.served import new_model
+from tests.monitoring.served_vectors import new_model
 
 RECORDS_A_STEP = 9
 

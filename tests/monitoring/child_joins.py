@@ -16,7 +16,7 @@ from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs
 from headrace.monitoring.outcomes.label_join import JoinIntervals, OutcomeJoinConfig
 from headrace.monitoring.outcomes.streaming_join import StreamingLabelJoin
 from headrace.spark.session.session import SparkSessionConfig, start_session
-from tests.monitoring.joining import lake_of, new_learning_model, new_model
+from tests.monitoring.prediction_records import lake_of, new_learning_model, new_model
 
 RECORDS_AT_ONCE = 12
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from headrace.cli import main
-from tests.monitoring.landed import ROWS, land_payments
+from tests.monitoring.lake_tables import ROWS, land_payments
 
 APP = str(Path(__file__).with_name("app.py"))
 

@@ -11,7 +11,9 @@ import headrace as hr
 from headrace.embedded_servers.broker import EmbeddedBroker
 from tests.lake.test_kills import child, wait_at_random
 from tests.monitoring.histories import Told
-from tests.monitoring.joining import (
+from tests.monitoring.outcomes.test_label_join import hostile, joining, require_standing, wait_for
+from tests.monitoring.outcomes.test_lake_join import landed, rounds_in, running
+from tests.monitoring.prediction_records import (
     FAR_US,
     prepared,
     renumbered,
@@ -19,8 +21,6 @@ from tests.monitoring.joining import (
     send,
     tell_time,
 )
-from tests.monitoring.outcomes.test_label_join import hostile, joining, require_standing, wait_for
-from tests.monitoring.outcomes.test_lake_join import landed, rounds_in, running
 
 
 def killed_again_and_again(kind: str, broker: str, folder: Path, kills: int) -> tuple[hr.Model, list[Told]]:

@@ -17,7 +17,7 @@ from headrace.models.online_learning.learner_replica import LearnerNotReadyError
 from headrace.models.online_learning.online_updates import OnlineUpdate, UpdatePage, decode_page
 from headrace.monitoring import online_update_writer
 from headrace.monitoring.online_update_writer import OnlineUpdateWriter
-from tests.monitoring.joining import new_learning_model, online, with_topics
+from tests.monitoring.prediction_records import new_learning_model, online, with_topics
 from tests.waiting import wait_until
 
 _numbers = count()

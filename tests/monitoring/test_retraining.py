@@ -22,7 +22,7 @@ from headrace.models.versions.version_store import VersionStore
 from headrace.telemetry.alerts.alert_phases import AlertState, Phase
 from headrace.telemetry.alerts.alert_state import TOPIC, write_alert_state
 from tests.monitoring import app
-from tests.monitoring.landed import land_payments
+from tests.monitoring.lake_tables import land_payments
 from tests.waiting import patiently, wait_until
 
 APP = Path(__file__).with_name("app.py")

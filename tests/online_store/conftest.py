@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from headrace.online_store.cassandra import cassandra_session
-from tests.own_cassandra import OwnCassandra
+from tests.cassandra_server import OwnCassandra
 from tests.servers import OwnRedis
 from tests.waiting import patiently
 

@@ -15,7 +15,7 @@ from headrace.tiles.layout import hop_layouts
 from headrace.tiles.online.tile_rows import TileRows
 from headrace.tiles.tile import decode_tile
 from tests.online_store.conftest import KINDS
-from tests.online_store.reading import Reads
+from tests.online_store.store_reader import Reads
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend, payments
 
 DAY_US = 1440 * MINUTE_US

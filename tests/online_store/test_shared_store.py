@@ -8,7 +8,7 @@ from headrace.kafka.record import Partition
 from headrace.online_store import shared_store
 from headrace.online_store.feature_lookup import RetentionExceededError, TooManyEntitiesError
 from headrace.online_store.memory.memory_store import MemoryStore
-from tests.online_store.reading import Reads
+from tests.online_store.store_reader import Reads
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
 

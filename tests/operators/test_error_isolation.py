@@ -7,7 +7,7 @@ import pytest
 
 from headrace.operators.error_isolation import advance_isolating_errors
 from headrace.operators.operator import InputEvent, Operator, advance_operator
-from tests.spark.echoes import Echo, Echoes
+from tests.spark.echo_operation import Echo, Echoes
 
 POISON, FUSE = 13.0, 99.0
 

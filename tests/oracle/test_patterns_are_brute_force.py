@@ -8,8 +8,8 @@ import pytest
 from headrace.operators.operator import InputEvent
 from headrace.operators.patterns.match_state import PartialMatch, matched_events
 from headrace.operators.patterns.matcher import EndedMatch, PatternMatcher
+from tests.oracle.random_sequences import STRATEGIES, events, question, sequence, values
 from tests.oracle.sequences import Chain, Definition, Event
-from tests.oracle.sequences_at_random import STRATEGIES, events, question, sequence, values
 
 
 def found(matching: PatternMatcher, happened: list[Event]) -> tuple[list[Chain], list[Chain]]:

@@ -31,7 +31,7 @@ from headrace.tiles.layout import (
 from headrace.tiles.online.event_tiles import EventTiles
 from headrace.tiles.salt import salt_bucket
 from tests.oracle import brute
-from tests.oracle.several import counted, hostile_to
+from tests.oracle.several_streams import counted, hostile_to
 from tests.oracle.streams import Sent
 from tests.oracle.test_history_and_stream import Taps
 from tests.oracle.test_kernel_is_brute_force import VIEWS as ONE_STREAM

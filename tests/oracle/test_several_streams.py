@@ -25,7 +25,7 @@ from headrace.tiles.tile import FeatureTile, FeatureTileKey, encode_key, encode_
 from tests.lake.test_past_features import first_of_each_id, spine_table, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate
-from tests.oracle.several import counted, hostile_to, of_streams, payments, refunds, visits
+from tests.oracle.several_streams import counted, hostile_to, of_streams, payments, refunds, visits
 from tests.oracle.streams import Sent
 from tests.oracle.test_kernel_is_brute_force import EPOCH, agrees, in_order, times
 

@@ -17,7 +17,7 @@ from headrace.server.auth.scopes import Scope
 from headrace.server.http import listener
 from headrace.server.http.responses import BadRequest
 from tests.processes import own_children
-from tests.server.serving import Asking, answering
+from tests.server.server_thread import Asking, answering
 from tests.waiting import wait_until
 
 FILE = "examples/fraud/app.py"

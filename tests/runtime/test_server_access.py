@@ -16,7 +16,7 @@ from headrace.runtime.settings import BadSetting, Settings
 from headrace.server.auth.access_config import AccessConfig
 from headrace.server.auth.api_tokens import create_token, read_tokens, tokens_file
 from headrace.server.auth.scopes import Scope
-from tests.telemetry.listening import self_signed
+from tests.telemetry.https_server import self_signed
 
 APP = "examples/fraud/app.py"
 OTHERS = ["0.0.0.0", "[::]", "192.0.2.1"]

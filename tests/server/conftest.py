@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.server.auth import request_guard as guards
-from tests.server.guarding import Guarded, guarded
+from tests.server.secured_server import Guarded, guarded
 
 
 @pytest.fixture(scope="module")

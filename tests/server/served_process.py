@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.server.predicting import fraud, predicting
+from tests.server.prediction_app import fraud, predicting
 
 
 @contextmanager

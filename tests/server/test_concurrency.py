@@ -7,7 +7,7 @@ import headrace as hr
 from headrace.kafka.record import ConsumerRecord
 from headrace.online_store.memory.memory_store import MemoryStore
 from tests.kafka.streams import new_stream
-from tests.server.serving import Asking, serving_store, tiles_of
+from tests.server.server_thread import Asking, serving_store, tiles_of
 
 STREAM = new_stream()
 EVENTS = 120

@@ -10,8 +10,8 @@ from headrace.declare.app import App
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.runtime.admin_routes import admin_routes
 from headrace.runtime.settings import Settings
-from tests.server.predicting import VIEWS, event, filled, fraud, payments
-from tests.server.serving import Asking, board_of, serving
+from tests.server.prediction_app import VIEWS, event, filled, fraud, payments
+from tests.server.server_thread import Asking, board_of, serving
 
 # 200 levels are read; orjson writes 254 and reads 1024, and Python's own reader stops where its stack does.
 DEPTHS = [201, 253, 254, 255, 256, 500, 990, 1000, 1023, 1024, 1025, 2000, 20_000, 150_000]

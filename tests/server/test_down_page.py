@@ -8,7 +8,7 @@ from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from tests.browser import Browser
 from tests.server.auth.test_readiness import APP, VIEW, lake_down
-from tests.server.serving import board_of, serving
+from tests.server.server_thread import board_of, serving
 from tests.waiting import wait_until
 
 HOSTILE = "<img src=x onerror=window.hit=1>"

@@ -12,7 +12,7 @@ from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.tiles.events.record_classification import RawRecord, classify_records
 from tests.models.networks import DOUBLE, summing
-from tests.server.serving import NOT_LOGGED, board_of, serving
+from tests.server.server_thread import NOT_LOGGED, board_of, serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "declarations.md"
 VALUES = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}

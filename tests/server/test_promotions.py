@@ -19,7 +19,7 @@ from headrace.models.inference.prediction import Prediction
 from headrace.models.versions.version_store import VersionStore
 from tests.models.cards import versions_of
 from tests.models.networks import weighing
-from tests.models.streamed import INPUTS, Played, new_app
+from tests.models.simulated_stream import INPUTS, Played, new_app
 from tests.waiting import SOCKET_S, patiently, wait_until
 
 VERSIONS, CLIENTS, CHANGES = 4, 4, 100

@@ -12,8 +12,8 @@ import tritonclient.http as triton
 from mlflow.pyfunc.scoring_server.client import ScoringServerClient
 
 from headrace.embedded_servers.ports import HOST
-from tests.server.predicting import INPUTS, event, fraud, predicting
-from tests.server.serving import Asking
+from tests.server.prediction_app import INPUTS, event, fraud, predicting
+from tests.server.server_thread import Asking
 from tests.waiting import SOCKET_S
 
 INFER = "/v2/models/fraud/infer"

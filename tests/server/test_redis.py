@@ -13,10 +13,10 @@ from headrace.kafka.topics import ensure_topics
 from headrace.online_store.changelog_applier import apply_until
 from headrace.online_store.factory import create_store_reader
 from headrace.online_store.tile_packing import hash_key
-from tests.beside import beside
+from tests.background import beside
 from tests.kafka.streams import new_stream, new_view
 from tests.online_store.conftest import own_redis  # noqa: F401  # a fixture
-from tests.server.serving import Asking, app_of_views, board_of, serving, tiles_of
+from tests.server.server_thread import Asking, app_of_views, board_of, serving, tiles_of
 from tests.server.test_server import payments_of, ready, send_tiles, served, tell
 from tests.servers import OwnCluster, OwnRedis
 from tests.waiting import wait_until

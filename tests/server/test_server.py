@@ -24,7 +24,7 @@ from headrace.online_store.registry import UnknownStoreError
 from headrace.server.http.listener import ListenFailed
 from headrace.server.server import ServerConfig, serve
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import Asking, app_of_views, board_of, serving, tiles_of
+from tests.server.server_thread import Asking, app_of_views, board_of, serving, tiles_of
 from tests.waiting import patiently, wait_until
 
 

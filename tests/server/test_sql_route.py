@@ -23,7 +23,7 @@ from headrace.server.sql_route import LiveTableReader
 from headrace.sql.worker_messages import LiveRowsMessage, decode_message
 from tests.browser import Browser
 from tests.processes import command_of, own_children
-from tests.server.serving import Asking, Said, board_of, serving, tiles_of
+from tests.server.server_thread import Asking, Said, board_of, serving, tiles_of
 from tests.servers import OwnRedis
 from tests.sql.lakes import land
 from tests.waiting import SOCKET_S, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.embedded_servers.jars import jar_paths
 from headrace.spark.session.session import SparkSessionConfig, start_session
 from headrace.spark.stateful.operation_query import OperationRunner
-from tests.spark.echoes import Echo, keyed_of, operation_of, payments, spec_of
+from tests.spark.echo_operation import Echo, keyed_of, operation_of, payments, spec_of
 
 
 def main(broker: str, folder: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from headrace.tiles.salt import salt_bucket
 from tests.kafka.streams import new_stream, new_view
 from tests.oracle.test_salt import in_parts
 from tests.oracle.test_several_streams import records
-from tests.server.serving import app_of_views
+from tests.server.server_thread import app_of_views
 
 
 def test_the_tiles_of_an_event_are_those_of_its_part(broker: EmbeddedBroker) -> None:

@@ -26,7 +26,7 @@ from headrace.testing import Fed, UndeclaredField, UnfitQuestion, UnfitScript
 from headrace.testing.arrivals import to_arrival
 from headrace.testing.event_records import to_raw_records
 from tests.models.networks import DOUBLE, summing
-from tests.server.serving import Asking, serving_store, tiles_of
+from tests.server.server_thread import Asking, serving_store, tiles_of
 from tests.testing.hostile import (
     AT,
     EVENTS,

@@ -19,10 +19,10 @@ from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
 from headrace.spark.execution.app_queries import StreamingConfig
 from headrace.spark.execution.lanes import Lane
-from tests.connectors.cdc.capturing import Capturing, changes_of, made_table
-from tests.connectors.cdc.keeping import running
+from tests.connectors.cdc.captured_table import Capturing, changes_of, made_table
+from tests.connectors.cdc.table_queries import running
 from tests.servers import own_postgres
-from tests.spark.deriving import rows_of
+from tests.spark.derived_stream_runner import rows_of
 from tests.waiting import wait_until
 
 KEYS, TRANSACTIONS = 12, 80

@@ -9,7 +9,7 @@ from bench.postgres import PASSWORD, OwnPostgres
 from headrace.connectors.cdc.errors import CaptureSetupError, DatabaseUnavailable
 from headrace.connectors.cdc.source_database import slot_name, source_database
 from headrace.embedded_servers.broker import EmbeddedBroker
-from tests.connectors.cdc.capturing import TABLE, Capturing, changes_of, made_table, rows_left
+from tests.connectors.cdc.captured_table import TABLE, Capturing, changes_of, made_table, rows_left
 from tests.waiting import wait_until
 
 CROWD = 100_000

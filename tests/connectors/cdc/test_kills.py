@@ -23,8 +23,8 @@ from headrace.online_store.table_replica import TableReplica
 from headrace.spark.execution.app_queries import StreamingConfig
 from headrace.spark.execution.lanes import Lane
 from headrace.tiles.events.lookup_tables import shared_captured_table
-from tests.connectors.cdc.keeping import countries_in, running
-from tests.connectors.cdc.writing import Shop, countries_of, made_shop, table_of
+from tests.connectors.cdc.shop_writer import Shop, countries_of, made_shop, table_of
+from tests.connectors.cdc.table_queries import countries_in, running
 from tests.servers import own_postgres
 from tests.waiting import patiently, wait_until
 

@@ -15,9 +15,9 @@ from headrace.spark.execution.app_queries import StreamingConfig
 from headrace.spark.execution.lanes import Lane
 from headrace.tiles.events.lookup_tables import shared_captured_table
 from tests.connectors.cdc import shop_app
-from tests.connectors.cdc.capturing import Capturing
-from tests.connectors.cdc.keeping import countries_in, running
-from tests.connectors.cdc.writing import Shop, countries_of, made_shop, table_of
+from tests.connectors.cdc.captured_table import Capturing
+from tests.connectors.cdc.shop_writer import Shop, countries_of, made_shop, table_of
+from tests.connectors.cdc.table_queries import countries_in, running
 from tests.waiting import wait_until
 
 CHANGES = 400

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.postgres import OwnPostgres
-from tests.connectors.cdc.writing import (
+from tests.connectors.cdc.shop_writer import (
     COUNTRIES,
     Shop,
     countries_of,

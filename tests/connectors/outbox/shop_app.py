@@ -1,7 +1,7 @@
 """A shop whose changes come by its outbox, and what is known of each account by them."""
 
 import headrace as hr
-from tests.connectors.outbox.writing import SCHEMA
+from tests.connectors.outbox.outbox_service import SCHEMA
 
 changes = hr.Stream("shop.changes", schema=SCHEMA, id="id", key="account", time="at")
 outbox = hr.Outbox("env:PG_URL", table="shop_outbox")

@@ -11,7 +11,7 @@ from bench.postgres import OwnPostgres
 from headrace.connectors.outbox.relay import STEPS
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
-from tests.connectors.outbox.writing import Shop, Writing
+from tests.connectors.outbox.outbox_service import Shop, Writing
 from tests.waiting import patiently, wait_until
 
 CHILD = Path(__file__).with_name("child_relays.py")

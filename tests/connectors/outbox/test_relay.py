@@ -25,9 +25,9 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.headers import ID_HEADER
 from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
-from tests.connectors.outbox.writing import Shop, Writing
-from tests.connectors.sinks.reading import records_of
-from tests.kafka.kafka import create_topic
+from tests.connectors.outbox.outbox_service import Shop, Writing
+from tests.connectors.sinks.target_reader import records_of
+from tests.kafka.kafka_tools import create_topic
 from tests.waiting import wait_until
 
 LIMIT_S = 30.0

@@ -10,7 +10,7 @@ import pytest
 from bench.postgres import OwnPostgres
 from headrace.connectors.outbox.ddl import outbox_ddl
 from headrace.kafka.offsets import OffsetClient
-from tests.connectors.outbox.writing import KEYS, Shop, Writing
+from tests.connectors.outbox.outbox_service import KEYS, Shop, Writing
 from tests.running import Running
 from tests.waiting import wait_until
 

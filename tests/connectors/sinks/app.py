@@ -3,7 +3,7 @@
 import os
 
 import headrace as hr
-from tests.connectors.sinks.flowing import SCHEMA
+from tests.connectors.sinks.gate_output import SCHEMA
 
 TARGETS = {
     "postgres": lambda name: hr.Postgres("env:PG_URL", table=name),

@@ -23,11 +23,11 @@ from headrace.kafka.schema_registry.compatibility import IncompatibleSchemaError
 from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient
 from headrace.kafka.schema_registry.wire_format import HEADER, read_schema_id
 from headrace.kafka.topics import TopicSpec
-from tests.connectors.sinks.flowing import Gate, event, new_stream, sinking
-from tests.connectors.sinks.reading import records_of, timed
+from tests.connectors.sinks.gate_output import Gate, event, new_stream, sinking
+from tests.connectors.sinks.target_reader import records_of, timed
 from tests.connectors.sinks.test_feature_rows import CARDS, PUBLISHED, brute_force, grown, new_view, publish, to_topic
 from tests.connectors.sinks.test_predictions import prediction
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 from tests.waiting import wait_until
 
 

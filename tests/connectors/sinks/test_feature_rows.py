@@ -17,12 +17,12 @@ from headrace.kafka.topics import TopicSpec, ensure_topics
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.tiles.events.event_parser import parse_event
 from headrace.tiles.finish import EPOCH
-from tests.connectors.sinks.flowing import SCHEMA, event, sinking
-from tests.connectors.sinks.reading import records_of
-from tests.kafka.kafka import create_topic
+from tests.connectors.sinks.gate_output import SCHEMA, event, sinking
+from tests.connectors.sinks.target_reader import records_of
+from tests.kafka.kafka_tools import create_topic
 from tests.online_store.test_changelog_applier import send
 from tests.oracle import brute
-from tests.server.serving import serving_store, tiles_of
+from tests.server.server_thread import serving_store, tiles_of
 from tests.waiting import wait_until
 
 EVENTS = [event(number) for number in range(700)]  # the last of each card within seconds of the end

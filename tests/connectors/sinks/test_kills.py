@@ -23,8 +23,8 @@ from headrace.embedded_servers.child_process import ChildProcess
 from headrace.embedded_servers.ports import HOST
 from headrace.kafka.topics import TopicSpec
 from tests.clickhouse import OwnClickHouse
-from tests.connectors.sinks.flowing import Flow, Gate, new_stream, sinking
-from tests.connectors.sinks.reading import (
+from tests.connectors.sinks.gate_output import Flow, Gate, new_stream, sinking
+from tests.connectors.sinks.target_reader import (
     by,
     in_clickhouse,
     in_delta,
@@ -34,9 +34,9 @@ from tests.connectors.sinks.reading import (
     records_of,
     timed,
 )
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 from tests.servers import OwnRedis
-from tests.telemetry.listening import Listening, answer, listening, self_signed
+from tests.telemetry.https_server import Listening, answer, listening, self_signed
 from tests.waiting import PATIENCE, patiently, wait_until
 
 ROOT = Path(__file__).parents[3]

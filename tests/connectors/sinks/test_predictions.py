@@ -11,9 +11,9 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import TopicSpec
 from headrace.models.inference.prediction import Prediction, encode_prediction
-from tests.connectors.sinks.flowing import new_stream, sinking
-from tests.connectors.sinks.test_trouble import wait_for
-from tests.kafka.kafka import create_topic
+from tests.connectors.sinks.gate_output import new_stream, sinking
+from tests.connectors.sinks.test_target_failures import wait_for
+from tests.kafka.kafka_tools import create_topic
 
 
 def prediction(event_id: str, score: float, version: str) -> bytes:

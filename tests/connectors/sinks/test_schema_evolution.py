@@ -17,9 +17,9 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.sinks.target import Target
 from headrace.declare.streams.stream import Stream
 from tests.clickhouse import OwnClickHouse
-from tests.connectors.sinks.flowing import SCHEMA, event
+from tests.connectors.sinks.gate_output import SCHEMA, event
 from tests.connectors.sinks.new_targets import new_target
-from tests.connectors.sinks.test_fences import rows_of
+from tests.connectors.sinks.test_offset_fencing import rows_of
 
 GROWN = Stream("grown", schema=f"{SCHEMA}, extra string, Weight double", id="id", key="card", time="at")
 FORMER = Stream("grown", schema=SCHEMA, id="id", key="card", time="at")

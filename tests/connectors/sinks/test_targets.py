@@ -17,9 +17,9 @@ from headrace.declare.sinks.sink import Sink
 from headrace.declare.sinks.target import Target
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.topics import TopicSpec
-from tests.connectors.sinks.flowing import Gate, event, new_stream, sinking
-from tests.connectors.sinks.reading import by, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
-from tests.kafka.kafka import create_topic
+from tests.connectors.sinks.gate_output import Gate, event, new_stream, sinking
+from tests.connectors.sinks.target_reader import by, in_delta, in_iceberg, in_postgres, in_redis, records_of, timed
+from tests.kafka.kafka_tools import create_topic
 from tests.servers import OwnRedis
 from tests.waiting import wait_until
 

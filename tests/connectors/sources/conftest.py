@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.connectors.sources.pulsar_serving import OwnPulsar
-from tests.connectors.sources.serving import OwnNats
+from tests.connectors.sources.nats_server import OwnNats
+from tests.connectors.sources.pulsar_server import OwnPulsar
 
 
 @pytest.fixture(scope="session")

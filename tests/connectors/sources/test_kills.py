@@ -20,7 +20,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
-from tests.connectors.sources.serving import OwnNats
+from tests.connectors.sources.nats_server import OwnNats
 from tests.connectors.sources.test_nats import in_order, numbers, payments, raw
 from tests.running import Running
 from tests.waiting import patiently, wait_until

@@ -36,7 +36,7 @@ from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
 from headrace.server.metrics.metrics_route import source_metrics
-from tests.connectors.sources.serving import OwnNats
+from tests.connectors.sources.nats_server import OwnNats
 from tests.waiting import wait_until
 
 

@@ -25,7 +25,7 @@ from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.reports.connectors import SourceProgress
 from headrace.kafka.topics import ensure_topics
-from tests.connectors.sources.pulsar_serving import OwnPulsar, token_of
+from tests.connectors.sources.pulsar_server import OwnPulsar, token_of
 from tests.connectors.sources.test_nats import in_order, payments, raw, trouble_of
 from tests.waiting import patiently, wait_until
 

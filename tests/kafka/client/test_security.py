@@ -23,7 +23,7 @@ from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
-from tests.kafka.guarded import CANARY, Guarded
+from tests.kafka.secured_broker import CANARY, Guarded
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 

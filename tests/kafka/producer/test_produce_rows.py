@@ -20,7 +20,7 @@ from headrace.kafka.schema_registry.avro import parse_record_schema
 from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient
 from headrace.kafka.schema_registry.wire_format import read_schema_id
 from headrace.kafka.topics import ensure_topics
-from tests.connectors.sinks.reading import records_of
+from tests.connectors.sinks.target_reader import records_of
 from tests.kafka.avro import field, logical, optional, schema
 from tests.kafka.streams import new_stream
 

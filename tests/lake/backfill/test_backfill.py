@@ -33,10 +33,10 @@ from headrace.spark.tiles.backfill_cutovers import Cutover, CutoverGapError, bac
 from headrace.spark.tiles.query_versions import plan_query_versions, save_query_versions
 from tests.e2e.hostile_load import arrived, send, sent_now
 from tests.lake.backfill_app import EIGHT_DAYS, few_aggregates
-from tests.lake.gated import land, pass_gate, read_topic
+from tests.lake.batch_gate import land, pass_gate, read_topic
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
-from tests.oracle.several import payments, refunds, sent_to
+from tests.oracle.several_streams import payments, refunds, sent_to
 from tests.oracle.streams import DAY_US, Sent
 from tests.oracle.test_kernel_is_brute_force import agrees
 from tests.waiting import patiently, wait_until

@@ -24,7 +24,7 @@ from headrace.lake.training.training_set import training_set
 from tests.e2e.hostile_load import sent_now
 from tests.lake.backfill.test_backfill import Story
 from tests.lake.backfill_app import few_aggregates
-from tests.lake.gated import SCHEMA, land, new_stream, pass_gate, read_topic, send
+from tests.lake.batch_gate import SCHEMA, land, new_stream, pass_gate, read_topic, send
 from tests.lake.ingestion.test_table_mapping import exact
 from tests.lake.read_back import read_back
 from tests.oracle.streams import DAY_US

@@ -173,7 +173,7 @@ def test_the_share_of_a_view_of_several_streams_is_of_this_streams_part(spark: S
 
 def test_a_lake_without_events_is_said(spark: SparkSession, tmp_path: Path) -> None:
     LakeTable(tmp_path, bronze_mapping(taps)).prepare()
-    with pytest.raises(NoEventsIngestedError, match="No event of 'taps' has landed"):
+    with pytest.raises(NoEventsIngestedError, match="No event of 'taps' is in the lake"):
         measure_lateness(spark, tmp_path, taps, [Spend])
 
 

@@ -21,7 +21,7 @@ from headrace.lake.training.training_set import (
 from tests.lake.test_past_features import first_of_each_id, known_by, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
-from tests.oracle.several import hostile_to, of_streams, payments, refunds, visits
+from tests.oracle.several_streams import hostile_to, of_streams, payments, refunds, visits
 from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.oracle.test_kernel_is_brute_force import agrees
 

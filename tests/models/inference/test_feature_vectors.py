@@ -21,7 +21,7 @@ from headrace.tiles.events.event_parser import parse_event
 from tests.models.networks import FLOAT, named, summing
 from tests.online_store.tiles import T0_US
 from tests.oracle.streams import SECOND_US
-from tests.server.serving import tiles_of
+from tests.server.server_thread import tiles_of
 
 payments = hr.Stream(
     "payments",

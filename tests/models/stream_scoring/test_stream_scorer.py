@@ -34,7 +34,7 @@ from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.metrics.metrics_route import scorer_metrics
 from tests.models.cards import versions_of
 from tests.models.networks import FLOAT, network, weighing
-from tests.models.streamed import INPUTS, Played, final, ids, new_app
+from tests.models.simulated_stream import INPUTS, Played, final, ids, new_app
 from tests.waiting import wait_until
 
 

@@ -16,8 +16,8 @@ from headrace.monitoring.drift.served_columns import decode_vector, extract_colu
 from headrace.monitoring.drift.window_report import create_policy, create_window_report
 from headrace.monitoring.outcomes.duplicate_predictions import DuplicatePredictionFilter
 from tests.monitoring.drift.test_drift_tests import LAYOUT, counted, live
-from tests.monitoring.served import drawn as served
-from tests.monitoring.served import new_model, vectors
+from tests.monitoring.served_vectors import drawn as served
+from tests.monitoring.served_vectors import new_model, vectors
 
 HOUR_US = 60 * MINUTE_US
 SMALL = DriftLayout(build_references({"x": np.arange(10.0)}, {}))

@@ -26,8 +26,8 @@ from headrace.monitoring.drift.drift_worker import DriftEvaluationConfig, DriftW
 from headrace.monitoring.drift.drift_writer import DriftWriter
 from headrace.telemetry.alerts.default_alerts import app_alerts
 from tests.lake.test_kills import child, wait_at_random
-from tests.monitoring.served import MINUTE_US, Served, brute_force, counted, drawn, prepared, send, vectors
-from tests.telemetry.alarmed import firing_after, metrics_text
+from tests.monitoring.served_vectors import MINUTE_US, Served, brute_force, counted, drawn, prepared, send, vectors
+from tests.telemetry.alert_simulation import firing_after, metrics_text
 from tests.waiting import patiently, wait_until
 
 

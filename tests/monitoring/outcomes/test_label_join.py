@@ -25,9 +25,9 @@ from headrace.monitoring.outcomes.outcomes import TOO_LATE, LabelEvent, Predicti
 from headrace.monitoring.outcomes.streaming_join import StreamingLabelJoin
 from headrace.monitoring.quality.quality_table import QualityTable
 from headrace.monitoring.quality.quality_tile import decode_tile, merge_tiles
-from tests.lake.gated import read_topic
+from tests.lake.batch_gate import read_topic
 from tests.monitoring.histories import MINUTE, SECOND, Standing, Told, brute_force
-from tests.monitoring.joining import FAR_US, lake_of, prepared, send, standings, tell_time
+from tests.monitoring.prediction_records import FAR_US, lake_of, prepared, send, standings, tell_time
 from tests.waiting import patiently, wait_until
 
 QUICK = JoinIntervals(stream_batch_seconds=0.5, clock_seconds=math.inf, report_seconds=0.2)

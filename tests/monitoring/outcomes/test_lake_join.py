@@ -21,9 +21,10 @@ from headrace.monitoring.outcomes.label_join import JoinIntervals, LabelPolicyCh
 from headrace.monitoring.outcomes.outcome_writer import OutcomeTiles
 from headrace.monitoring.outcomes.outcomes import LabelEvent, PredictionEvent
 from headrace.spark.stateful.query_clock import EndOffsets
-from tests.lake.gated import land
+from tests.lake.batch_gate import land
 from tests.monitoring.histories import Told
-from tests.monitoring.joining import (
+from tests.monitoring.outcomes.test_label_join import NOW_US, expected_of, hostile, require_standing, wait_for
+from tests.monitoring.prediction_records import (
     FAR_US,
     lake_of,
     prepared,
@@ -32,7 +33,6 @@ from tests.monitoring.joining import (
     send,
     standings,
 )
-from tests.monitoring.outcomes.test_label_join import NOW_US, expected_of, hostile, require_standing, wait_for
 from tests.waiting import patiently, wait_until
 
 DAY_US = UNITS_US["d"]

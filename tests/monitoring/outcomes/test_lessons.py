@@ -20,8 +20,16 @@ from headrace.models.online_learning.online_updates import decode_page
 from headrace.monitoring.outcomes.outcomes import LabelEvent, PredictionEvent
 from tests.lake.test_kills import child, wait_at_random
 from tests.monitoring.histories import MINUTE, SECOND, Told
-from tests.monitoring.joining import FAR_US, new_learning_model, online, send, standings, tell_time, with_topics
 from tests.monitoring.outcomes.test_label_join import NOW_US, joining
+from tests.monitoring.prediction_records import (
+    FAR_US,
+    new_learning_model,
+    online,
+    send,
+    standings,
+    tell_time,
+    with_topics,
+)
 from tests.waiting import wait_until
 
 _numbers = count()

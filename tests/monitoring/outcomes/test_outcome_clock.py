@@ -11,7 +11,7 @@ from headrace.kafka.record import Partition
 from headrace.monitoring.outcomes.outcome_clock import create_clock
 from headrace.monitoring.outcomes.outcomes import LabelEvent
 from headrace.spark.stateful.query_clock import now_us
-from tests.monitoring.joining import prepared, send
+from tests.monitoring.prediction_records import prepared, send
 
 
 def commit(gate: Path, topic: str, ends: dict[int, int]) -> None:

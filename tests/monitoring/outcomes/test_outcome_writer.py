@@ -17,9 +17,9 @@ from headrace.monitoring.outcomes.outcome_writer import (
     OutcomeTiles,
     OutcomeWriter,
 )
-from tests.lake.gated import read_topic
+from tests.lake.batch_gate import read_topic
 from tests.lake.read_back import read_back
-from tests.monitoring.joining import prepared
+from tests.monitoring.prediction_records import prepared
 
 MINUTE = 1_767_225_600_000_000
 DAY = 86_400_000_000

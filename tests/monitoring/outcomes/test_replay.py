@@ -27,7 +27,7 @@ from tests.monitoring.histories import (
     histories,
     taken_back,
 )
-from tests.monitoring.joining import new_model
+from tests.monitoring.prediction_records import new_model
 
 MARGIN = 4 * MINUTE  # events here are no further from their arrivals
 

@@ -17,7 +17,7 @@ from headrace.monitoring.quality.quality_tile import create_layout, merge_tiles
 from headrace.monitoring.quality.realized_quality import auc, coverage
 from headrace.tiles.events.record_classification import ClassificationResult, RawRecord, classify_records
 from tests.monitoring.histories import MINUTE, START
-from tests.monitoring.joining import new_model
+from tests.monitoring.prediction_records import new_model
 
 NOW_MS = START // 1000
 LABEL = {"id": "p1", "fraud": True, "at": NOW_MS}

@@ -11,8 +11,8 @@ from headrace.monitoring.quality.bins import SCORE_EDGES, score_bin
 from headrace.monitoring.quality.curves import QualityMetricValue
 from headrace.monitoring.quality.metric_values import compute_metric
 from headrace.monitoring.quality.quality_tile import QualityTile
-from tests.monitoring.quality.folded import tile_of
 from tests.monitoring.quality.histories import THRESHOLDS, model
+from tests.monitoring.quality.tile_columns import tile_of
 
 FRAUD = model()
 SCORES = st.lists(st.floats(0, 1) | st.floats(0, 1e-4) | st.sampled_from([0.0, 0.25, 0.9, 1.0, 0.005]), min_size=1)

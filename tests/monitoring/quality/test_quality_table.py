@@ -20,8 +20,8 @@ from headrace.monitoring.quality.quality_tile import (
     encode_key,
     encode_tile,
 )
-from tests.monitoring.quality.folded import table_of, tile_of
 from tests.monitoring.quality.histories import Life, model
+from tests.monitoring.quality.tile_columns import table_of, tile_of
 
 FRAUD = model()
 KEY = encode_key(QualityKey("1", "champion", (), 0))

@@ -14,10 +14,10 @@ from headrace.online_store.cassandra.cassandra_store import CassandraUnavailable
 from headrace.online_store.sorted_rows import HopRange
 from headrace.online_store.tile_packing import hash_key
 from headrace.runtime.doctor import _check_store
-from tests.online_store.reading import Reads
+from tests.cassandra_server import KEYSPACE, OwnCassandra
+from tests.online_store.store_reader import Reads
 from tests.online_store.test_lifetime import Lifetime
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
-from tests.own_cassandra import KEYSPACE, OwnCassandra
 from tests.waiting import LEAST_S
 
 TABLE = f"{KEYSPACE}.headrace_tiles"

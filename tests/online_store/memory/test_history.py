@@ -11,7 +11,7 @@ from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.tile_packing import CHANGED_AT_FIELD, hash_key
 from headrace.tiles.layout import base_layouts, hop_layouts
 from headrace.tiles.tile import decode_key, encode_key
-from tests.online_store.reading import Reads
+from tests.online_store.store_reader import Reads
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 
 HOUR_US = 60 * MINUTE_US

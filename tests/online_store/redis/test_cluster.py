@@ -15,7 +15,7 @@ from headrace.online_store.redis.hash_reader import RedisUnavailable
 from headrace.online_store.redis.script_writer import SLOT_COUNT, server_url, slot_tags
 from headrace.online_store.tile_packing import hash_key
 from headrace.runtime.doctor import _check_store
-from tests.online_store.reading import Reads
+from tests.online_store.store_reader import Reads
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 from tests.servers import OwnCluster
 from tests.waiting import wait_until

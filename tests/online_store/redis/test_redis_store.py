@@ -9,7 +9,7 @@ import redis
 from headrace.embedded_servers.ports import free_port
 from headrace.online_store.redis.hash_reader import RedisUnavailable
 from headrace.online_store.tile_packing import CHANGED_AT_FIELD, hash_key
-from tests.online_store.reading import Reads
+from tests.online_store.store_reader import Reads
 from tests.online_store.tiles import MINUTE_US, T0_US, Event, changelog, new_spend
 from tests.servers import OwnRedis
 from tests.waiting import LEAST_S

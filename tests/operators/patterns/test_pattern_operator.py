@@ -17,8 +17,8 @@ from headrace.declare.operations.pattern_outputs import PatternOutputs
 from headrace.operators.operator import InputEvent, OutputEvent, advance_operator
 from headrace.operators.patterns.match_state import matched_events
 from headrace.operators.patterns.pattern_operator import PatternOperator
+from tests.oracle.random_sequences import STRATEGIES, events, question, sequence, values
 from tests.oracle.sequences import Chain, Definition, Event
-from tests.oracle.sequences_at_random import STRATEGIES, events, question, sequence, values
 
 MINUTE = 60_000_000
 PATIENCE = 3

@@ -12,8 +12,8 @@ import headrace as hr
 from headrace.declare.operations.windowed_stream import Windowing
 from headrace.operators.operator import InputEvent, OutputEvent, advance_operator
 from headrace.operators.windows.window_operator import WindowOperator
-from tests.operators import windowing as brute
-from tests.operators.windowing import S, event
+from tests.operators import window_oracle as brute
+from tests.operators.window_oracle import S, event
 
 KEY = ("u",)
 AFTER = 60

@@ -9,7 +9,7 @@ from headrace.cli.commands.app.plan import describe_label_join
 from headrace.declare.app import App
 from headrace.runtime.parts.lake_part import missing_outcome_warnings
 from headrace.runtime.settings import Settings
-from tests.monitoring.joining import new_model
+from tests.monitoring.prediction_records import new_model
 
 SETTINGS = Settings("127.0.0.1:1", "b:1", 9092, "memory", None, Path("s"), None, frozenset(), "real-time", 60)
 

@@ -15,8 +15,8 @@ from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.auth.api_tokens import create_token
 from headrace.server.auth.scopes import Scope
 from tests.kafka.streams import new_stream, new_view
-from tests.server.guarding import bearer, guard_of
-from tests.server.serving import Asking, app_of_views, board_of, serving
+from tests.server.secured_server import bearer, guard_of
+from tests.server.server_thread import Asking, app_of_views, board_of, serving
 
 VIEW = new_view(new_stream())
 APP = app_of_views(VIEW)

@@ -24,9 +24,9 @@ from headrace.server.http.routing import Request, Route, get_route, post_route
 from headrace.server.server import create_router
 from headrace.storage.private_files import FileNotPrivateError
 from headrace.telemetry.values.metrics_scraper import scrape_metrics
-from tests.server.guarding import Guarded, bearer, guard_of
-from tests.server.predicting import VIEWS, event, fraud, payments, predicting
-from tests.server.serving import Asking, answering, app_of_views, serving
+from tests.server.prediction_app import VIEWS, event, fraud, payments, predicting
+from tests.server.secured_server import Guarded, bearer, guard_of
+from tests.server.server_thread import Asking, answering, app_of_views, serving
 from tests.waiting import SOCKET_S, wait_until
 
 NOT_ALLOWED = {401, 403}

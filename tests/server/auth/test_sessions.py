@@ -20,9 +20,9 @@ from headrace.server.auth.api_tokens import revoke_token
 from headrace.server.auth.scopes import Scope
 from headrace.server.auth.sessions import MAX_ENDED_SESSIONS, SESSION_SECONDS, BrowserSession, EndedSessions
 from tests.browser import Browser
-from tests.server.guarding import PORT, Guarded, guard_of, guarded, tokens_of
-from tests.server.predicting import VIEWS, event, fraud, predicting
-from tests.server.serving import app_of_views, serving
+from tests.server.prediction_app import VIEWS, event, fraud, predicting
+from tests.server.secured_server import PORT, Guarded, guard_of, guarded, tokens_of
+from tests.server.server_thread import app_of_views, serving
 from tests.waiting import SOCKET_S, wait_until
 
 

@@ -15,8 +15,8 @@ from headrace.server.auth.scopes import Scope
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request, Route, post_route
 from tests.browser import Browser
-from tests.server.predicting import fraud
-from tests.server.serving import app_of_views, serving
+from tests.server.prediction_app import fraud
+from tests.server.server_thread import app_of_views, serving
 from tests.waiting import wait_until
 
 HOSTILE = "<img src=x onerror=window.hit=1>"

@@ -10,7 +10,7 @@ from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.features.backfill_readiness import BackfillReadiness
 from headrace.spark.tiles.backfill_cutovers import Backfill, Cutover, base_tile_versions, save_backfill
-from tests.server.serving import app_of_views, board_of, serving
+from tests.server.server_thread import app_of_views, board_of, serving
 
 payments = hr.Stream("payments", schema="id string, card string, at timestamp", id="id", key="card", time="at")
 

@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace.online_store.memory.memory_store import MemoryStore
-from tests.server.serving import Asking, serving_store, tiles_of
+from tests.server.server_thread import Asking, serving_store, tiles_of
 
 PAYMENTS = hr.Stream(
     "payments",

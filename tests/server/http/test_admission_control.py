@@ -19,8 +19,8 @@ from headrace.server.http.admission_control import AdmissionQueue, RequestArriva
 from headrace.server.http.listener import HttpServer, bind
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request, Router, get_route, post_route
-from tests.server.predicting import event, fraud, predicting
-from tests.server.serving import answering
+from tests.server.prediction_app import event, fraud, predicting
+from tests.server.server_thread import answering
 from tests.waiting import SOCKET_S, wait_until
 
 WORK_S = 0.002

@@ -15,7 +15,7 @@ from headrace.embedded_servers.ports import HOST
 from headrace.server.http import listener
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import MAX_BODY_BYTES, Request, get_route, post_route
-from tests.server.serving import answering
+from tests.server.server_thread import answering
 from tests.waiting import SOCKET_S, wait_until
 
 LARGE = b"x" * (8 << 20)

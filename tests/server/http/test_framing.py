@@ -11,7 +11,7 @@ from headrace.embedded_servers.ports import HOST
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request, post_route
 from tests.server.http.test_connection import LAST, asking, bodies, said
-from tests.server.serving import answering
+from tests.server.server_thread import answering
 from tests.waiting import SOCKET_S
 
 HEAD = b"POST /echo HTTP/1.1\r\nhost: x\r\n"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headrace.embedded_servers.ports import HOST
 from headrace.server.http import listener
 from headrace.server.http.routing import MAX_BODY_BYTES
-from tests.server.predicting import event, fraud, predicting
-from tests.server.serving import Asking
+from tests.server.prediction_app import event, fraud, predicting
+from tests.server.server_thread import Asking
 from tests.waiting import SOCKET_S
 
 PATHS = ["/predict/fraud", "/predict/fraud?include=true", "/v2/models/fraud/infer", "/invocations"]

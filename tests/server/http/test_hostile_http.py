@@ -18,10 +18,10 @@ from headrace.server.auth.scopes import Scope
 from headrace.server.http import listener, routing
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request, get_route, post_route
-from tests.server.guarding import Guarded
-from tests.server.predicting import event
+from tests.server.prediction_app import event
+from tests.server.secured_server import Guarded
 from tests.server.served_process import resident_bytes, served_process
-from tests.server.serving import answering
+from tests.server.server_thread import answering
 from tests.waiting import wait_until
 
 MIB = 1 << 20

@@ -18,7 +18,7 @@ from headrace.server.http import listener
 from headrace.server.http.connection import MAX_HEAD_BYTES
 from headrace.server.http.routing import MAX_BODY_BYTES
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import Asking, board_of, serving, serving_store
+from tests.server.server_thread import Asking, board_of, serving, serving_store
 from tests.waiting import SOCKET_S
 
 CARDS = new_view(new_stream())

@@ -22,9 +22,9 @@ from headrace.server.metrics.hot_keys import HotKeyReport
 from headrace.server.metrics.hot_keys import HotKeyStats as ServedKey
 from tests.golden.snapshots import structure_of_http
 from tests.golden.test_outside import require_same
-from tests.server.guarding import guarded
-from tests.server.predicting import VIEWS, event, filled, fraud, payments
-from tests.server.serving import NOT_LOGGED, Asking, board_of, serving
+from tests.server.prediction_app import VIEWS, event, filled, fraud, payments
+from tests.server.secured_server import guarded
+from tests.server.server_thread import NOT_LOGGED, Asking, board_of, serving
 
 
 @pytest.fixture(scope="module")

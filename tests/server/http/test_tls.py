@@ -25,10 +25,10 @@ from headrace.server.http.responses import Response
 from headrace.server.http.routing import MAX_BODY_BYTES, Request, get_route, post_route
 from headrace.server.http.tls import TlsConfigError, pinned_tls_context, server_tls_context
 from headrace.telemetry.values.metrics_scraper import scrape_metrics
-from tests.server.guarding import Guarded, guarded
-from tests.server.predicting import CardSpend
-from tests.server.serving import answering
-from tests.telemetry.listening import self_signed
+from tests.server.prediction_app import CardSpend
+from tests.server.secured_server import Guarded, guarded
+from tests.server.server_thread import answering
+from tests.telemetry.https_server import self_signed
 from tests.waiting import SOCKET_S, wait_until
 
 LARGE = b"x" * (4 << 20)

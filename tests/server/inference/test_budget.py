@@ -19,8 +19,8 @@ from headrace.server.inference.prediction_log import PredictionLog
 from tests.models.cards import card_for
 from tests.models.networks import DOUBLE, summing, with_metadata
 from tests.online_store.conftest import own_redis  # noqa: F401  # a fixture
-from tests.server.predicting import EVENTS, INPUTS, VIEWS, event, fraud, payments, predicting
-from tests.server.serving import tiles_of
+from tests.server.prediction_app import EVENTS, INPUTS, VIEWS, event, fraud, payments, predicting
+from tests.server.server_thread import tiles_of
 from tests.servers import OwnRedis
 from tests.waiting import wait_until
 

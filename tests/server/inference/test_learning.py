@@ -19,7 +19,7 @@ from headrace.models.online_learning.online_updates import OnlineUpdate, UpdateP
 from headrace.monitoring.online_update_writer import UPDATES_PER_PAGE
 from headrace.server.inference.model_resolver import ModelServingContext
 from headrace.server.inference.prediction_log import PredictionLog
-from tests.server.predicting import INPUTS, VIEWS, event, fraud, payments, predicting
+from tests.server.prediction_app import INPUTS, VIEWS, event, fraud, payments, predicting
 from tests.waiting import wait_until
 
 LABELS = hr.Labels(

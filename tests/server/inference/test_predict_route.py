@@ -25,8 +25,19 @@ from headrace.server.inference.prediction_log import PredictionLog
 from headrace.tiles.events.event_parser import InvalidEventError, parse_event
 from tests.models.cards import versions_of
 from tests.models.networks import DOUBLE, summing, with_metadata
-from tests.server.predicting import EVENTS, INPUTS, NOW_MS, VIEWS, event, expected, filled, fraud, payments, predicting
-from tests.server.serving import Asking, board_of, serving
+from tests.server.prediction_app import (
+    EVENTS,
+    INPUTS,
+    NOW_MS,
+    VIEWS,
+    event,
+    expected,
+    filled,
+    fraud,
+    payments,
+    predicting,
+)
+from tests.server.server_thread import Asking, board_of, serving
 
 PATH = "/predict/fraud"
 STAGES = ["wait", "read", "merge", "score"]

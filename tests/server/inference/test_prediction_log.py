@@ -19,10 +19,10 @@ from headrace.models.versions.live_versions import VersionWatcher
 from headrace.server.inference import prediction_log
 from headrace.server.inference.model_resolver import ModelServingContext
 from headrace.server.inference.prediction_log import PredictionLog
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 from tests.models.cards import versions_of
 from tests.models.networks import DOUBLE, summing, with_metadata
-from tests.server.predicting import INPUTS, VIEWS, event, fraud, payments, predicting
+from tests.server.prediction_app import INPUTS, VIEWS, event, fraud, payments, predicting
 from tests.waiting import patiently
 
 PATH = "/predict/fraud"

@@ -8,7 +8,7 @@ import pytest
 import headrace as hr
 from headrace.embedded_servers.ports import HOST
 from headrace.online_store.memory.memory_store import MemoryStore
-from tests.server.serving import NOON, Asking, serving_store, tiles_of
+from tests.server.server_thread import NOON, Asking, serving_store, tiles_of
 from tests.tiles.events.test_lookup_tables import payments, write
 from tests.waiting import wait_until
 

@@ -20,7 +20,7 @@ from headrace.server.metrics.hot_keys import MAX_KEY_CHARS, HotKeyReport, HotKey
 from tests.aggregates.sketches.test_heavy_hitters import planted
 from tests.kafka.streams import new_stream, new_view
 from tests.server.metrics.test_metrics_route import metrics, value
-from tests.server.serving import app_of_views
+from tests.server.server_thread import app_of_views
 from tests.server.test_server import served
 from tests.waiting import wait_until
 

@@ -30,7 +30,7 @@ from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.metrics.lag_monitor import LagMonitor, LogConsumers, advance_by_unread_fates
 from headrace.server.metrics.ledgers import StreamLedgers
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import tiles_of
+from tests.server.server_thread import tiles_of
 from tests.waiting import SOCKET_S, wait_until
 
 SCHEMA = "id string, at timestamp"

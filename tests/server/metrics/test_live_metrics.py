@@ -19,7 +19,7 @@ from headrace.server.metrics.live_metrics import LiveMetricsHandler, encode_snap
 from headrace.server.metrics.prometheus import create_metric
 from tests.browser import Browser
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import Asking, answering, app_of_views, serving
+from tests.server.server_thread import Asking, answering, app_of_views, serving
 from tests.waiting import SOCKET_S, wait_until
 
 HEAD = b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n"

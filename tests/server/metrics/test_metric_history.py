@@ -20,7 +20,7 @@ from headrace.server.metrics.metric_history import (
     MetricHistory,
 )
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import Asking, app_of_views, board_of, serving
+from tests.server.server_thread import Asking, app_of_views, board_of, serving
 from tests.waiting import wait_until
 
 STEP_MS = 15_000

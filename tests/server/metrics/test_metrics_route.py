@@ -23,7 +23,7 @@ from headrace.server.metrics.metrics_route import request_metrics
 from headrace.server.metrics.request_stats import RequestStats
 from headrace.telemetry.exporters.dashboards_and_rules import PROMETHEUS_TYPES
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import Asking, app_of_views, serving, serving_store, tiles_of
+from tests.server.server_thread import Asking, app_of_views, serving, serving_store, tiles_of
 from tests.server.test_server import send_tiles, served
 from tests.waiting import wait_until
 

@@ -16,7 +16,7 @@ from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
 from headrace.server.metrics.lag_monitor import LogConsumers
 from headrace.server.metrics.watermark_diagnosis import WatermarkDiagnosis, diagnose_watermarks
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import app_of_views
+from tests.server.server_thread import app_of_views
 
 SECOND = 1_000_000
 NOW_US = 1_000 * SECOND

@@ -20,7 +20,7 @@ from headrace.kafka.topics import ensure_topics
 from headrace.server.metrics.request_stats import PredictionStats, RequestStats
 from headrace.server.metrics.server_counts import ServerCounts, TableCounts
 from tests.server.metrics.test_metrics_route import metrics
-from tests.server.serving import Asking
+from tests.server.server_thread import Asking
 from tests.server.test_server import send_tiles, tell
 from tests.waiting import patiently, wait_until
 

@@ -15,7 +15,7 @@ from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.errors import DeclarationError
 from headrace.spark.derived_streams.derived_query import choose_lane
 from headrace.spark.execution.lanes import Lane
-from tests.spark.deriving import deriving, function_of, now_ms, records_of, send_clean, wait_for_rows
+from tests.spark.derived_stream_runner import deriving, function_of, now_ms, records_of, send_clean, wait_for_rows
 from tests.waiting import wait_until
 
 SCHEMA = "id string, card string, country string, amount double, n bigint, at timestamp"

@@ -12,7 +12,7 @@ import headrace as hr
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.spark.derived_streams.derived_query import choose_lane
 from headrace.spark.execution.lanes import Lane
-from tests.spark.deriving import deriving, function_of, now_ms, send_clean, wait_for_rows
+from tests.spark.derived_stream_runner import deriving, function_of, now_ms, send_clean, wait_for_rows
 
 MERCHANTS = {"merchant": ["m0", "m1", None], "city": ["Oslo", None, "nobody"], "since": [5, None, 7], "n": [1, 2, 3]}
 

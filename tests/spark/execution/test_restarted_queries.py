@@ -30,8 +30,8 @@ from headrace.spark.execution.query_manager import QueryManager, _run_until_stop
 from headrace.spark.execution.query_runner import PendingQuerySpec, QueryRunner
 from headrace.spark.stateful.operation_query import OperationRunner
 from headrace.spark.stateful.start_turns import StartTurns
-from tests.spark.deriving import rows_of
-from tests.spark.echoes import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
+from tests.spark.derived_stream_runner import rows_of
+from tests.spark.echo_operation import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
 from tests.waiting import wait_until
 
 LIMIT_S = 240

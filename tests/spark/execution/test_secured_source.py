@@ -15,7 +15,7 @@ from headrace.kafka.topics import ensure_topics
 from headrace.lake.ingestion.record_rows import read_records
 from headrace.spark.execution.lanes import Lane, QuerySpec, start_query
 from headrace.spark.session.session import SparkSessionConfig, _driver_java_options
-from tests.kafka.guarded import CANARY, Guarded
+from tests.kafka.secured_broker import CANARY, Guarded
 
 
 @pytest.fixture(autouse=True)

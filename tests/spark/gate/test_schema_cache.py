@@ -16,7 +16,7 @@ from headrace.kafka.schema_registry.record_encoder import AvroEncoder, create_av
 from headrace.kafka.schema_registry.registry_client import SchemaRegistryClient
 from headrace.kafka.schema_registry.wire_format import frame_payload
 from tests.kafka.avro import field, logical, optional, schema
-from tests.spark.gating import gating, wait_for
+from tests.spark.gate_runner import gating, wait_for
 
 BASE = (field("id", "string"), field("card", "string"), field("at", logical("timestamp-micros")))
 V1 = schema(*BASE, field("amount", "float"))

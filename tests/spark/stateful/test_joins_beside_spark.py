@@ -23,8 +23,8 @@ from headrace.kafka.topics import ensure_topics
 from headrace.operators.factory import create_operator
 from headrace.operators.operator import InputEvent, advance_operator
 from headrace.spark.stateful.keyed_operator import KeyedOperatorConfig
-from tests.spark.deriving import rows_of
-from tests.spark.echoes import FOREVER_US, iso, spec_of
+from tests.spark.derived_stream_runner import rows_of
+from tests.spark.echo_operation import FOREVER_US, iso, spec_of
 from tests.spark.stateful.test_operation_query import hosting
 from tests.waiting import wait_until
 

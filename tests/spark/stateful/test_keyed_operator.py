@@ -25,7 +25,7 @@ from headrace.spark.stateful.keyed_operator import (
     round_timer_us,
 )
 from headrace.spark.stateful.output_encoding import OutputEncoder, TileOutputEncoder
-from tests.spark.echoes import SECOND, Echo, operation_of, out_of, payments, pure
+from tests.spark.echo_operation import SECOND, Echo, operation_of, out_of, payments, pure
 from tests.spark.spark_state import Bucket
 
 HOUR = 3600 * SECOND

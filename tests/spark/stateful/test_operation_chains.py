@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.spark.stateful.keyed_operator import BucketProcessor
 from headrace.spark.stateful.operation_chains import OperationChain
 from headrace.spark.stateful.operation_versions import plan_operation_version
-from tests.spark.echoes import SECOND, Echo, micros, operation_of, payments
+from tests.spark.echo_operation import SECOND, Echo, micros, operation_of, payments
 from tests.spark.spark_state import Bucket
 from tests.spark.stateful.test_keyed_operator import history, keyed, said
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.spark.stateful.keyed_operator import BUCKET_COUNT
 from tests.lake.test_kills import child, wait_at_random
-from tests.spark.echoes import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told, written
+from tests.spark.echo_operation import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told, written
 from tests.spark.stateful.test_operation_query import hosting, state_rows
 from tests.waiting import wait_until
 

@@ -18,7 +18,7 @@ from headrace.spark.stateful.keyed_operator import BUCKET_COUNT, KeyedOperatorCo
 from headrace.spark.stateful.operation_chains import OperationChain
 from headrace.spark.stateful.operation_query import OperationRunner, OperationSpec
 from headrace.spark.stateful.operation_versions import plan_operation_version
-from tests.spark.echoes import (
+from tests.spark.echo_operation import (
     SECOND,
     Echo,
     arrivals,

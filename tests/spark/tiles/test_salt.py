@@ -18,7 +18,7 @@ from headrace.spark.tiles.tile_query import TileFoldConfig, TilePlan, fold_event
 from headrace.tiles.layout import hop_layouts, salted_layouts
 from headrace.tiles.salt import salt_bucket
 from headrace.tiles.tile import decode_key
-from tests.server.serving import app_of_views
+from tests.server.server_thread import app_of_views
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from headrace.online_store.delay_histogram import DelayHistogram
 from headrace.server.metrics.prometheus import create_metric
 from headrace.telemetry.otlp.otlp_metrics import CounterStartTimes, to_otlp_metrics
 from headrace.telemetry.values.metrics_scraper import MetricSamples, parse_samples
-from tests.telemetry.receiving import metrics_in
+from tests.telemetry.otlp_receiver import metrics_in
 from tests.telemetry.values.test_metrics_scraper import Server, counted
 
 KINDS = {MetricType.GAUGE: "gauge", MetricType.COUNTER: "sum", MetricType.HISTOGRAM: "histogram"}

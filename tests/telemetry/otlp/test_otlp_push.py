@@ -25,9 +25,9 @@ from headrace.telemetry.otlp.endpoint import BadEndpoint, parse_endpoint
 from headrace.telemetry.otlp.exporter import MetricsSignal, OtlpExporter, TracesSignal, classify_response
 from headrace.telemetry.webhooks.pinned_post import PostResponse
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import app_of_views, serving
-from tests.telemetry.listening import answer, drip, hang, listening, self_signed
-from tests.telemetry.receiving import receiving
+from tests.server.server_thread import app_of_views, serving
+from tests.telemetry.https_server import answer, drip, hang, listening, self_signed
+from tests.telemetry.otlp_receiver import receiving
 from tests.telemetry.values.test_metrics_scraper import the_app
 from tests.waiting import patiently, wait_until
 

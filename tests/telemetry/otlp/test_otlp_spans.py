@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from headrace.kafka.record import ConsumerRecord
 from headrace.models.inference.prediction import Prediction
 from headrace.telemetry.otlp.spans import build_spans, parse_span_context, span_builders
-from tests.telemetry.receiving import spans_in
+from tests.telemetry.otlp_receiver import spans_in
 from tests.telemetry.values.test_metrics_scraper import payments, the_app
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -22,9 +22,9 @@ from headrace.telemetry.alerts.default_alerts import app_alerts
 from headrace.telemetry.values.quality_reporter import QualityReporter
 from headrace.telemetry.values.quality_values import QualityValues
 from tests.models.cards import card_for
-from tests.monitoring.quality.folded import tile_of
 from tests.monitoring.quality.histories import Country, events, model
-from tests.telemetry.alarmed import firing_after, metrics_text
+from tests.monitoring.quality.tile_columns import tile_of
+from tests.telemetry.alert_simulation import firing_after, metrics_text
 
 FRAUD = model()
 ROWS = {"train": 8_000, "test": 2_000, "train_label_above_zero": 1_600}

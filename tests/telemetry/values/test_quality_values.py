@@ -14,8 +14,8 @@ from headrace.kafka.compacted_topic import ensure_compacted_topic
 from headrace.kafka.producer.producer import Producer
 from headrace.monitoring.quality.quality_tile import QualityKey, encode_key, encode_tile
 from headrace.telemetry.values.quality_values import read_quality
-from tests.monitoring.quality.folded import tile_of
 from tests.monitoring.quality.histories import model
+from tests.monitoring.quality.tile_columns import tile_of
 
 FRAUD = model()
 

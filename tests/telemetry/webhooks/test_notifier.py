@@ -20,7 +20,7 @@ from headrace.telemetry.webhooks.allowed_addresses import (
 )
 from headrace.telemetry.webhooks.notifier import MAX_WAITING, WebhookNotifier
 from headrace.telemetry.webhooks.webhook_client import RetryPolicy
-from tests.telemetry.listening import SECRET, Listening, answer, drip, hang, listening, self_signed
+from tests.telemetry.https_server import SECRET, Listening, answer, drip, hang, listening, self_signed
 from tests.waiting import wait_until
 
 QUICK = RetryPolicy(attempt_seconds=0.5, max_attempts=3, first_pause_seconds=0.01)  # for who never answers

@@ -12,7 +12,7 @@ from headrace.cli import main
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.server.http.responses import Response
 from headrace.server.http.routing import Request, post_route
-from tests.server.serving import answering
+from tests.server.server_thread import answering
 from tests.sql.lakes import land, payment, payments
 
 EVENTS = [payment(number) for number in range(1, 30)]

@@ -12,11 +12,11 @@ from headrace.connectors.sinks.writer import RowsRejected, SinkConfig, SinkWrite
 from headrace.declare.sinks.sink import Sink
 from headrace.embedded_servers.broker import EmbeddedBroker
 from tests.clickhouse import OwnClickHouse
-from tests.connectors.sinks.flowing import Gate, event, new_stream, sinking
-from tests.connectors.sinks.reading import by, in_clickhouse, timed
-from tests.connectors.sinks.test_fences import ids, rows_of, stream
+from tests.connectors.sinks.gate_output import Gate, event, new_stream, sinking
+from tests.connectors.sinks.target_reader import by, in_clickhouse, timed
+from tests.connectors.sinks.test_offset_fencing import ids, rows_of, stream
+from tests.connectors.sinks.test_target_failures import wait_for
 from tests.connectors.sinks.test_targets import DELIVERIES, HOSTILE, filled, settle
-from tests.connectors.sinks.test_trouble import wait_for
 from tests.waiting import wait_until
 
 LIMIT_S = 60.0

@@ -11,10 +11,10 @@ from headrace.declare.sinks.sink import Sink
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.ports import HOST
 from headrace.telemetry.webhooks.allowed_addresses import parse_networks
-from tests.connectors.sinks.flowing import Gate, event, new_stream, sinking
+from tests.connectors.sinks.gate_output import Gate, event, new_stream, sinking
 from tests.connectors.sinks.test_kills import rows_told
-from tests.connectors.sinks.test_trouble import wait_for
-from tests.telemetry.listening import SECRET, Handler, answer, listening, self_signed
+from tests.connectors.sinks.test_target_failures import wait_for
+from tests.telemetry.https_server import SECRET, Handler, answer, listening, self_signed
 from tests.waiting import wait_until
 
 

@@ -11,7 +11,7 @@ from headrace.kafka.consumers.group_consumer import GroupConsumer
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 from tests.waiting import wait_until
 
 

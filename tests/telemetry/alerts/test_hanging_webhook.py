@@ -13,7 +13,7 @@ from headrace.telemetry.values.value_source import ValueReading
 from headrace.telemetry.webhooks.allowed_addresses import parse_networks
 from headrace.telemetry.webhooks.notifier import WebhookNotifier
 from headrace.telemetry.webhooks.webhook_client import RetryPolicy
-from tests.telemetry.listening import answer, hang, listening, self_signed
+from tests.telemetry.https_server import answer, hang, listening, self_signed
 from tests.waiting import wait_until
 
 lag = hr.Alert("lag", on=hr.metric("headrace_lag", stream="payments"), above=10)

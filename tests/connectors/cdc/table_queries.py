@@ -13,7 +13,7 @@ from headrace.spark.execution.app_queries import StreamingConfig, plan_queries
 from headrace.spark.execution.query_manager import QueryManager
 from headrace.spark.session.error_summary import WORKER_DID_NOT_CONNECT
 from headrace.spark.stateful.operation_versions import begin_operation_version
-from tests.connectors.cdc.writing import COUNTRIES
+from tests.connectors.cdc.shop_writer import COUNTRIES
 from tests.waiting import patiently
 
 LATER_US = 4_000_000_000_000_000  # after every tile

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from bench.postgres import PASSWORD, OwnPostgres
 from headrace.cli import main
 from headrace.kafka.client.security import SECURITY_FILE_VARIABLE
-from tests.connectors.cdc.capturing import ROW, Capturing, changes_of, made_table, rows_left
-from tests.kafka.guarded import ADMIN_PASSWORD, CANARY, Guarded
+from tests.connectors.cdc.captured_table import ROW, Capturing, changes_of, made_table, rows_left
+from tests.kafka.secured_broker import ADMIN_PASSWORD, CANARY, Guarded
 from tests.running import JAVA, descendants
 
 SECRETS = (CANARY.split()[0], ADMIN_PASSWORD, PASSWORD)

@@ -14,7 +14,7 @@ from bench.postgres import OwnPostgres
 from headrace.connectors.outbox.ddl import outbox_ddl
 from headrace.kafka.headers import ID_HEADER
 from headrace.kafka.topics import ensure_topics
-from tests.connectors.sinks.reading import records_of
+from tests.connectors.sinks.target_reader import records_of
 
 KEYS = 40
 SCHEMA = "id string, account string, version bigint, at timestamp"

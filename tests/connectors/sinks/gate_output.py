@@ -16,7 +16,7 @@ from headrace.declare.sinks.sink import Sink
 from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import LOG_APPEND_TIME, TopicSpec
-from tests.kafka.kafka import create_topic
+from tests.kafka.kafka_tools import create_topic
 
 PARTITIONS = 2
 SCHEMA = "id string, card string, amount double, big boolean, n bigint, at timestamp"

@@ -18,7 +18,7 @@ from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import wait_until
 
-APP = Path(__file__).with_name("standstill_app.py")
+APP = Path(__file__).with_name("stalled_gate_app.py")
 RATE = 10_000  # near what two cores do: much less is caught up within seconds, with little to foresee
 GATE = 'query="taps.gate"'
 STILL_SECONDS = 30.0

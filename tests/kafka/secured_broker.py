@@ -18,7 +18,7 @@ from headrace.embedded_servers.kraft import ListenerSecurity
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.kafka.client.client_config import ALLOWED_URLS_PROPERTY
 from tests.kafka.certificates import Authority
-from tests.kafka.tokens import AUDIENCE, Issuer
+from tests.kafka.oauth_server import AUDIENCE, Issuer
 from tests.servers import SHORT_LIVED
 from tests.waiting import patiently
 

@@ -17,7 +17,7 @@ from headrace.server import server
 from headrace.server.metrics import live_metrics
 from tests.browser import Browser
 from tests.kafka.streams import new_stream, new_view
-from tests.server.serving import app_of_views, serving
+from tests.server.server_thread import app_of_views, serving
 from tests.waiting import wait_until
 
 UPDATES, DAY_MS = 20_000, 86_400_000

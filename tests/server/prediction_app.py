@@ -12,7 +12,7 @@ from headrace.declare.app import App
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader, OnlineStoreReader
 from tests.models.networks import DOUBLE, summing
-from tests.server.serving import NOT_LOGGED, Asking, board_of, serving, tiles_of
+from tests.server.server_thread import NOT_LOGGED, Asking, board_of, serving, tiles_of
 
 payments = hr.Stream(
     "payments",

@@ -25,8 +25,8 @@ from headrace.spark.stateful.keyed_operator import KeyedOperatorConfig
 from tests.operators import join_oracle as oracle
 from tests.operators.join_events import random_event
 from tests.operators.join_oracle import Told
-from tests.spark.deriving import rows_of
-from tests.spark.echoes import FOREVER_US, iso, micros, spec_of
+from tests.spark.derived_stream_runner import rows_of
+from tests.spark.echo_operation import FOREVER_US, iso, micros, spec_of
 from tests.spark.stateful.test_operation_query import hosting
 from tests.waiting import wait_until
 

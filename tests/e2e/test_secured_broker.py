@@ -14,7 +14,7 @@ from headrace.server.auth.scopes import Scope
 from headrace.telemetry.values.metrics_scraper import MetricSamples, scrape_metrics
 from tests.e2e.alerted_app import Taps
 from tests.running import READY_LIMIT_S, Running, descendants
-from tests.telemetry.listening import SECRET, answer, listening, self_signed
+from tests.telemetry.https_server import SECRET, answer, listening, self_signed
 from tests.waiting import wait_until
 
 APP = Path(__file__).with_name("alerted_app.py")

@@ -11,7 +11,7 @@ from headrace.server.auth.access_config import AccessConfig
 from headrace.server.auth.scopes import Scope
 from headrace.server.http import listener
 from headrace.server.http.routing import MAX_BODY_BYTES
-from tests.server.guarding import Guarded, bearer, guarded
+from tests.server.secured_server import Guarded, bearer, guarded
 from tests.waiting import SOCKET_S, wait_until
 
 

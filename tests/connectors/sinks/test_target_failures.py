@@ -15,8 +15,8 @@ from headrace.connectors.sinks.writer import SinkConfig
 from headrace.declare.sinks.sink import Sink
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.dead_letter_queue import DeadLetterQueue, sink_queue_config
-from tests.connectors.sinks.flowing import Flow, Gate, event, new_stream, sinking
-from tests.connectors.sinks.reading import by, in_postgres, in_redis, timed
+from tests.connectors.sinks.gate_output import Flow, Gate, event, new_stream, sinking
+from tests.connectors.sinks.target_reader import by, in_postgres, in_redis, timed
 from tests.connectors.sinks.test_kills import AUDIT
 from tests.servers import OwnRedis
 from tests.waiting import wait_until

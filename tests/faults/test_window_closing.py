@@ -11,7 +11,7 @@ from headrace.kafka.producer.producer import Producer
 from tests.running import Running
 from tests.waiting import wait_until
 
-APP = Path(__file__).with_name("put_aside_app.py")
+APP = Path(__file__).with_name("window_closing_app.py")
 LIMIT_S = 600  # a busy machine; the gate commits every half hour, so no commit can help
 
 

@@ -11,8 +11,8 @@ from headrace.server.auth.access_config import DEFAULT_ACCESS, AccessConfig
 from headrace.server.auth.api_tokens import create_token
 from headrace.server.auth.request_guard import GuardConfig, RequestGuard
 from headrace.server.auth.scopes import GRANTABLE_SCOPES, Scope
-from tests.server.predicting import fraud, predicting
-from tests.server.serving import Asking, Said
+from tests.server.prediction_app import fraud, predicting
+from tests.server.server_thread import Asking, Said
 
 PORT = 8080  # as far as a guard knows
 

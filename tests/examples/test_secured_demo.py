@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from headrace.cli import main
 from headrace.kafka.client.security import SECURITY_FILE_VARIABLE
 from tests.examples.test_demo import DECISION, DEMO, ROW, number
-from tests.kafka.guarded import ADMIN_PASSWORD, CANARY, Guarded
+from tests.kafka.secured_broker import ADMIN_PASSWORD, CANARY, Guarded
 from tests.running import descendants
 from tests.waiting import SOCKET_S
 

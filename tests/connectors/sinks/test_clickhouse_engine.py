@@ -15,8 +15,8 @@ from headrace.connectors.sinks.sink_part import create_sink_writer
 from headrace.connectors.sinks.targets import clickhouse
 from headrace.connectors.sinks.writer import RowsRejected, SinkConfig, SinkWriter, TargetUnavailable
 from headrace.declare.sinks.sink import Sink
-from tests.connectors.sinks.flowing import event
-from tests.connectors.sinks.test_fences import rows_of, stream
+from tests.connectors.sinks.gate_output import event
+from tests.connectors.sinks.test_offset_fencing import rows_of, stream
 
 pytestmark = pytest.mark.faults
 OWN = """CREATE TABLE own (id LowCardinality(String), card LowCardinality(Nullable(String)), amount Float64, big Bool,

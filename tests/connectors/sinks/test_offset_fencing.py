@@ -18,9 +18,9 @@ from headrace.declare.sinks.target import Target
 from headrace.kafka.consumers.external_offset_consumer import ExternalOffset
 from headrace.kafka.headers import OFFSET_HEADER
 from headrace.kafka.record import ConsumerRecord, Partition
-from tests.connectors.sinks.flowing import SCHEMA, event
+from tests.connectors.sinks.gate_output import SCHEMA, event
 from tests.connectors.sinks.new_targets import new_target
-from tests.connectors.sinks.reading import Event, in_delta, in_iceberg, in_postgres, in_redis
+from tests.connectors.sinks.target_reader import Event, in_delta, in_iceberg, in_postgres, in_redis
 from tests.servers import OwnRedis
 
 stream = hr.Stream("fenced", schema=SCHEMA, id="id", key="card", time="at")
