@@ -164,7 +164,7 @@ def test_files_of_a_commit_that_fails_are_removed(tmp_path: Path, kind: FormatNa
     second.positions([0])
     add_file(table, "2026-01-10", range(150, 160))
     committed = parquet_files(table)
-    with pytest.raises(Exception, match=r"Concurrent transaction|has landed"):
+    with pytest.raises(Exception, match=r"Concurrent transaction|has ingested"):
         add_file(second, "2026-01-10", range(160, 170))
     assert parquet_files(table) == committed > before
 
