@@ -36,7 +36,7 @@ from headrace.declare.models.drift import Drift
 from headrace.declare.models.labels import Labels
 from headrace.declare.models.model import Model
 from headrace.declare.models.retraining import Retrain
-from headrace.declare.operations.derived_stream import derive
+from headrace.declare.operations.derive import derive
 from headrace.declare.operations.enrichment import enrich
 from headrace.declare.operations.join import join, join_asof
 from headrace.declare.operations.pattern import pattern

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.declare.app import App
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
-from headrace.declare.operations.operation import DerivedStream, StreamOperation, has_recorded_input
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation, has_recorded_input
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream

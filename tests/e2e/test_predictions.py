@@ -30,8 +30,8 @@ from headrace.embedded_servers.process_priority import NICE_LEVEL
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.headers import ARRIVAL_HEADER
 from headrace.kafka.producer.producer import Producer
-from headrace.lake.past_features import compute_past_features, count_past_events, hop_streams, known_column
-from headrace.lake.plain_events import ARROW_TYPES, to_events_table
+from headrace.lake.arrow_events import ARROW_TYPES, to_events_table
+from headrace.lake.historical_features import compute_past_features, count_past_events, hop_streams, known_column
 from headrace.models.inference.arrow_scoring import read_columns
 from headrace.models.inference.prediction import Prediction, decode_prediction
 from headrace.models.versions.version_loader import load_champion

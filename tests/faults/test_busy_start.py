@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.spark.stateful.operation_query import OperationRunner
-from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.stateful.start_lock import StartLock
 from tests.spark.echo_operation import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
 from tests.waiting import wait_until
 
@@ -41,7 +41,7 @@ def hogs() -> Iterator[None]:
 def test_operations_start_on_a_busy_machine_without_a_restart(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    turns = StartTurns()
+    turns = StartLock()
     all_keyed = [new_keyed(broker.address, Echo(), name=f"busy{number}") for number in range(OPERATIONS)]
     sent = []
     for number, keyed in enumerate(all_keyed):

@@ -13,7 +13,7 @@ import pytest
 
 from bench.postgres import OwnPostgres
 from headrace.declare.app import load_app
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.kafka.producer.producer import Producer
 from tests.faults.test_operators import told
 from tests.running import Running

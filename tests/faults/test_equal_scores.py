@@ -24,8 +24,8 @@ from headrace.declare.app import load_app
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.headers import ARRIVAL_HEADER
 from headrace.kafka.producer.producer import Producer
-from headrace.lake.past_features import compute_past_features, hop_streams, known_column
-from headrace.lake.plain_events import ARROW_TYPES, to_events_table
+from headrace.lake.arrow_events import ARROW_TYPES, to_events_table
+from headrace.lake.historical_features import compute_past_features, hop_streams, known_column
 from headrace.models.inference.arrow_scoring import read_columns
 from headrace.models.inference.prediction import Prediction, decode_prediction
 from headrace.models.training.onnx_export import export_to_onnx

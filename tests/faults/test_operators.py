@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.declare.app import App, load_app
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER

@@ -6,8 +6,8 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
 
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.registry_client import SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 from headrace.kafka.schema_registry.wire_format import frame_payload
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.kraft import ListenerSecurity
 from headrace.embedded_servers.ports import HOST, free_port
-from headrace.kafka.client.client_config import ALLOWED_URLS_PROPERTY
+from headrace.kafka.client.security_properties import ALLOWED_URLS_PROPERTY
 from tests.kafka.certificates import Authority
 from tests.kafka.oauth_server import AUDIENCE, Issuer
 from tests.servers import SHORT_LIVED

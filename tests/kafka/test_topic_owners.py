@@ -25,7 +25,7 @@ from headrace.kafka.topic_owners import (
     read_ownership,
     require_no_other_owner,
 )
-from headrace.runtime.ownership import EXCLUSIVE_PARTS, hold_part_topics, part_topics, topic_owner
+from headrace.runtime.topic_claims import EXCLUSIVE_PARTS, hold_part_topics, part_topics, topic_owner
 from tests.runtime.test_settings import settings
 from tests.waiting import wait_until
 

@@ -129,11 +129,11 @@ def test_maintenance_that_fails_is_reported_until_it_succeeds(
     commit = sorted((table.folder / "_delta_log").glob("*.json"))[-1]
     kept = commit.read_bytes()
     commit.write_text("no commit")
-    caretaker = MaintenanceThread(
+    maintenance = MaintenanceThread(
         [table.folder, tmp_path / "gold" / "missing"], MaintenanceConfig(), Producer(broker.address)
     )
     with followed(broker.address) as board:
-        caretaker.start()
+        maintenance.start()
         wait_until(lambda: is_down(board, "gold/taps"), limit_s=60, what="the failure to be reported")
         wait_until(
             lambda: "gold/missing" in board.reports(MaintenanceProgress), limit_s=60, what="the other to be looked at"
@@ -141,8 +141,8 @@ def test_maintenance_that_fails_is_reported_until_it_succeeds(
         assert not board.reports(MaintenanceProgress)["gold/missing"].error
         commit.write_bytes(kept)
         wait_until(lambda: not is_down(board, "gold/taps"), limit_s=60, what="it to be mended")
-        caretaker.stop()
-        caretaker.join(30)
+        maintenance.stop()
+        maintenance.join(30)
 
 
 def is_down(board: ProgressTable, table: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 import headrace as hr
-from headrace.lake.past_features import compute_past_features
+from headrace.lake.historical_features import compute_past_features
 from tests.tiles.events.test_lookup_tables import payments, write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,8 +19,8 @@ from headrace.kafka.producer.producer import Producer
 from headrace.models.training.training import TrainingConfig, train_model
 from headrace.models.versions.live_versions import VersionWatcher
 from headrace.models.versions.version_store import VersionStore
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
-from headrace.telemetry.alerts.alert_state import TOPIC, write_alert_state
+from headrace.telemetry.alerts.alert_state import AlertState, Phase
+from headrace.telemetry.alerts.alerts_topic import TOPIC, write_alert_state
 from tests.monitoring import app
 from tests.monitoring.lake_tables import land_payments
 from tests.waiting import patiently, wait_until

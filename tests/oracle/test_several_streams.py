@@ -13,8 +13,8 @@ import pytest
 import headrace as hr
 from headrace.declare.features.view import View
 from headrace.kafka.record import ConsumerRecord as LogRecord
-from headrace.lake import plain_events
-from headrace.lake.past_features import compute_past_features
+from headrace.lake import arrow_events
+from headrace.lake.historical_features import compute_past_features
 from headrace.online_store.feature_lookup import TileRowsReader
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.tile_packing import TileUnpacker, pack_tile, tile_field
@@ -22,7 +22,7 @@ from headrace.tiles.events.record_classification import RawRecord, classify_reco
 from headrace.tiles.fold import fold_into_tiles, to_event_columns
 from headrace.tiles.layout import HopLayout, all_layouts, hop_layouts, live_layouts, stream_layouts
 from headrace.tiles.tile import FeatureTile, FeatureTileKey, encode_key, encode_tile
-from tests.lake.test_past_features import first_of_each_id, spine_table, whole
+from tests.lake.test_historical_features import first_of_each_id, spine_table, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate
 from tests.oracle.several_streams import counted, hostile_to, of_streams, payments, refunds, visits
@@ -142,7 +142,7 @@ def known_us(one: Sent, stream: hr.Stream, as_of: str) -> int:
 
 def table_of(view: View, stream: hr.Stream, clean: list[Sent], as_of: str) -> pa.Table:
     known = [known_us(one, stream, as_of) for one in clean]
-    return plain_events.to_events_table(view, stream, [one.values for one in clean], known)
+    return arrow_events.to_events_table(view, stream, [one.values for one in clean], known)
 
 
 @pytest.mark.parametrize("seed", range(6))

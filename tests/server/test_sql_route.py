@@ -166,7 +166,7 @@ def test_features_are_answered_while_a_query_takes_all_its_time(ask: Asking, mon
 
 def worker() -> Path:
     """The process of queries, as the system shows it."""
-    (pid,) = [pid for pid in own_children() if "headrace.sql.worker" in command_of(pid)]
+    (pid,) = [pid for pid in own_children() if "headrace.sql.worker_main" in command_of(pid)]
     return Path(f"/proc/{pid}")
 
 

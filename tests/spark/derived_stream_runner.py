@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.declare.operations.derived_stream import DerivedStream, FunctionDerivation
 from headrace.declare.operations.enrichment import Enrichment
-from headrace.declare.operations.operation import DerivedStream, FunctionDerivation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.offsets import OffsetClient

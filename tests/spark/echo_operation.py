@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 import headrace as hr
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.source_location import SourceLocation
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.headers import position_headers

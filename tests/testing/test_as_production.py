@@ -19,8 +19,8 @@ from headrace.client.protocol import UnfitValue, build_features_request
 from headrace.errors import HeadraceError
 from headrace.kafka.producer.produce_rows import InvalidRowError, encode_rows
 from headrace.online_store.memory.memory_store import MemoryStore
-from headrace.server.features.event_reader import EventReader
 from headrace.server.http.responses import BadRequest
+from headrace.server.inference.request_events import EventReader
 from headrace.spark.gate.gate import apply_gate
 from headrace.testing import Fed, UndeclaredField, UnfitQuestion, UnfitScript
 from headrace.testing.arrivals import to_arrival

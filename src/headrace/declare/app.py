@@ -16,7 +16,7 @@ from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
 from headrace.declare.name_collisions import require_distinct_names
 from headrace.declare.notebook_repr import render_html
-from headrace.declare.operations.operation import Derivation, DerivedStream
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream
 from headrace.declare.saved_query import Query
 from headrace.declare.sinks.outbox import Outbox
 from headrace.declare.sinks.sink import Sink

@@ -12,7 +12,7 @@ from headrace.declare import names
 from headrace.declare.features.retractable_views import retractable_view_operation
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
-from headrace.declare.operations.operation import Derivation, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream, StreamOperation
 from headrace.declare.sinks.sink import Sink
 from headrace.declare.source_location import SourceLocation
 from headrace.declare.streams.change_capture import Changes

@@ -23,8 +23,8 @@ from headrace.embedded_servers.kraft import LOGGING_FILE, logging_settings, writ
 from headrace.embedded_servers.ports import HOST, free_port
 from headrace.embedded_servers.server_folder import ServerFolder
 from headrace.errors import HeadraceError
-from headrace.kafka.client.client_config import SECRET_PROPERTIES, java_properties, jvm_properties
 from headrace.kafka.client.security import find_security_config
+from headrace.kafka.client.security_properties import SECRET_PROPERTIES, java_properties, jvm_properties
 
 SECRET_VARIABLE_PREFIX = "HEADRACE_CAPTURE_"  # noqa: S105 - the prefix of variables with secrets
 START_LIMIT_S = 300

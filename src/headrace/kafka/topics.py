@@ -33,7 +33,7 @@ from headrace.declare.durations import UNITS_US
 from headrace.declare.features.retractable_views import retractable_view_operation
 from headrace.declare.features.view import View
 from headrace.declare.models.model import Model
-from headrace.declare.operations.operation import Derivation, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream, StreamOperation
 from headrace.declare.sinks.sink import Sink
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.stream import Stream

@@ -58,8 +58,8 @@ class EvaluationWorker(threading.Thread):
 class EvaluationWorkerGroup:
     """Work that is started and stopped at once, and whoever cares for the tables it writes."""
 
-    def __init__(self, workers: Sequence[EvaluationWorker], caretaker: MaintenanceThread) -> None:
-        self._workers, self._caretaker = workers, caretaker
+    def __init__(self, workers: Sequence[EvaluationWorker], maintenance: MaintenanceThread) -> None:
+        self._workers, self._maintenance = workers, maintenance
 
     @property
     def has_warmed_up(self) -> bool:
@@ -68,10 +68,10 @@ class EvaluationWorkerGroup:
     def start(self) -> None:
         for worker in self._workers:
             worker.start()
-        self._caretaker.start()
+        self._maintenance.start()
 
     def stop(self) -> None:
-        self._caretaker.stop()
+        self._maintenance.stop()
         for worker in self._workers:
             worker.stop()
 

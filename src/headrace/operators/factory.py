@@ -4,8 +4,8 @@ from functools import singledispatch
 from typing import Any
 
 from headrace.declare.features.retractable_views import RetractableView
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.operations.join import AsofJoin, Join
-from headrace.declare.operations.operation import StreamOperation
 from headrace.declare.operations.pattern_sequence import Sequence
 from headrace.declare.operations.windowed_stream import Windowing
 from headrace.operators.deduplication import DeduplicatingOperator, id_retentions_us

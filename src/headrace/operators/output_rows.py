@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.operators.operator import Key, OutputEvent
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.streams.change_capture import Changes
 from headrace.embedded_servers.jars import jar_paths
 from headrace.embedded_servers.java import find_java
@@ -274,7 +274,7 @@ def run_retrain(app_path: str, app: App, settings: Settings, stop: threading.Eve
     from headrace.kafka.client.startup_retries import retry_until_stopped
     from headrace.kafka.consumers.tailing_consumer import TailingConsumer
     from headrace.runtime.parts.retraining_part import run_retraining
-    from headrace.telemetry.alerts.alert_state import TOPIC, read_alert_states
+    from headrace.telemetry.alerts.alerts_topic import TOPIC, read_alert_states
 
     require_known_alerts(app_path, app)
     alert_states = retry_until_stopped(partial(read_alert_states, broker_address(settings)), stop, "Retraining")
@@ -340,7 +340,7 @@ def outbox_table(url: str, name: str) -> "OutboxTable":
     return OutboxTable(url, name)
 
 
-def require_valid_receivers(settings: Settings) -> None:
+def require_valid_endpoints(settings: Settings) -> None:
     """Refuse a webhook, or a receiver, that is none before anything starts."""
     from headrace.telemetry.webhooks.allowed_addresses import parse_networks, require_https
 

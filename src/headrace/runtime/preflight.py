@@ -14,7 +14,6 @@ from headrace.errors import HeadraceError
 from headrace.lake.lake import require_compatible_tables
 from headrace.monitoring.outcomes.lookback import require_retention
 from headrace.online_store.registry import require_store
-from headrace.runtime.ownership import require_unowned_topics
 from headrace.runtime.part_runner import (
     require_answerable_queries,
     require_bridge_drivers,
@@ -23,11 +22,12 @@ from headrace.runtime.part_runner import (
     require_online_learners,
     require_outbox_driver,
     require_sink_drivers,
-    require_valid_receivers,
+    require_valid_endpoints,
 )
 from headrace.runtime.parts.lake_part import build_lake
 from headrace.runtime.server_access import require_secure_server
 from headrace.runtime.settings import Settings
+from headrace.runtime.topic_claims import require_unowned_topics
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _require_state(request: StartRequest) -> None:
 
 CHECKS = (
     PreflightCheck("access", lambda start: require_secure_server(start.settings)),
-    PreflightCheck("webhook and telemetry", lambda start: require_valid_receivers(start.settings)),
+    PreflightCheck("webhook and telemetry", lambda start: require_valid_endpoints(start.settings)),
     PreflightCheck("alerts that models wait for", lambda start: require_known_alerts(start.app_path, start.app)),
     PreflightCheck("online learning", lambda start: require_online_learners(start.app)),
     PreflightCheck("sinks", lambda start: require_sink_drivers(start.app, start.settings)),

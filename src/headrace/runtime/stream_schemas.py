@@ -14,7 +14,7 @@ SAVING_COMMANDS = ("up", "run")
 
 def resolve_subject(encoded: RecordEncoding) -> RegisteredSchema:
     """The registry's schema of a stream, or the cached one of the app's last start."""
-    from headrace.kafka.schema_registry.subjects import RegistrySchemaLookup
+    from headrace.kafka.schema_registry.schema_lookup import RegistrySchemaLookup
 
     context = click.get_current_context()
     command = context.command.name

@@ -25,8 +25,8 @@ from headrace.server.http.responses import BadRequest, Response, ServiceUnavaila
 from headrace.server.http.routing import Request
 from headrace.sql.errors import SqlRefused
 from headrace.sql.live_columns import live_columns
+from headrace.sql.worker_client import SqlProcess, SqlProcessFailed
 from headrace.sql.worker_messages import LiveRowsMessage, SqlRequest, encode_message
-from headrace.sql.worker_process import SqlProcess, SqlProcessFailed
 from headrace.tiles.events.on_demand_features import OnDemandEvaluator
 from headrace.tiles.finish import to_datetime
 from headrace.tiles.tile import Entity

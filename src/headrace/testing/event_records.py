@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.testing.arrivals import Arrival

@@ -9,7 +9,7 @@ from bench.nexmark.app import q11, q12, q17, q20
 from bench.nexmark.columns import Events, ended
 from bench.nexmark.generate import Shape
 from bench.nexmark.oracle import Row, answers
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.operations.windowed_stream import WindowOutputs
 from headrace.operators.factory import create_operator
 from headrace.operators.operator import InputEvent, Key, OutputEvent, advance_operator

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from bench.postgres import OwnPostgres
 from headrace.declare.app import App
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics

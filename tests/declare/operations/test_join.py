@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.operations.join import AsofJoin, Join
-from headrace.declare.operations.operation import StreamOperation
 
 orders = hr.Stream(
     "orders", schema="id string, order_id string, total double, n int, at timestamp", id="id", key="order_id", time="at"

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import build_app
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.operations.pattern import Pattern
 from headrace.declare.operations.pattern_sequence import Sequence
 

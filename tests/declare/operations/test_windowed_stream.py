@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.errors import DeclarationError
 
 

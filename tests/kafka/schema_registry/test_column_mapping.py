@@ -19,8 +19,8 @@ from headrace.kafka.schema_registry.avro import (
 )
 from headrace.kafka.schema_registry.column_mapping import ColumnProblem, SchemaColumnMapping, map_columns
 from headrace.kafka.schema_registry.formats import readable_schemas, schema_fields, to_registered_schema
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.registry_client import SCHEMA_TYPES, SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 from tests.kafka.avro import field, logical, optional, schema
 
 BASE = (field("id", "string"), field("card", "string"), field("at", logical("timestamp-micros")))

@@ -18,7 +18,7 @@ from headrace.kafka.schema_registry.registry_client import (
     SchemaRegistryClient,
     create_registry_client,
 )
-from headrace.kafka.schema_registry.subjects import RegistrySchemaLookup, SubjectMissing
+from headrace.kafka.schema_registry.schema_lookup import RegistrySchemaLookup, SubjectMissing
 from tests.kafka.avro import field, logical, optional, schema
 
 BASE = (field("id", "string"), field("card", "string"), field("at", logical("timestamp-micros")))

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.lake.consistency.value_comparison import compare_served
-from headrace.lake.past_features import known_column
+from headrace.lake.historical_features import known_column
 from headrace.online_store.feature_lookup import TileRowsReader
 from headrace.online_store.memory.memory_store import MemoryStore
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
@@ -17,7 +17,7 @@ from headrace.tiles.fold import fold_into_tiles, to_event_columns
 from headrace.tiles.layout import hop_layouts
 from headrace.tiles.online.feature_reader import FeatureReader
 from headrace.tiles.online.tile_rows import TileRows
-from tests.lake.test_past_features import events_table, first_of_each_id
+from tests.lake.test_historical_features import events_table, first_of_each_id
 from tests.oracle.streams import SECOND_US, Sent, hostile
 from tests.oracle.test_kernel_is_brute_force import VIEWS
 

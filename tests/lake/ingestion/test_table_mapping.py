@@ -26,7 +26,7 @@ from headrace.lake.ingestion.table_mapping import (
     tiles_mapping,
 )
 from headrace.lake.lake_table import IncompatibleTableError, LakeTable, TablePosition
-from headrace.lake.lateness.lateness_report import measure_lateness
+from headrace.lake.lateness.lateness_measurement import measure_lateness
 from tests.lake.batch_gate import SCHEMA, judged, land, new_stream, pass_gate, read_topic, send
 from tests.spark.gate.test_gate import HOSTILE, written
 

@@ -16,8 +16,8 @@ from headrace.lake.training.labelled_events import (
     labelled_events,
     labelled_training_set,
 )
+from headrace.monitoring.outcomes.batch_changes import build_case
 from headrace.monitoring.outcomes.outcomes import LabelEvent, PredictionEvent, outcome_statuses
-from headrace.monitoring.outcomes.replay import build_case
 from tests.lake.training.test_training_set import moment
 
 MINUTE_US = 60_000_000

@@ -24,7 +24,7 @@ from headrace.lake.training.spine_files import (
 )
 from headrace.lake.training.spine_times import InvalidTimeColumnError, time_column_us
 from headrace.lake.training.training_set import InvalidSpineError, training_set
-from tests.lake.test_past_features import first_of_each_id, known_by, whole
+from tests.lake.test_historical_features import first_of_each_id, known_by, whole
 from tests.lake.training.test_training_set import STREAM, clean_events
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate

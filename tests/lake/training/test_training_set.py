@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
 from headrace.declare.features.view import View
-from headrace.lake.past_features import BEFORE_FIRST_EVENT, FOUND, NO_KEY, STATUS_COLUMN, UNKNOWN_ENTITY
+from headrace.lake.historical_features import BEFORE_FIRST_EVENT, FOUND, NO_KEY, STATUS_COLUMN, UNKNOWN_ENTITY
 from headrace.lake.training.training_set import (
     InvalidSpineError,
     TrainingSetRequest,
     training_set,
     training_set_with_status,
 )
-from tests.lake.test_past_features import first_of_each_id, known_by, whole
+from tests.lake.test_historical_features import first_of_each_id, known_by, whole
 from tests.oracle import brute
 from tests.oracle.everything import every_aggregate, hostile_stream
 from tests.oracle.several_streams import hostile_to, of_streams, payments, refunds, visits

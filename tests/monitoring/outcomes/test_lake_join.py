@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from headrace.declare.durations import UNITS_US
 from headrace.embedded_servers.broker import EmbeddedBroker
-from headrace.monitoring.evaluation_part import create_label_join
+from headrace.monitoring.label_join_factory import create_label_join
 from headrace.monitoring.outcomes.batch_join import BatchLabelJoin
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs
 from headrace.monitoring.outcomes.label_join import JoinIntervals, LabelPolicyChangedError, OutcomeJoinConfig

@@ -9,8 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.declare.models.label_policy import label_policy_of
+from headrace.monitoring.outcomes.batch_changes import CHANGE_SCHEMA
 from headrace.monitoring.outcomes.outcomes import LabelEvent, OutcomeCase, PredictionEvent, advance_case
-from headrace.monitoring.outcomes.replay import CHANGE_SCHEMA
 from headrace.monitoring.quality.outcome_changes import changes_from_table
 from headrace.monitoring.quality.quality_fold import fold_changes
 from headrace.monitoring.quality.quality_tile import create_layout, merge_tiles

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import headrace as hr
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.operations.pattern import Pattern
 from headrace.declare.operations.pattern_outputs import PatternOutputs
 from headrace.operators.operator import InputEvent, OutputEvent, advance_operator

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from headrace.cli import COMMANDS, main
-from headrace.runtime.configuration.part_handover import ONE_TIME_VARIABLES, SECRET_FLAGS, secret_variables
+from headrace.runtime.configuration.part_arguments import ONE_TIME_VARIABLES, SECRET_FLAGS, secret_variables
 from headrace.runtime.configuration.setting import EVERY_COMMAND, Handover, Setting
 from headrace.runtime.configuration.settings_file import file_defaults
 from headrace.runtime.configuration.settings_parser import parse_settings

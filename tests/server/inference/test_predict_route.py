@@ -18,10 +18,10 @@ from headrace.client.protocol import ServerRefused
 from headrace.declare.app import App
 from headrace.embedded_servers.ports import HOST
 from headrace.online_store.memory.memory_store_reader import MemoryStoreReader
-from headrace.server.features.event_reader import EventReader
 from headrace.server.http.responses import BadRequest, PayloadTooLarge
 from headrace.server.inference.model_resolver import ModelServingContext
 from headrace.server.inference.prediction_log import PredictionLog
+from headrace.server.inference.request_events import EventReader
 from headrace.tiles.events.event_parser import InvalidEventError, parse_event
 from tests.models.cards import versions_of
 from tests.models.networks import DOUBLE, summing, with_metadata

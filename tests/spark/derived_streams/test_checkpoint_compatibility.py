@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.operations.operation import FunctionDerivation
+from headrace.declare.operations.derived_stream import FunctionDerivation
 from headrace.errors import DeclarationError
 from headrace.spark.derived_streams.checkpoint_compatibility import require_compatible_checkpoint
 from headrace.spark.derived_streams.derived_query import LaneDecision, StreamFunction

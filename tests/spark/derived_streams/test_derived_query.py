@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 import headrace as hr
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.errors import DeclarationError
 from headrace.spark.derived_streams.derived_query import choose_lane

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.declare.operations.operation import FunctionDerivation
+from headrace.declare.operations.derived_stream import FunctionDerivation
 from headrace.kafka.record import ConsumerRecord, Partition
 from headrace.spark.derived_streams.derived_query import StreamFunction
 from headrace.spark.derived_streams.poison_records import (

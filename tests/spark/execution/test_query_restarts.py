@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.kafka.workers.worker_health import RestartPolicy
 from headrace.spark.execution.query_restarts import RestartingThread
-from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.stateful.start_lock import StartLock
 from tests.waiting import wait_until
 
 LIMIT_S = 60
@@ -132,10 +132,10 @@ def test_a_trace_is_logged_once_for_each_error(caplog: pytest.LogCaptureFixture)
 
 
 def test_turns_come_one_after_another() -> None:
-    turns, stopped, inside, most = StartTurns(), threading.Event(), list[int](), list[int]()
+    turns, stopped, inside, most = StartLock(), threading.Event(), list[int](), list[int]()
 
     def begin(number: int) -> None:
-        with turns.take_turn(stopped) as turn:
+        with turns.acquire_slot(stopped) as turn:
             assert turn is not None
             inside.append(number)
             most.append(len(inside))
@@ -150,13 +150,13 @@ def test_turns_come_one_after_another() -> None:
 
 
 def test_one_that_waits_for_its_turn_can_be_stopped() -> None:
-    turns, stopped, got = StartTurns(), threading.Event(), list[object]()
+    turns, stopped, got = StartLock(), threading.Event(), list[object]()
 
     def wait() -> None:
-        with turns.take_turn(stopped) as turn:
+        with turns.acquire_slot(stopped) as turn:
             got.append(turn)
 
-    with turns.take_turn(threading.Event()):
+    with turns.acquire_slot(threading.Event()):
         waiting = threading.Thread(target=wait)
         waiting.start()
         stopped.set()
@@ -165,6 +165,6 @@ def test_one_that_waits_for_its_turn_can_be_stopped() -> None:
 
 
 def test_a_turn_ends_where_a_first_batch_takes_long() -> None:
-    with StartTurns(max_seconds=0).take_turn(threading.Event()) as turn:
+    with StartLock(max_seconds=0).acquire_slot(threading.Event()) as turn:
         assert turn is not None
         wait_until(lambda: turn.is_over, LIMIT_S, "the turn to be over")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.declare.app import App
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.errors import HeadraceError
 from headrace.kafka.consumers.offset_range import read_offset_range
@@ -29,7 +29,7 @@ from headrace.spark.execution.lanes import Lane
 from headrace.spark.execution.query_manager import QueryManager, _run_until_stopped
 from headrace.spark.execution.query_runner import PendingQuerySpec, QueryRunner
 from headrace.spark.stateful.operation_query import OperationRunner
-from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.stateful.start_lock import StartLock
 from tests.spark.derived_stream_runner import rows_of
 from tests.spark.echo_operation import Echo, arrivals, new_keyed, pure, send, soon_us, spec_of, told
 from tests.waiting import wait_until
@@ -200,7 +200,7 @@ def test_whoever_reads_from_a_query_that_is_down_goes_on_without_it(
 def test_an_operation_that_fails_again_and_again_makes_what_it_would_have_made(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    keyed, turns = new_keyed(broker.address, Echo(), name="restarted"), StartTurns()
+    keyed, turns = new_keyed(broker.address, Echo(), name="restarted"), StartLock()
     runner = OperationRunner(spark, spec_of(keyed, tmp_path), turns, policy=QUICK)
     runner.start()
     events = []

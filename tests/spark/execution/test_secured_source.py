@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from headrace.kafka.client.client_config import jvm_properties, spark_kafka_options
 from headrace.kafka.client.security import SECURITY_FILE_VARIABLE, read_security_file
+from headrace.kafka.client.security_properties import jvm_properties, spark_kafka_options
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.topics import ensure_topics
 from headrace.lake.ingestion.record_rows import read_records

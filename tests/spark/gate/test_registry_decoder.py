@@ -18,9 +18,9 @@ import headrace as hr
 from headrace.declare.streams.encoding import RecordEncoding, use_schema_lookup
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.schema_registry.avro import to_registered_schema
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.protobuf import compile_schema, message_descriptor
 from headrace.kafka.schema_registry.registry_client import SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 from headrace.kafka.schema_registry.wire_format import frame_payload
 from headrace.spark.execution.app_queries import StreamingConfig, gate_spec
 from headrace.spark.execution.lanes import Lane

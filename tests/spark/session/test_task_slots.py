@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import load_app
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.declare.operations.enrichment import Enrichment
-from headrace.declare.operations.operation import DerivedStream
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.embedded_servers.child_process import ChildProcess
 from headrace.kafka.offsets import OffsetClient

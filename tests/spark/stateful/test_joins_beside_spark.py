@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.headers import position_headers
 from headrace.kafka.offsets import OffsetClient

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.operations.join_outputs import JoinOutputs
-from headrace.declare.operations.operation import StreamOperation
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.headers import position_headers
 from headrace.kafka.producer.producer import Producer

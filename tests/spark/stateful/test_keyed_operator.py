@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.declare.features.retractable_views import RetractableView
 from headrace.declare.features.view import require_view
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.operators.error_isolation import OperatorStepResult, StepFailure
 from headrace.operators.operator import InputEvent, OutputEvent
 from headrace.spark.stateful.keyed_operator import (

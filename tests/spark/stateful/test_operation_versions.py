@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.features.retractable_views import retractable_view_operation
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.source_location import SourceLocation
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.offsets import OffsetClient

@@ -7,8 +7,8 @@ import headrace as hr
 from headrace.declare.alerts.alert import WatchedValue
 from headrace.kafka.record import ConsumerRecord
 from headrace.telemetry.alerts.alert_engine import AlertEngine
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
-from headrace.telemetry.alerts.alert_state import AlertStateTable, write_alert_state, write_silence
+from headrace.telemetry.alerts.alert_state import AlertState, Phase
+from headrace.telemetry.alerts.alerts_topic import AlertStateTable, write_alert_state, write_silence
 from headrace.telemetry.alerts.notifications import Notification
 from headrace.telemetry.values.value_source import CombinedValues, ValueReading
 

@@ -7,8 +7,8 @@ from headrace.declare.alerts.alert import Alert, WatchedValue
 from headrace.embedded_servers.ports import HOST
 from headrace.telemetry.alerts.alert_engine import AlertEngine
 from headrace.telemetry.alerts.alert_part import AlertMonitor
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
-from headrace.telemetry.alerts.alert_state import AlertStateTable
+from headrace.telemetry.alerts.alert_state import AlertState, Phase
+from headrace.telemetry.alerts.alerts_topic import AlertStateTable
 from headrace.telemetry.values.value_source import ValueReading
 from headrace.telemetry.webhooks.allowed_addresses import parse_networks
 from headrace.telemetry.webhooks.notifier import WebhookNotifier

@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace.embedded_servers.ports import HOST, free_port
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
+from headrace.telemetry.alerts.alert_state import AlertState, Phase
 from headrace.telemetry.alerts.notifications import AlertChange, Notification
 from headrace.telemetry.webhooks.allowed_addresses import (
     AddressRefused,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headrace.declare.durations import UNITS_US
 from headrace.declare.features.view import View
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.source_location import SourceLocation
 from headrace.declare.streams.change_capture import BEFORE_PREFIX, Changes
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from headrace.declare.durations import duration_text
+from headrace.declare.operations.derived_stream import KNOWN_AT, Derivation, DerivedStream
 from headrace.declare.operations.join_inputs import ColumnMapping
-from headrace.declare.operations.operation import KNOWN_AT, Derivation, DerivedStream
 from headrace.declare.source_location import SourceLocation, locate_caller
 from headrace.declare.streams.lookup_table import Table
 from headrace.declare.streams.stream import Stream

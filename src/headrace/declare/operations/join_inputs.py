@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.declare.durations import duration_us
-from headrace.declare.operations.operation import KNOWN_AT
+from headrace.declare.operations.derived_stream import KNOWN_AT
 from headrace.declare.source_location import SourceLocation, locate_caller
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Late, LatePolicy, Stream

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple, Protocol
 
 from headrace.declare.durations import duration_text
+from headrace.declare.operations.derived_stream import KNOWN_AT, DerivedStream, StreamOperation
 from headrace.declare.operations.join_inputs import EVENT_TIME, ID, KIND, RETRACTS, STREAM, JoinRequest, Side
-from headrace.declare.operations.operation import KNOWN_AT, DerivedStream, StreamOperation
 from headrace.declare.streams.stream import Late, LatePolicy
 from headrace.errors import DeclarationError
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from headrace.declare.durations import duration_us
 from headrace.declare.expressions import Expression, parse_condition
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.operations.pattern_outputs import PatternOutputs, build_pattern_outputs
 from headrace.declare.operations.pattern_sequence import (
     Contiguity,

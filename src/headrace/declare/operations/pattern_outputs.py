@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from headrace.declare.durations import duration_text
-from headrace.declare.operations.operation import KNOWN_AT, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import KNOWN_AT, DerivedStream, StreamOperation
 from headrace.declare.operations.pattern_sequence import Sequence
 from headrace.declare.streams.stream import Late, Stream
 from headrace.errors import DeclarationError

@@ -14,7 +14,7 @@ from headrace.declare.expressions import NUMBER_KINDS
 from headrace.declare.features.aggregate_binding import bind_aggregate
 from headrace.declare.features.aggregate_rules import aggregate_rules
 from headrace.declare.features.aggregates import Aggregate, AggregateDeclaration
-from headrace.declare.operations.operation import KNOWN_AT, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import KNOWN_AT, DerivedStream, StreamOperation
 from headrace.declare.operations.window_shapes import Global, Session, WindowShape
 from headrace.declare.source_location import locate_caller
 from headrace.declare.streams.schema import TYPE_OF_KIND, Kind, Schema

@@ -89,7 +89,7 @@ def look_up_schema(encoding: RecordEncoding | None, where: str) -> RegisteredSch
         raise DeclarationError(
             f"{where}: schema= is left out, and no registry lookup for {encoding.subject!r} is active, as in the "
             "`headrace` commands. Import it within "
-            "headrace.kafka.schema_registry.subjects.use_registry_lookup(STATE), or write schema=."
+            "headrace.kafka.schema_registry.schema_lookup.use_registry_lookup(STATE), or write schema=."
         )
     return lookup(encoding)
 

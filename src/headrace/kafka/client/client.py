@@ -7,10 +7,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # public, unmarked
 
 from headrace.errors import HeadraceError
-from headrace.kafka.client.client_config import librdkafka_properties
 from headrace.kafka.client.connection_diagnosis import diagnose_connection, is_listening
 from headrace.kafka.client.log_filter import RepeatedMessageFilter
 from headrace.kafka.client.security import find_security_config
+from headrace.kafka.client.security_properties import librdkafka_properties
 
 CONNECT_TIMEOUT_SECONDS = 10.0  # a broker that accepts no connection by then is down
 REQUEST_TIMEOUT_SECONDS = (

@@ -13,8 +13,8 @@ from headrace.kafka.schema_registry.column_mapping import (
     column_problems,
     map_columns,
 )
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.registry_client import SCHEMA_TYPES, SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 
 
 class UnusableSchemaError(HeadraceError):

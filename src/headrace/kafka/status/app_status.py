@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.kafka.status.heartbeat import SILENT_AFTER_US
 from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.connectors import CaptureProgress, OutboxProgress, SinkProgress, SourceProgress

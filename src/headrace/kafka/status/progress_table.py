@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import orjson
 
 from headrace.declare.features.view import View
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.heartbeat import SILENT_AFTER_US

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.declare.features.view import View
 from headrace.declare.streams.stream import Stream
-from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.client.security_properties import spark_kafka_options
 from headrace.kafka.offsets import OffsetClient
 from headrace.lake.backfill.cutover import BackfillConfig, begin_or_resume_backfill
 from headrace.lake.event_reader import read_silver_events

@@ -16,9 +16,9 @@ from headrace.declare.names import gold_table
 from headrace.lake.consistency.value_comparison import CheckFindings, ComparisonCounts, compare_served
 from headrace.lake.event_reader import read_table_rows
 from headrace.lake.formats.table_format import open_table_format
+from headrace.lake.historical_features import hop_streams, known_column
 from headrace.lake.ingestion.record_rows import read_records, to_new_rows
 from headrace.lake.ingestion.table_mapping import TableMapping, served_mapping
-from headrace.lake.past_features import hop_streams, known_column
 from headrace.lake.point_in_time_support import require_point_in_time_support
 from headrace.lake.training.training_set import (
     BUCKET_COLUMN,

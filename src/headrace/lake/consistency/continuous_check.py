@@ -26,9 +26,9 @@ from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import ConsumerRecord
 from headrace.kafka.status.heartbeat import publish_progress
 from headrace.kafka.status.reports.lake import ConsistencyCheckProgress
+from headrace.lake.arrow_events import ARROW_TYPES, to_events_table
 from headrace.lake.consistency.value_comparison import CheckFindings, compare_served
-from headrace.lake.past_features import hop_streams, known_column
-from headrace.lake.plain_events import ARROW_TYPES, to_events_table
+from headrace.lake.historical_features import hop_streams, known_column
 from headrace.tiles.events.event_parser import Event, parse_event
 from headrace.tiles.layout import live_layouts
 

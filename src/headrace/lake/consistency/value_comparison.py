@@ -27,7 +27,7 @@ from headrace.aggregates.value_columns import Mask
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.union import STREAM_COLUMN
-from headrace.lake.past_features import ViewInputs, compute_past_features, count_past_events, known_column
+from headrace.lake.historical_features import ViewInputs, compute_past_features, count_past_events, known_column
 
 OUTCOMES = ("exact", "rounded", "estimated", "in_flight", "wrong")
 RELATIVE_TOLERANCE = 1e-9

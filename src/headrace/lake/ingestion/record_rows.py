@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.client.security_properties import spark_kafka_options
 from headrace.lake.ingestion.table_mapping import OFFSET, PARTITION, TableMapping
 from headrace.spark.gate.json_parser import parse_json, to_event
-from headrace.spark.gate.record_batches import MAX_POLL_RECORDS
+from headrace.spark.gate.kafka_source import MAX_POLL_RECORDS
 
 ORDER_COLUMN = "hr_order"  # the offset in the source topic; a copy's hr_offset is that of its original
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
-from headrace.lake.past_features import BEFORE_FIRST_EVENT, FOUND, NO_KEY, UNKNOWN_ENTITY
+from headrace.lake.historical_features import BEFORE_FIRST_EVENT, FOUND, NO_KEY, UNKNOWN_ENTITY
 from headrace.lake.training.spine_files import read_spine, require_known_formats, write_rows
 from headrace.lake.training.spine_times import time_column_us
 from headrace.lake.training.training_set import (

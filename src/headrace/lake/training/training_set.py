@@ -32,8 +32,8 @@ from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.lake.event_reader import read_log_events, read_silver_events
+from headrace.lake.historical_features import STATUS_COLUMN, ViewInputs, compute_past_features
 from headrace.lake.ingestion.table_mapping import ARRIVAL, OFFSET, PARTITION
-from headrace.lake.past_features import STATUS_COLUMN, ViewInputs, compute_past_features
 from headrace.lake.point_in_time_support import require_point_in_time_support
 from headrace.lake.training.arrow_features import ARROW_TYPES, output_type
 from headrace.lake.training.spine_times import time_column_us

@@ -29,8 +29,8 @@ from headrace.monitoring.drift.window_report import (
     create_window_report,
     to_report_row,
 )
+from headrace.monitoring.evaluation_manager import EvaluationSetup
 from headrace.monitoring.evaluation_worker import EvaluationWorker, EvaluationWorkerGroup
-from headrace.monitoring.evaluations import EvaluationSetup
 
 LOGGER = logging.getLogger("headrace.evaluate")
 COMPARISON_INTERVAL_SECONDS = 60.0

@@ -18,11 +18,17 @@ from headrace.lake.event_reader import read_table_rows
 from headrace.lake.formats.parquet_files import to_date
 from headrace.lake.ingestion.table_mapping import DAY
 from headrace.lake.lake_table import LakeTable
+from headrace.monitoring.outcomes.batch_changes import (
+    ClockInterval,
+    batch_changes,
+    limit_clock,
+    newest_arrivals,
+    rows_up_to,
+)
 from headrace.monitoring.outcomes.batch_log import JoinBatch, JoinBatchLog, TableOffsets
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs, label_rows, prediction_rows
 from headrace.monitoring.outcomes.label_join import LabelJoin, OutcomeJoinConfig
 from headrace.monitoring.outcomes.lookback import lookback_us, require_retention_for
-from headrace.monitoring.outcomes.replay import ClockInterval, batch_changes, limit_clock, newest_arrivals, rows_up_to
 from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
 from headrace.spark.stateful.query_clock import EndOffsets
 

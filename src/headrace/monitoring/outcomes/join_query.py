@@ -14,7 +14,7 @@ from headrace.lake.ingestion.record_rows import to_table_rows
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs, label_rows, prediction_rows
 from headrace.monitoring.outcomes.join_processor import CHANGE_COLUMNS, CLOCK_KIND, LabelJoinProcessor, timer_grain_us
 from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
-from headrace.spark.gate.record_batches import read_record_stream
+from headrace.spark.gate.kafka_source import read_record_stream
 
 BUCKET_COUNT = 64
 # Recorded time passes faster than the clock: a batch has days of it, and what is due within hours is due at once.

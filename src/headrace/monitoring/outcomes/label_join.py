@@ -23,7 +23,7 @@ from headrace.monitoring.outcomes import outcome_counts
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs
 from headrace.monitoring.outcomes.outcome_clock import create_clock, prediction_delay_us
 from headrace.monitoring.outcomes.outcome_writer import OutcomeFold, OutcomeWriter
-from headrace.monitoring.quality.tile_merge import create_quality_fold
+from headrace.monitoring.quality.quality_outcome_fold import create_quality_fold
 from headrace.spark.checkpoints.checkpoint_files import write_atomically
 from headrace.spark.stateful.query_clock import EndOffsets
 

@@ -14,7 +14,7 @@ from headrace.monitoring.quality.bins import (
     delay_bin,
     score_bin,
 )
-from headrace.monitoring.quality.exact_sums import SMALL_PIECES, large_pieces, small_pieces
+from headrace.monitoring.quality.fixed_point_sums import SMALL_PIECES, split_fixed_point, split_float
 from headrace.monitoring.quality.outcome_changes import ABSENT, OutcomeChanges, OutcomeColumns
 from headrace.monitoring.quality.quality_tile import CONFUSION_COUNTS, QualityKey, QualityLayout, QualityTile
 
@@ -129,7 +129,7 @@ class _QualityFolder:
     def _add_small_sums(
         self, name: str, rows: Rows, values: NDArray[np.float64], positions: Integers | int, sign: int
     ) -> None:
-        pieces = small_pieces(values)
+        pieces = split_fixed_point(values)
         for piece in range(SMALL_PIECES):
             self._add_amounts(name, rows, positions + piece, sign * pieces[:, piece])
 
@@ -142,7 +142,7 @@ class _QualityFolder:
         rows, errors, squared = rows[is_comparable], errors[is_comparable], squared[is_comparable]
         self._add_amounts("compared", rows, 0, sign)
         for name, values in {"over": errors.clip(0), "under": (-errors).clip(0), "squared": squared}.items():
-            positions, pieces = large_pieces(values)
+            positions, pieces = split_float(values)
             for piece in range(positions.shape[1]):
                 self._add_amounts(name, rows, positions[:, piece], sign * pieces[:, piece])
 

@@ -14,7 +14,7 @@ from headrace.declare.models.labels import Task
 from headrace.declare.models.metrics import Segment
 from headrace.declare.models.model import Model
 from headrace.monitoring.quality.bins import CALIBRATION_BINS, DELAY_BINS, SCORE_BINS
-from headrace.monitoring.quality.exact_sums import LARGE_PIECES, SMALL_PIECES
+from headrace.monitoring.quality.fixed_point_sums import LARGE_PIECES, SMALL_PIECES
 
 STATES = ("pending", "matched", "defaulted", "expired", "orphan")
 CONFUSION_COUNTS = ("true_positive", "false_positive", "true_negative", "false_negative", "reached")

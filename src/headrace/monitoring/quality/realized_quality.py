@@ -11,7 +11,7 @@ from headrace.declare.models.costs import Costs
 from headrace.monitoring.quality import curves
 from headrace.monitoring.quality.bins import CALIBRATION_BIN_BY_SCORE_BIN, CALIBRATION_BINS, DELAY_EDGES_US
 from headrace.monitoring.quality.curves import UNKNOWN, QualityMetricValue
-from headrace.monitoring.quality.exact_sums import SMALL_PIECES, large_sum, small_sum
+from headrace.monitoring.quality.fixed_point_sums import SMALL_PIECES, large_sum, small_sum
 from headrace.monitoring.quality.quality_tile import QualityTile
 
 Floats = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from headrace.aggregates.partial import Scalar
 from headrace.declare.expressions import field_names
 from headrace.declare.operations.pattern_sequence import Sequence
-from headrace.operators.condition_evaluator import Evaluator, RowValues, compile_expression
 from headrace.operators.operator import InputEvent
 from headrace.operators.patterns.nfa import NfaState
+from headrace.operators.row_expressions import Evaluator, RowValues, compile_expression
 
 
 class PatternEvent(NamedTuple):

@@ -11,8 +11,8 @@ from headrace.declare.expressions import Expression, Field
 from headrace.declare.features.aggregates import Aggregate
 from headrace.declare.operations.windowed_stream import Windowing
 from headrace.declare.streams.schema import KIND_OF_TYPE, Kind, Schema
-from headrace.operators.condition_evaluator import compile_expression
 from headrace.operators.operator import InputEvent
+from headrace.operators.row_expressions import compile_expression
 
 ResultValues = dict[str, Any]
 ColumnReader = Callable[[Mapping[str, Any]], Any]

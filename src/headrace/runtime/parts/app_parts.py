@@ -3,9 +3,9 @@
 import sys
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.online_store.registry import find_store
-from headrace.runtime.configuration.part_handover import part_flags
+from headrace.runtime.configuration.part_arguments import part_flags
 from headrace.runtime.part_runner import has_captured_tables, has_evaluations
 from headrace.runtime.settings import Settings
 

@@ -20,15 +20,15 @@ from headrace.kafka.producer.producer import Producer
 from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progress
 from headrace.lake.formats.registry import create_lake
 from headrace.lake.lake import LakeConfig
-from headrace.monitoring.evaluations import EvaluationManager
+from headrace.monitoring.evaluation_manager import EvaluationManager
 from headrace.runtime.batch_session import batch_session
 from headrace.runtime.settings import Settings
 from headrace.spark.session.liveness import require_alive
 from headrace.spark.session.session import java_process_id
 
 if TYPE_CHECKING:
+    from headrace.monitoring.evaluation_manager import EvaluationSetup
     from headrace.monitoring.evaluation_worker import EvaluationWorkerGroup
-    from headrace.monitoring.evaluations import EvaluationSetup
 
 DRIVER_MEMORY = "768m"  # 512m is enough for a batch of 200,000 labels; the state of a join is in RocksDB, off-heap
 POLL_SECONDS = 1.0
@@ -73,7 +73,7 @@ def _label_session(app: App, settings: Settings) -> Iterator[Any]:
 def evaluation_setups(spark: Any, app: App, lake: LakeConfig, settings: Settings) -> "list[EvaluationSetup]":
     """The label join of each model with labels, and the drift monitor of each trained model."""
     from headrace.monitoring.drift import drift_worker
-    from headrace.monitoring.evaluation_part import create_outcome_setups
+    from headrace.monitoring.label_join_factory import create_outcome_setups
     from headrace.monitoring.outcomes import label_join
 
     return [

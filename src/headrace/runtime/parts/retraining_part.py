@@ -14,7 +14,7 @@ from headrace.embedded_servers.process_priority import lower_priority
 from headrace.models.versions.version_store import VersionStore
 from headrace.monitoring.retraining.schedule import RetrainingSchedule
 from headrace.monitoring.retraining.training_attempts import last_attempt_us, record_attempt
-from headrace.runtime.configuration.part_handover import setting_flags
+from headrace.runtime.configuration.part_arguments import setting_flags
 from headrace.runtime.settings import Settings
 
 LOGGER = logging.getLogger("headrace.retrain")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.runtime.configuration.part_handover import SECRET_FLAGS, secret_variables
+from headrace.runtime.configuration.part_arguments import SECRET_FLAGS, secret_variables
 from headrace.runtime.settings import Settings
 from headrace.runtime.supervisor import ProcessPart, Supervisor
 from headrace.server.http.listener import bind

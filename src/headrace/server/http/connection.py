@@ -20,11 +20,11 @@ import httptools
 
 from headrace.server.http.admission_control import RETRY_AFTER_SECONDS, RequestArrival
 from headrace.server.http.connection_registry import ConnectionRegistry
-from headrace.server.http.request_head import reject_head, split_target
+from headrace.server.http.eager_coroutine import resume_coroutine
+from headrace.server.http.request_head import find_head_error, split_target
 from headrace.server.http.request_parser import RequestParser
 from headrace.server.http.response_bytes import encode_response
 from headrace.server.http.responses import BadRequest, BodyStream, Header, Response
-from headrace.server.http.resumed_coroutine import resume_coroutine
 from headrace.server.http.routing import MAX_BODY_BYTES, PendingRequest, Request, body_too_large_error, timeout_error
 from headrace.server.http.transfer_rate import TransferRate
 
@@ -128,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._head_rejection = None if self._parser is None else reject_head(self._parser.version, self.headers)
+        self._head_rejection = None if self._parser is None else find_head_error(self._parser.version, self.headers)
 
     def on_body(self, body: bytes) -> None:
         self._unparsed_bytes = 0
@@ -168,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
         rejection = (
             self._head_rejection
             or self._connection_rejection
-            or self._router.reject_early(self._build_request(RequestArrival(perf_counter(), 0)))
+            or self._router.find_early_error(self._build_request(RequestArrival(perf_counter(), 0)))
         )
         if rejection is not None:
             self._discard_body(rejection)

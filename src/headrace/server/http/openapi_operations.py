@@ -9,7 +9,7 @@ from headrace.declare.features.operands import REQUEST_PREFIX
 from headrace.declare.features.view import Feature, View
 from headrace.declare.models.model import Model
 from headrace.declare.streams.schema import Column, Kind
-from headrace.server.features.event_reader import required_columns
+from headrace.server.inference.request_events import required_columns
 from headrace.server.inference.tensors import BYTES_DATATYPE as TENSOR_TEXT
 from headrace.server.inference.tensors import DTYPES
 from headrace.tiles.events.event_parser import INTEGER_BITS

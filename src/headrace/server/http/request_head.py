@@ -23,11 +23,11 @@ class UnsupportedTransferCoding(HttpError):
         super().__init__(f"Transfer-Encoding {text!r} is not supported. Send the body as it is, or in chunks.")
 
 
-def reject_head(version: str, headers: Sequence[Header]) -> Response | None:
+def find_head_error(version: str, headers: Sequence[Header]) -> Response | None:
     """The refusal of a head of another version, with an encoded body, or with a header twice which may be there once.
 
-    >>> reject_head("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"Chunked")])
-    >>> reject_head("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"gzip, chunked")]).status
+    >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"Chunked")])
+    >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"gzip, chunked")]).status
     501
     """
     if version not in SUPPORTED_VERSIONS:

@@ -119,7 +119,7 @@ class Router:
         self.record_response(request, response)
         return response
 
-    def reject_early(self, request: Request) -> Response | None:
+    def find_early_error(self, request: Request) -> Response | None:
         """What is said to a request whose body has not come yet and need not, because it may not be answered."""
         scope = _required_scope(self._routes.get(request.path))
         if self._guard is None or self._guard.is_authorized(request, scope):

@@ -27,11 +27,11 @@ from headrace.online_store.feature_lookup import (
     StoreUnavailable,
 )
 from headrace.online_store.memory.memory_store_reader import OnlineStoreReader
-from headrace.server.features.event_reader import EventReader, current_time_us
 from headrace.server.http.responses import BadRequest, Header, ServiceUnavailable
 from headrace.server.http.routing import Request
 from headrace.server.inference.model_resolver import ModelResolver
 from headrace.server.inference.prediction_log import PredictionBatch, PredictionLog
+from headrace.server.inference.request_events import EventReader, current_time_us
 from headrace.server.metrics.request_stats import PredictionStats
 from headrace.tiles.events.event_parser import Event
 

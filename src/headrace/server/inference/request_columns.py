@@ -6,9 +6,9 @@ from typing import Any
 from headrace.declare.streams.schema import Kind
 from headrace.models.inference.feature_vectors import FeatureVector
 from headrace.server.features.entity_keys import short_json
-from headrace.server.features.event_reader import require_event_limit
 from headrace.server.http.responses import BadRequest
 from headrace.server.inference.predictor import Predictor, RequestContext, ScoringResult
+from headrace.server.inference.request_events import require_event_limit
 
 Columns = Mapping[str, Sequence[Any]]
 

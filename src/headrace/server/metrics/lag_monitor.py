@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import Derivation
+from headrace.declare.operations.derived_stream import Derivation
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.kafka.consumers.consumer_groups import ConsumerGroupOffsets

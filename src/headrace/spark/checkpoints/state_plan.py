@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.spark.stateful.operation_versions import OperationVersion, expand_rebuild_names, plan_operation_version
 from headrace.spark.tiles.query_versions import IncompatibleChangeError, QueryVersionPlan, plan_query_versions
 

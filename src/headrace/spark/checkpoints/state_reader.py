@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from headrace.declare.app import App
 from headrace.declare.durations import duration_text
-from headrace.declare.operations.operation import StreamOperation
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.streams.schema import Kind
 from headrace.errors import HeadraceError
 from headrace.spark.checkpoints.checkpoint_files import list_batch_ids

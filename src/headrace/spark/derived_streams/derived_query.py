@@ -14,14 +14,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.declare.app import App
-from headrace.declare.operations.enrichment import Enrichment
-from headrace.declare.operations.operation import (
+from headrace.declare.operations.derived_stream import (
     KNOWN_AT,
     Derivation,
     DerivedStream,
     FunctionDerivation,
     StreamOperation,
 )
+from headrace.declare.operations.enrichment import Enrichment
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.errors import DeclarationError

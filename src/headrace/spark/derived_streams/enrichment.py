@@ -7,8 +7,8 @@ query  with v1 ───────────┤├─ with v2 ────�
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.declare.operations.derived_stream import FunctionDerivation
 from headrace.declare.operations.enrichment import Enrichment
-from headrace.declare.operations.operation import FunctionDerivation
 from headrace.declare.streams import schema
 from headrace.declare.streams.schema import TYPE_OF_KIND, Kind
 from headrace.tiles.events.lookup_tables import FileTableSnapshot, shared_file_table

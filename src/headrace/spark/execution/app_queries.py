@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from headrace.declare.app import App
 from headrace.declare.names import query_name
-from headrace.declare.operations.operation import Derivation, StreamOperation
+from headrace.declare.operations.derived_stream import Derivation, StreamOperation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.status.heartbeat import ensure_progress_topic

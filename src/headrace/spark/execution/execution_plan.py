@@ -12,7 +12,7 @@ from headrace.declare.durations import duration_text
 from headrace.declare.features.retractable_views import retractable_view_operation
 from headrace.declare.features.view import View
 from headrace.declare.notebook_repr import render_html
-from headrace.declare.operations.operation import Derivation, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream, StreamOperation
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.stream import Stream
 from headrace.errors import DeclarationError

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.client.security_properties import spark_kafka_options
 from headrace.spark.checkpoints.checkpoint_files import plan_first_batch, prepare_checkpoint
 from headrace.spark.session.session import batch_metadata
 

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.declare.app import App
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.errors import HeadraceError
 from headrace.kafka.status.reports.queries import QueryProgress
 from headrace.kafka.topics import ensure_topics
@@ -26,7 +26,7 @@ from headrace.spark.derived_streams.derived_query import StreamFunction, choose_
 from headrace.spark.execution.app_queries import AppQueryPlan, StreamingConfig, derive_spec, plan_queries
 from headrace.spark.execution.lanes import QuerySpec
 from headrace.spark.execution.query_runner import PendingQuerySpec, QueryRunner
-from headrace.spark.execution.runner_protocol import Runner
+from headrace.spark.execution.runner import Runner
 from headrace.spark.session.error_summary import summarize_spark_error
 from headrace.spark.session.liveness import require_alive, stop_session_at_exit
 from headrace.spark.session.session import SparkSessionConfig, java_process_id, start_session
@@ -34,7 +34,7 @@ from headrace.spark.session.task_slots import require_task_slots
 from headrace.spark.stateful.operation_chains import OperationChain
 from headrace.spark.stateful.operation_query import OperationRunner, OperationSpec
 from headrace.spark.stateful.operation_versions import OperationVersion, begin_operation_version
-from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.stateful.start_lock import StartLock
 from headrace.spark.tiles.query_versions import save_query_versions
 
 LOGGER = logging.getLogger("headrace.stream")
@@ -131,7 +131,7 @@ class QueryManager:
     ) -> list[Runner]:
         """A runner for each operation; a pending version is saved when its runner starts."""
         versions = {version.operation.name: version for version in self.plan.operation_versions}
-        chain, turns = OperationChain(self.config.broker, self.config.state_folder, versions), StartTurns()
+        chain, turns = OperationChain(self.config.broker, self.config.state_folder, versions), StartLock()
         return [
             OperationRunner(self.spark, self._operation_spec(chain, run), turns, pending_begins.get(run.operation.name))
             for run in self.plan.operation_versions

@@ -20,7 +20,7 @@ from headrace.spark.checkpoints.checkpoint_files import (
 )
 from headrace.spark.execution.lanes import BACKLOG_RECORDS, Lane, QuerySpec, start_query
 from headrace.spark.execution.query_restarts import DEFAULT_POLICY, RestartingThread
-from headrace.spark.execution.runner_protocol import Runner
+from headrace.spark.execution.runner import Runner
 from headrace.spark.session.liveness import is_session_alive
 
 POLL_SECONDS = 0.2

@@ -18,8 +18,8 @@ from headrace.declare.streams.stream import Stream
 from headrace.kafka.schema_registry.avro import parse_record_schema, projected_schema
 from headrace.kafka.schema_registry.column_mapping import SchemaColumnMapping
 from headrace.kafka.schema_registry.formats import readable_schemas
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.registry_client import SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 from headrace.spark.gate.framed_records import decode_error, has_schema_id, payload
 from headrace.spark.gate.json_parser import TIMESTAMP_FORMAT, parse_timestamp
 from headrace.tiles.finish import MAX_DATETIME_US, MIN_DATETIME_US

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.wire_format import HEADER, frame_payload
 from headrace.spark.gate.schema_cache import UNCACHED_SCHEMA_MARKER
 

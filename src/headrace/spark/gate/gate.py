@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.declare.durations import duration_text
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.declare.streams.change_capture import Changes
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.headers import (
@@ -31,7 +31,7 @@ from headrace.kafka.headers import (
     TRACEPARENT_HEADER,
     RecordHeader,
 )
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.trace_context import TRACEPARENT_LENGTH
 from headrace.spark.gate import debezium_envelope
 from headrace.spark.gate.column_expressions import to_column

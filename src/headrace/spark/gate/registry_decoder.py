@@ -15,8 +15,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.schema_registry.formats import readable_schemas
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas
 from headrace.kafka.schema_registry.protobuf import ProtobufDecodeError, ProtobufReader, create_reader
-from headrace.kafka.schema_registry.schema_files import KnownSchemas
 from headrace.kafka.schema_registry.wire_format import HEADER, read_schema_id
 from headrace.spark.execution.lanes import Lane
 from headrace.spark.gate import avro_decoder

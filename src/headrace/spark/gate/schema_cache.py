@@ -21,13 +21,13 @@ from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.kafka.consumers.offset_range import read_offset_range
 from headrace.kafka.offsets import OffsetClient
+from headrace.kafka.schema_registry.known_schemas import SCHEMAS_FILE, KnownSchemas, read_known_schemas, to_json_text
 from headrace.kafka.schema_registry.registry_client import (
     RegistryUnavailable,
     SchemaDefinition,
     SchemaRegistryClient,
     create_registry_client,
 )
-from headrace.kafka.schema_registry.schema_files import SCHEMAS_FILE, KnownSchemas, read_known_schemas, to_json_text
 from headrace.kafka.schema_registry.wire_format import read_schema_id
 from headrace.spark.checkpoints.checkpoint_files import committed_partition_offsets, write_atomically
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from headrace.kafka.client.client_config import REDACTED_OPTIONS, jvm_properties
+from headrace.kafka.client.security_properties import REDACTED_OPTIONS, jvm_properties
 from headrace.spark.session.class_archive import archive_options, driver_class_path
 from headrace.spark.session.worker_launcher import write_worker_launcher
 

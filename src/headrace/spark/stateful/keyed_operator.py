@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from headrace.declare.durations import UNITS_US
 from headrace.declare.features.retractable_views import RetractableView
 from headrace.declare.features.view import View
-from headrace.declare.operations.operation import DerivedStream, StreamOperation, has_recorded_input
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation, has_recorded_input
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.headers import ARRIVAL_HEADER, OFFSET_HEADER
@@ -36,7 +36,7 @@ from headrace.operators.operator import InputEvent, Key, Operator
 from headrace.spark.execution.watermark_delay import DRAINING_MARGIN_US
 from headrace.spark.gate.header_columns import gate_header
 from headrace.spark.gate.json_parser import parse_json, to_event
-from headrace.spark.gate.record_batches import read_record_stream
+from headrace.spark.gate.kafka_source import read_record_stream
 from headrace.spark.gate.replay_filter import ReplayFilter
 from headrace.spark.stateful.output_encoding import RECORD_SCHEMA, OutputEncoder, TileOutputEncoder
 from headrace.spark.stateful.paged_state import KeyStateEntry, PagedState

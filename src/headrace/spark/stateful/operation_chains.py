@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.declare.operations.operation import Derivation, DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream, StreamOperation
 from headrace.kafka.offsets import OffsetClient
 from headrace.spark.checkpoints.checkpoint_files import committed_partition_offsets, committed_watermark_us
 from headrace.spark.gate.gate_progress import GateProgressTracker

@@ -15,9 +15,9 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from headrace.declare.features.retractable_views import RetractableView
+from headrace.declare.operations.derived_stream import StreamOperation
 from headrace.declare.operations.join import AsofJoin, Join
 from headrace.declare.operations.join_inputs import Side
-from headrace.declare.operations.operation import StreamOperation
 from headrace.declare.operations.pattern_sequence import Sequence
 from headrace.declare.source_location import SourceLocation
 from headrace.declare.streams.schema import Schema

@@ -20,9 +20,9 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.declare.operations.operation import Derivation, DerivedStream
+from headrace.declare.operations.derived_stream import Derivation, DerivedStream
 from headrace.errors import HeadraceError
-from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.client.security_properties import spark_kafka_options
 from headrace.kafka.offsets import OffsetClient
 from headrace.kafka.producer.producer import Producer
 from headrace.kafka.record import Partition
@@ -40,7 +40,7 @@ from headrace.spark.gate.gate_progress import GateProgressTracker
 from headrace.spark.session.liveness import is_session_alive
 from headrace.spark.stateful.keyed_operator import STATE_PARTITIONS, KeyedOperatorConfig, run_keyed_operator
 from headrace.spark.stateful.query_clock import QueryClock, RecordedClock, now_us
-from headrace.spark.stateful.start_turns import StartTurns
+from headrace.spark.stateful.start_lock import StartLock
 
 CLOCK_SECONDS = 1.0
 TRIGGER_SECONDS = 1  # as often as the clock advances: more often would only cost CPU
@@ -116,14 +116,14 @@ class OperationRunner(RestartingThread):
         self,
         spark: SparkSession,
         spec: OperationSpec,
-        start_turns: StartTurns | None = None,
+        start_lock: StartLock | None = None,
         before_first_start: Callable[[], None] | None = None,
         policy: RestartPolicy = DEFAULT_POLICY,
     ) -> None:
-        """`start_turns` limits concurrent starts in a driver; `before_first_start` is called once before the first."""
+        """`start_lock` limits concurrent starts in a driver; `before_first_start` is called once before the first."""
         super().__init__(spec.name, policy)
         self.spec, self._before_first_start = spec, before_first_start
-        self._spark, self._start_turns = spark.newSession(), start_turns or StartTurns()
+        self._spark, self._start_lock = spark.newSession(), start_lock or StartLock()
         self._clock_clients = ClockClients(OffsetClient(spec.config.broker), Producer(spec.config.broker))
         self._run: OperationRun | None = None
 
@@ -132,7 +132,7 @@ class OperationRunner(RestartingThread):
             self._before_first_start()
             self._before_first_start = None
         try:
-            with self._start_turns.take_turn(self._stopped) as turn:
+            with self._start_lock.acquire_slot(self._stopped) as turn:
                 if turn is None:
                     return
                 self._run = run = OperationRun(self._spark, self.spec, self._clock_clients)

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.declare.app import App
 from headrace.declare.features.retractable_views import RetractableView
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.kafka.record import Partition
 from headrace.kafka.record_deletion import delete_all_records
 from headrace.kafka.topics import fate_topics

@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql import Row
 
 from headrace.declare.features.retractable_views import RetractableView
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.streams.schema import Schema
 from headrace.kafka.headers import RAISED_HEADER, SPARK_HEADERS_TYPE, dead_letter_headers
 from headrace.kafka.record import Partition

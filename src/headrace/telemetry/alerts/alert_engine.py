@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.declare.alerts.alert import Alert
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase, initial_state, next_state
+from headrace.telemetry.alerts.alert_state import AlertState, Phase, initial_state, next_state
 from headrace.telemetry.alerts.notifications import AlertChange, Notification, group_changes, is_notification_due
 from headrace.telemetry.values.value_source import ValueReading, ValueSource
 

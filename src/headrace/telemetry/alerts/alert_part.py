@@ -18,7 +18,7 @@ from headrace.kafka.status.heartbeat import ensure_progress_topic, publish_progr
 from headrace.kafka.status.reports.alerting import AlertingProgress
 from headrace.server.auth.internal_client import InternalClient
 from headrace.telemetry.alerts.alert_engine import AlertEngine
-from headrace.telemetry.alerts.alert_state import TOPIC, AlertStateTable, read_alert_states, write_alert_state
+from headrace.telemetry.alerts.alerts_topic import TOPIC, AlertStateTable, read_alert_states, write_alert_state
 from headrace.telemetry.alerts.default_alerts import app_alerts
 from headrace.telemetry.alerts.notifications import Notification
 from headrace.telemetry.otlp.endpoint import OtlpEndpoint

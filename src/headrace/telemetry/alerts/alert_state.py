@@ -1,125 +1,98 @@
-"""The alerts topic: the state of each alert and each silence under its key, which a restart continues from."""
+"""The phases of an alert as pure functions: one value and the time in, the next state out.
 
-import logging
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+        breached             for_ has passed
+ok ─────────────▶ pending ─────────────────▶ firing ──▶ ok
+ ▲                   │ not breached                 clear; of one that flaps, clear for HOLD
+ └───────────────────┘
+"""
 
-import orjson
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from headrace.declare.alerts.alert import Alert
-from headrace.errors import HeadraceError
-from headrace.kafka.compacted_topic import ensure_compacted_topic
-from headrace.kafka.consumers.tailing_consumer import TailingConsumer
-from headrace.kafka.producer.producer import Producer
-from headrace.kafka.record import ConsumerRecord
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
-from headrace.telemetry.alerts.notifications import format_time, to_json_number
+from headrace.declare.durations import UNITS_US
 
-TOPIC = "headrace.alerts"
-READ_SECONDS = 120.0
-LOGGER = logging.getLogger("headrace.alerts")
+FLAP_COUNT, FLAP_WINDOW_US, HOLD_US = 3, UNITS_US["h"], 15 * UNITS_US["m"]
 
 
-class AlertsTopicUnavailable(HeadraceError):
-    """The alerts topic could not be read to its end."""
+class Phase(StrEnum):
+    """The phase of an alert."""
+
+    OK = "ok"
+    PENDING = "pending"
+    FIRING = "firing"
 
 
 @dataclass(frozen=True)
-class AlertRecord:
-    """The latest record of an alert: its state, and its definition when that was written."""
+class AlertState:
+    """The phase of an alert and since when, its last value and when that came, whether it flaps, and the phase
+    that was last notified.
+    """
 
-    state: AlertState
-    fields: dict[str, Any]
+    since_us: int
+    last_value_us: int
+    phase: Phase = Phase.OK
+    value: float | None = None
+    clear_since_us: int | None = None
+    fired_us: tuple[int, ...] = ()
+    notified_phase: Phase = Phase.OK
 
+    @property
+    def notifiable_phase(self) -> Phase:
+        """The phase to notify: pending is not notified."""
+        return Phase.FIRING if self.phase is Phase.FIRING else Phase.OK
 
-class AlertStateTable:
-    """The latest record of each alert and each silence; one thread applies, any thread reads."""
-
-    def __init__(self) -> None:
-        self.alert_records: dict[str, AlertRecord] = {}
-        self.silences: dict[str, int] = {}
-
-    def apply(self, records: Iterable[ConsumerRecord]) -> None:
-        for record in records:
-            try:
-                self._apply_record(record)
-            except (ValueError, KeyError, TypeError):
-                LOGGER.warning("Skipped %s: it is not an alert record", record.location)
-
-    def firing_since(self) -> dict[str, int]:
-        """The alerts that fire now, and since when."""
-        alert_records = self.alert_records.copy()
-        return {
-            name: alert_record.state.since_us
-            for name, alert_record in alert_records.items()
-            if alert_record.state.phase is Phase.FIRING
-        }
-
-    def _apply_record(self, record: ConsumerRecord) -> None:
-        kind, _, name = (record.key or b"").decode().partition(" ")
-        fields = None if record.value is None else orjson.loads(record.value)
-        if kind == "silence":
-            self._apply_silence(name, fields)
-        elif kind == "alert" and fields is not None:
-            self.alert_records[name] = AlertRecord(_to_alert_state(fields["state"]), fields)
-
-    def _apply_silence(self, name: str, fields: Any) -> None:
-        if fields is None:
-            self.silences.pop(name, None)
-        else:
-            self.silences[name] = int(fields["until_us"])
+    def is_flapping(self, now_us: int) -> bool:
+        """Whether it has fired so often lately that it must stay clear for HOLD before it is resolved."""
+        return sum(now_us - fired_us < FLAP_WINDOW_US for fired_us in self.fired_us) >= FLAP_COUNT
 
 
-def write_alert_state(producer: Producer, alert: Alert, state: AlertState, description: str) -> None:
-    """Write the state of an alert: readable for consumers of the topic, and complete for the next start."""
-    message = {
-        "name": alert.name,
-        "group": alert.group,
-        "status": state.phase,
-        "severity": alert.severity,
-        "on": alert.on.text,
-        "value": to_json_number(state.value),
-        "limit": alert.limit,
-        "said": description,
-        "since": format_time(state.since_us),
-        "why": alert.why,
-        "run": alert.run,
-        "state": {
-            "phase": state.phase,
-            "since_us": state.since_us,
-            "fired_us": state.fired_us,
-            "told": state.notified_phase,
-        },
-    }
-    producer.send(TOPIC, orjson.dumps(message), key=f"alert {alert.name}")
+def initial_state(now_us: int) -> AlertState:
+    """The state of an alert without a saved one."""
+    return AlertState(since_us=now_us, last_value_us=now_us)
 
 
-def write_silence(producer: Producer, name: str, until_us: int | None) -> None:
-    """Silence an alert until a time; None ends the silence."""
-    message = None if until_us is None else orjson.dumps({"until_us": until_us, "until": format_time(until_us)})
-    producer.send(TOPIC, message, key=f"silence {name}")
+def next_state(alert: Alert, state: AlertState, value: float | None, now_us: int) -> AlertState:
+    """The state after a value, or after none."""
+    if value is None or math.isnan(value):
+        return _on_missing_value(alert, state, now_us)
+    updated = replace(state, value=value, last_value_us=now_us)
+    if alert.is_breached(value):
+        return _on_breach(alert, updated, now_us)
+    if state.phase is Phase.FIRING:
+        return _on_clear(updated, now_us) if alert.is_clear(value) else replace(updated, clear_since_us=None)
+    return _enter_phase(updated, Phase.OK, now_us)
 
 
-def read_alert_states(broker: str) -> AlertStateTable:
-    """Read the topic to its current end."""
-    ensure_compacted_topic(broker, TOPIC)
-    alert_states = AlertStateTable()
-    with TailingConsumer(broker, [TOPIC], alert_states.apply) as follower:
-        if not follower.wait_until_caught_up(READ_SECONDS):
-            raise AlertsTopicUnavailable(
-                f"Topic {TOPIC!r} was not read within {READ_SECONDS:g} s: {follower.error}. Try again."
-            )
-    return alert_states
+def _on_missing_value(alert: Alert, state: AlertState, now_us: int) -> AlertState:
+    is_silent = alert.no_data_us is not None and now_us - state.last_value_us >= alert.no_data_us
+    if not is_silent or state.phase is Phase.FIRING:
+        return state
+    return _fire(replace(state, value=None), now_us)
 
 
-def _to_alert_state(fields: dict[str, Any]) -> AlertState:
-    """A saved state; the wait for a value starts now, whatever came before."""
-    return AlertState(
-        since_us=int(fields["since_us"]),
-        last_value_us=time.time_ns() // 1000,
-        phase=Phase(fields["phase"]),
-        fired_us=tuple(map(int, fields["fired_us"])),
-        notified_phase=Phase(fields["told"]),
-    )
+def _on_breach(alert: Alert, state: AlertState, now_us: int) -> AlertState:
+    if state.phase is Phase.FIRING:
+        return replace(state, clear_since_us=None)
+    pending = _enter_phase(state, Phase.PENDING, now_us)
+    return _fire(pending, now_us) if now_us - pending.since_us >= alert.for_us else pending
+
+
+def _on_clear(state: AlertState, now_us: int) -> AlertState:
+    since_us = now_us if state.clear_since_us is None else state.clear_since_us
+    hold_us = HOLD_US if state.is_flapping(now_us) else 0
+    if now_us - since_us < hold_us:
+        return replace(state, clear_since_us=since_us)
+    return _enter_phase(state, Phase.OK, now_us)
+
+
+def _fire(state: AlertState, now_us: int) -> AlertState:
+    fired_us = (*state.fired_us, now_us)[-FLAP_COUNT:]
+    return _enter_phase(replace(state, fired_us=fired_us), Phase.FIRING, now_us)
+
+
+def _enter_phase(state: AlertState, phase: Phase, now_us: int) -> AlertState:
+    if state.phase is phase:
+        return state
+    return replace(state, phase=phase, since_us=now_us, clear_since_us=None)

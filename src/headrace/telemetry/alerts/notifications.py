@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.declare.alerts.alert import Alert
-from headrace.telemetry.alerts.alert_phases import AlertState, Phase
+from headrace.telemetry.alerts.alert_state import AlertState, Phase
 
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from headrace.declare.operations.operation import DerivedStream
+from headrace.declare.operations.derived_stream import DerivedStream
 from headrace.declare.streams.schema import Kind
 from headrace.testing.scripts.steps import OutputRow
 from headrace.testing.scripts.times import format_script_time, parse_script_time

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.operators.factory import create_operator
 from headrace.operators.operator import InputEvent, Key, OutputEvent, advance_operator
 from headrace.operators.output_rows import to_output_row

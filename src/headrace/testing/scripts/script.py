@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, Self
 
 from headrace.declare.durations import duration_us
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
 from headrace.operators.operator import InputEvent

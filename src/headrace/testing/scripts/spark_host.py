@@ -16,7 +16,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.declare.streams.stream import Stream
 from headrace.kafka.consumers.last_records import LastRecordsReader
 from headrace.kafka.headers import RAISED_HEADER, position_headers

@@ -18,7 +18,7 @@ import numpy as np
 from headrace.aggregates.value_columns import ValueColumn, to_value_column
 from headrace.declare.streams.change_capture import LatestRows
 from headrace.declare.streams.lookup_table import LookupTable, Table, TableBroken
-from headrace.tiles.events.current_rows import CapturedTable
+from headrace.tiles.events.captured_table import CapturedTable
 
 LOGGER = logging.getLogger("headrace.tables")
 CHECK_SECONDS = 1.0

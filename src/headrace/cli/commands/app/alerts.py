@@ -53,7 +53,7 @@ def _silence_end_us(action: str, duration: str | None) -> int | None:
 def _save_silence(broker: str, name: str, until_us: int | None) -> None:
     from headrace.kafka.compacted_topic import ensure_compacted_topic
     from headrace.kafka.producer.producer import Producer
-    from headrace.telemetry.alerts.alert_state import TOPIC, write_silence
+    from headrace.telemetry.alerts.alerts_topic import TOPIC, write_silence
 
     ensure_compacted_topic(broker, TOPIC)
     with Producer(broker) as producer:
@@ -61,7 +61,7 @@ def _save_silence(broker: str, name: str, until_us: int | None) -> None:
 
 
 def _alert_rows(broker: str, declared_alerts: tuple[Alert, ...]) -> list[dict[str, Any]]:
-    from headrace.telemetry.alerts.alert_state import read_alert_states
+    from headrace.telemetry.alerts.alerts_topic import read_alert_states
     from headrace.telemetry.alerts.notifications import format_time
 
     alert_states, now_us = read_alert_states(broker), time.time_ns() // 1000

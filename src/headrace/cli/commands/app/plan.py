@@ -11,7 +11,7 @@ from headrace.declare.app import App, load_app
 from headrace.declare.durations import duration_text
 from headrace.declare.models.labels import LONGEST_STREAM_JOIN_US, Labels
 from headrace.declare.models.model import Model
-from headrace.declare.operations.operation import Derivation
+from headrace.declare.operations.derived_stream import Derivation
 from headrace.declare.sinks.sink import Sink
 from headrace.declare.streams.stream import Stream
 from headrace.errors import HeadraceError

@@ -19,7 +19,7 @@ from headrace.storage.private_folder import make_private_folder
 @command_settings("run")
 def run(app: str, part: str, **flags: Any) -> None:
     """Run one part of APP alone; `up` starts those that an app needs."""
-    from headrace.runtime.ownership import hold_part_topics
+    from headrace.runtime.topic_claims import hold_part_topics
 
     settings = parse_settings(flags)
     configure_logging()

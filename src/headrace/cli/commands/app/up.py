@@ -19,18 +19,17 @@ from headrace.embedded_servers.java import find_java
 from headrace.embedded_servers.ports import require_free
 from headrace.embedded_servers.schema_registry import EmbeddedSchemaRegistry
 from headrace.kafka.client.connection_diagnosis import BrokerUnreachable
-from headrace.kafka.schema_registry.subjects import SubjectMissing, use_registry_lookup
+from headrace.kafka.schema_registry.schema_lookup import SubjectMissing, use_registry_lookup
 from headrace.kafka.topics import ensure_topics
 from headrace.lake.lake import require_compatible_tables
 from headrace.online_store.registry import require_store
 from headrace.runtime.configuration.click_options import command_settings
-from headrace.runtime.configuration.part_handover import ONE_TIME_VARIABLES, secret_variables
+from headrace.runtime.configuration.part_arguments import ONE_TIME_VARIABLES, secret_variables
 from headrace.runtime.configuration.settings_parser import parse_settings
-from headrace.runtime.ownership import claim_app_topics
 from headrace.runtime.part_runner import (
     broker_address,
     has_captured_tables,
-    require_valid_receivers,
+    require_valid_endpoints,
     restore_requested_savepoint,
     stop_on_signals,
 )
@@ -42,6 +41,7 @@ from headrace.runtime.server_access import internal_client, require_secure_serve
 from headrace.runtime.settings import Settings
 from headrace.runtime.stream_schemas import require_compatible_schemas
 from headrace.runtime.supervisor import PartSupervisor, ProcessPart, Supervisor
+from headrace.runtime.topic_claims import claim_app_topics
 from headrace.server.auth.internal_client import TOKEN_VARIABLE, InternalClient
 from headrace.spark.checkpoints.state_plan import plan_state
 from headrace.spark.stateful.operation_versions import begin_operation_version
@@ -86,7 +86,7 @@ class LocalRunner:
         """Refuse errors that no restart can fix: settings, a taken port, missing Java or jars."""
         settings = self._settings
         require_secure_server(settings)
-        require_valid_receivers(settings)
+        require_valid_endpoints(settings)
         require_free(settings.port, settings.host, setting="--http")
         require_store(settings.store)
         find_java()

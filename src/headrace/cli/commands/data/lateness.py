@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from headrace.declare.app import load_app
-from headrace.lake.lateness.lateness_measurements import to_json, to_text
+from headrace.lake.lateness.lateness_report import to_json, to_text
 from headrace.runtime.batch_session import batch_session
 from headrace.runtime.configuration.click_options import setting_options
 from headrace.runtime.settings import BadSetting, lake_folder
@@ -19,8 +19,8 @@ from headrace.runtime.settings import BadSetting, lake_folder
 @click.option("--json", "in_json", is_flag=True, help="As JSON.")
 def lateness(app: str, stream: str, lake: str | None, state: str, spark: str | None, in_json: bool) -> None:
     """Measure how late the events of STREAM arrive, and what each choice of late= would drop."""
-    from headrace.kafka.schema_registry.schema_files import load_known_schemas
-    from headrace.lake.lateness.lateness_report import measure_lateness
+    from headrace.kafka.schema_registry.known_schemas import load_known_schemas
+    from headrace.lake.lateness.lateness_measurement import measure_lateness
 
     loaded_app, folder = load_app(app), lake_folder(lake, Path(state))
     if folder is None:

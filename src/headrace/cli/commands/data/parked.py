@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from headrace.cli.command_grammar import verb_command
-from headrace.cli.letter_commands import ACTIONS, LETTER_OPTIONS, print_counts, run_action
+from headrace.cli.dead_letter_commands import ACTIONS, LETTER_OPTIONS, print_counts, run_action
 from headrace.declare.app import load_app
 from headrace.kafka.dead_letter_queue import sink_queue_config
 from headrace.runtime.configuration.click_options import apply_options

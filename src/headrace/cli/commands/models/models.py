@@ -18,7 +18,7 @@ from headrace.models.versions.roles import VersionRoles
 from headrace.models.versions.version_loader import load_version
 from headrace.models.versions.version_store import ModelVersionError, VersionStore
 from headrace.runtime.configuration.click_options import apply_options, setting_option
-from headrace.runtime.model_registry import publish_to_registry, require_known_registry
+from headrace.runtime.registry_publishing import publish_to_registry, require_known_registry
 from headrace.runtime.settings import BadSetting
 
 _common_options = apply_options(

@@ -19,7 +19,7 @@ from headrace.declare.models.labels import Labels
 from headrace.declare.models.model import Model
 from headrace.declare.models.retraining import Retrain
 from headrace.runtime.configuration.click_options import apply_options, setting_option
-from headrace.runtime.model_registry import publish_to_registry, require_known_registry
+from headrace.runtime.registry_publishing import publish_to_registry, require_known_registry
 from headrace.runtime.settings import BadSetting
 
 GRACE_SECONDS = 5.0

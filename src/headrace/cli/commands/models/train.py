@@ -13,7 +13,7 @@ from headrace.declare.models.model import Model
 from headrace.models.versions.model_card import ModelCard, format_metrics
 from headrace.runtime.batch_session import batch_session
 from headrace.runtime.configuration.click_options import apply_options, setting_option
-from headrace.runtime.model_registry import publish_to_registry, require_known_registry
+from headrace.runtime.registry_publishing import publish_to_registry, require_known_registry
 from headrace.runtime.settings import BadSetting, event_source, require_spine
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from headrace.declare.models.model import Model
 from headrace.declare.names import query_name
 from headrace.kafka.producer.producer import Producer
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
+from headrace.monitoring.evaluation_manager import EvaluationSetup
 from headrace.monitoring.evaluation_worker import EvaluationWorkerGroup
-from headrace.monitoring.evaluations import EvaluationSetup
 from headrace.monitoring.outcomes.batch_join import RECORDS_PER_BATCH, BatchLabelJoin
 from headrace.monitoring.outcomes.join_inputs import LabelJoinInputs
 from headrace.monitoring.outcomes.label_join import LabelJoin, OutcomeJoinConfig, outcomes_setup_failure_progress

@@ -13,7 +13,7 @@ MAX_TURN_SECONDS = 60.0  # a first batch may take longer than its workers need t
 POLL_SECONDS = 0.2
 
 
-class StartTurn:
+class StartSlot:
     """The time in which one operation starts alone."""
 
     def __init__(self, max_seconds: float) -> None:
@@ -24,19 +24,19 @@ class StartTurn:
         return time.monotonic() > self._ends_at_s
 
 
-class StartTurns:
+class StartLock:
     """Gives one turn at a time."""
 
     def __init__(self, max_seconds: float = MAX_TURN_SECONDS) -> None:
         self._lock, self._max_seconds = threading.Lock(), max_seconds
 
     @contextmanager
-    def take_turn(self, stopped: threading.Event) -> Iterator[StartTurn | None]:
+    def acquire_slot(self, stopped: threading.Event) -> Iterator[StartSlot | None]:
         """A turn for the length of the block; None where `stopped` is set while waiting for it."""
         while not stopped.is_set():
             if self._lock.acquire(timeout=POLL_SECONDS):
                 try:
-                    yield StartTurn(self._max_seconds)
+                    yield StartSlot(self._max_seconds)
                 finally:
                     self._lock.release()
                 return

@@ -85,7 +85,7 @@ class SqlProcess:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.stop()
-        command = [sys.executable, "-m", "headrace.sql.worker"]
+        command = [sys.executable, "-m", "headrace.sql.worker_main"]
         environment = {name: os.environ[name] for name in INHERITED_VARIABLES & os.environ.keys()}
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         with self._kill_after(START_TIMEOUT_SECONDS):

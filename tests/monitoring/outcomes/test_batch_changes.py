@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.declare.app import App
 from headrace.declare.models.label_policy import LabelPolicy
+from headrace.monitoring.outcomes.batch_changes import ClockInterval, compute_changes
 from headrace.monitoring.outcomes.batch_log import JoinBatch, JoinBatchLog, TableOffsets
 from headrace.monitoring.outcomes.lookback import LakeRetentionTooShortError, lookback_us, require_retention
 from headrace.monitoring.outcomes.outcomes import LabelEvent, PredictionEvent
-from headrace.monitoring.outcomes.replay import ClockInterval, compute_changes
 from tests.monitoring.histories import (
     MINUTE,
     SECOND,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.kafka.client.client_config import spark_kafka_options
+from headrace.kafka.client.security_properties import spark_kafka_options
 
 MAX_POLL_RECORDS = 5_000  # ten times Kafka's default: Spark requests the end offsets after each poll
 

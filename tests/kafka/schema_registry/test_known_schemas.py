@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from headrace.kafka.schema_registry.known_schemas import KnownSchemas, read_known_schemas, to_json_text
 from headrace.kafka.schema_registry.registry_client import SchemaDefinition
-from headrace.kafka.schema_registry.schema_files import KnownSchemas, read_known_schemas, to_json_text
 
 ONE, TWO = SchemaDefinition(1, "AVRO", "{}"), SchemaDefinition(2, "AVRO", "[]", has_references=True)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from headrace.declare.features.view import View
 from headrace.declare.streams.schema import Kind
 from headrace.declare.streams.stream import Stream
-from headrace.lake.past_features import ViewInputs
+from headrace.lake.historical_features import ViewInputs
 from headrace.lake.training import arrow_features
 from headrace.tiles.events.event_parser import Event
 from headrace.tiles.events.expression_kernel import evaluate_condition

@@ -1,4 +1,4 @@
-"""python -m headrace.sql.worker: the process that runs a server's queries, one after the other.
+"""python -m headrace.sql.worker_main: the process that runs a server's queries, one after the other.
 
 stdin    setup │ rows of a live table … query │ rows … query │ …   (from the server: trusted)
 stdout   ready │ result or refusal            │ result       │ …   (untrusted bytes to the server)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.telemetry.alerts.alert_phases import (
+from headrace.telemetry.alerts.alert_state import (
     FLAP_COUNT,
     FLAP_WINDOW_US,
     HOLD_US,

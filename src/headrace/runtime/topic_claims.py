@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from headrace.declare.app import App
 from headrace.declare.name_collisions import list_written_topics
-from headrace.declare.operations.operation import DerivedStream, StreamOperation
+from headrace.declare.operations.derived_stream import DerivedStream, StreamOperation
 from headrace.kafka.topic_owners import (
     OwnershipConflictError,
     TopicOwner,

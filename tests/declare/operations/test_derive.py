@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace.declare.app import App, build_app
-from headrace.declare.operations.operation import DerivedStream, FunctionDerivation
+from headrace.declare.operations.derived_stream import DerivedStream, FunctionDerivation
 from headrace.errors import DeclarationError
 
 payments = hr.Stream(

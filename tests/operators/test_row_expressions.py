@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from headrace.declare.expressions import Expression
 from headrace.declare.streams.schema import Kind
-from headrace.operators.condition_evaluator import compile_expression
+from headrace.operators.row_expressions import compile_expression
 from headrace.tiles.events.expression_kernel import evaluate
 from tests.tiles.events.test_expression_kernel import ROWS, SCHEMA, columns_of, same, trees
 

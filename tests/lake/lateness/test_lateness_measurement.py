@@ -19,8 +19,7 @@ from headrace.cli import main
 from headrace.declare.durations import duration_us
 from headrace.lake.ingestion.table_mapping import bronze_mapping
 from headrace.lake.lake_table import LakeTable
-from headrace.lake.lateness.lateness_measurements import to_json, to_text
-from headrace.lake.lateness.lateness_report import (
+from headrace.lake.lateness.lateness_measurement import (
     HUMAN_DURATIONS,
     NoEventsIngestedError,
     _build_report,
@@ -28,6 +27,7 @@ from headrace.lake.lateness.lateness_report import (
     measure_lateness,
     recommend_late_us,
 )
+from headrace.lake.lateness.lateness_report import to_json, to_text
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 taps = hr.Stream(

@@ -19,7 +19,7 @@ _SMALL_BITS = 58  # fraction bits, of which the first piece has 26: values are b
 _LARGE_BITS = 1126  # the lowest bit of the smallest float
 
 
-def small_pieces(values: Floats) -> Integers:
+def split_fixed_point(values: Floats) -> Integers:
     """Two pieces for each value from 0 to below 64, exact to 2⁻⁵⁹."""
     shifted = values * 2.0 ** (_SMALL_BITS - _WORD_BITS)
     high = np.floor(shifted)
@@ -30,14 +30,14 @@ def small_pieces(values: Floats) -> Integers:
 def small_sum(pieces: Integers) -> float:
     """The sum of pieces.
 
-    >>> small_sum(small_pieces(np.array([0.25, 0.5])).sum(axis=0))
+    >>> small_sum(split_fixed_point(np.array([0.25, 0.5])).sum(axis=0))
     0.75
     """
     high, low = map(int, pieces)
     return float(Fraction((high << _WORD_BITS) + low, 1 << _SMALL_BITS))
 
 
-def large_pieces(values: Floats) -> tuple[Integers, Integers]:
+def split_float(values: Floats) -> tuple[Integers, Integers]:
     """The indexes and contents of the three pieces of each finite value: exact for every float."""
     fractions, exponents = np.frexp(np.abs(values))
     mantissas = (fractions * 2.0**53).astype(np.uint64)

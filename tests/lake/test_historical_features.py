@@ -9,8 +9,8 @@ import pytest
 
 from headrace.declare.features.view import View
 from headrace.declare.streams.stream import Stream
-from headrace.lake import plain_events
-from headrace.lake.past_features import (
+from headrace.lake import arrow_events
+from headrace.lake.historical_features import (
     BEFORE_FIRST_EVENT,
     FOUND,
     NO_KEY,
@@ -31,11 +31,11 @@ def first_of_each_id(stream: Stream, sent: list[Sent]) -> list[Sent]:
 def events_table(view: View, clean: list[Sent], as_of: str) -> pa.Table:
     """The events as Spark hands them over."""
     known_us = [one.arrival_us if as_of == "arrival" else one.values["at"] for one in clean]
-    return plain_events.to_events_table(view, view.streams[0], [one.values for one in clean], known_us)
+    return arrow_events.to_events_table(view, view.streams[0], [one.values for one in clean], known_us)
 
 
 def spine_table(view: View, rows: list[tuple[tuple[Any, ...], int | None]]) -> pa.Table:
-    kinds = [plain_events.ARROW_TYPES[column.kind] for column in view.entity]
+    kinds = [arrow_events.ARROW_TYPES[column.kind] for column in view.entity]
     columns = {f"e{i}": pa.array([entity[i] for entity, _ in rows], kind) for i, kind in enumerate(kinds)}
     return pa.table(columns | {"hr_at": pa.array([at_us for _, at_us in rows], pa.int64())})
 

@@ -8,7 +8,7 @@ import numpy as np
 import headrace as hr
 from headrace.aggregates.value_columns import to_value_column
 from headrace.declare.streams.schema import Kind
-from headrace.tiles.events.current_rows import CapturedTable
+from headrace.tiles.events.captured_table import CapturedTable
 
 CUSTOMERS = hr.Changes("customers", schema="id bigint, country string", key="id")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headrace.sql import worker_process as process_module
+from headrace.sql import worker_client as process_module
 from headrace.sql.errors import QueryTimeoutError, SqlRefused
+from headrace.sql.worker_client import SqlProcess
 from headrace.sql.worker_messages import LiveRowsMessage, SqlRequest, encode_message
-from headrace.sql.worker_process import SqlProcess
 from tests.sql.lakes import land, payment, payments
 from tests.waiting import wait_until
 

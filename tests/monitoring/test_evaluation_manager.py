@@ -13,8 +13,8 @@ from headrace.kafka.status.reports.progress_report import ProgressReport
 from headrace.lake.failure_state import FailureState
 from headrace.lake.maintenance import MaintenanceConfig, MaintenanceThread
 from headrace.monitoring.drift.drift_worker import drift_setup_failure_progress
+from headrace.monitoring.evaluation_manager import EvaluationManager, EvaluationSetup
 from headrace.monitoring.evaluation_worker import EvaluationWorker, EvaluationWorkerGroup
-from headrace.monitoring.evaluations import EvaluationManager, EvaluationSetup
 from headrace.monitoring.outcomes.label_join import outcomes_setup_failure_progress
 from tests.kafka.status.test_progress_table import record
 from tests.runtime.parts.test_app_parts import CardSpend, payments
