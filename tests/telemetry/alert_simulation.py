@@ -7,7 +7,7 @@ from headrace.declare.alerts.alert import Alert
 from headrace.declare.durations import UNITS_US
 from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.models import DriftProgress, QualityProgress
-from headrace.server.metrics.metrics_route import drift_metrics, quality_metrics
+from headrace.server.metrics.model_metrics import drift_metrics, quality_metrics
 from headrace.telemetry.alerts.alert_engine import AlertEngine
 from headrace.telemetry.alerts.alert_state import Phase
 from headrace.telemetry.values.metrics_scraper import ServerValues, parse_samples

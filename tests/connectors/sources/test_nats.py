@@ -224,7 +224,7 @@ def test_a_bridge_tells_what_it_has_done(broker: EmbeddedBroker, nats_server: Ow
         with TailingConsumer(broker.address, [PROGRESS_TOPIC], board.apply):
             wait_until(lambda: stream.name in board.reports(SourceProgress), 30, "its first word")
             wait_until(
-                lambda: "is not there" in board.reports(SourceProgress)[stream.name].trouble, 10, "what it waits for"
+                lambda: "does not exist" in board.reports(SourceProgress)[stream.name].trouble, 10, "what it waits for"
             )
             nats_server.add_stream(stream.name, [stream.name])
             nats_server.publish(stream.name, payments(0, 5))
@@ -284,7 +284,7 @@ def test_a_server_that_is_away_is_waited_for_and_its_password_shown_nowhere(
         wait_until(lambda: "Authorization" in bridge.error, 30, "it to say so", lambda: bridge.error)
         heard += bridge.error
         monkeypatch.setenv("NATS_URL", server.url)
-        wait_until(lambda: "is not there" in bridge.error, 30, "it to miss the stream", lambda: bridge.error)
+        wait_until(lambda: "does not exist" in bridge.error, 30, "it to miss the stream", lambda: bridge.error)
         heard += bridge.error
         server.add_stream(stream.name, [stream.name])
         server.publish(stream.name, payments(0, 5))

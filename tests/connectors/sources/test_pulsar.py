@@ -192,7 +192,7 @@ def test_a_server_that_is_away_is_waited_for_and_its_token_shown_nowhere(
             create_source_readers(stream)[0].open()
         heard += str(refused.value)
         monkeypatch.setenv("PULSAR_TOKEN", right)
-        wait_until(lambda: "is not there" in bridge.trouble, 30, "it to miss the topic", lambda: bridge.trouble)
+        wait_until(lambda: "does not exist" in bridge.trouble, 30, "it to miss the topic", lambda: bridge.trouble)
         server.add_topic(topic)
         server.publish(topic, payments(0, 5))
         wait_until(lambda: bridge.copied == 5, 30, "what was sent", lambda: bridge.trouble)

@@ -60,7 +60,7 @@ def test_a_schema_of_its_own_says_when_it_was_known_as_well() -> None:
 
 def test_a_refusal_names_the_line() -> None:
     with pytest.raises(
-        DeclarationError, match=r"test_derived_stream[.]py:\d+: both is derived from 2 streams .* no id, time"
+        DeclarationError, match=r"test_derive[.]py:\d+: both is derived from 2 streams .* no id, time"
     ):
 
         @hr.derive(payments, rates, schema="card string, at timestamp", key="card")
@@ -84,7 +84,7 @@ def test_a_refusal_names_the_line() -> None:
     ],
 )
 def test_what_cannot_work_is_refused(parents: tuple[Any, ...], words: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeclarationError, match=r"test_derived_stream[.]py:\d+: ") as refused:
+    with pytest.raises(DeclarationError, match=r"test_derive[.]py:\d+: ") as refused:
         hr.derive(*parents, **words)(same)
     assert said in str(refused.value)
 

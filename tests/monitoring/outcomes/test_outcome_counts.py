@@ -9,7 +9,7 @@ from headrace.kafka.status.progress_table import ProgressTable
 from headrace.kafka.status.reports.models import OutcomesProgress
 from headrace.monitoring.outcomes import outcome_counts
 from headrace.monitoring.outcomes.outcome_writer import COUNTS_KEY
-from headrace.server.metrics.metrics_route import outcome_metrics
+from headrace.server.metrics.model_metrics import outcome_metrics
 
 MINUTE = 1_767_225_600_000_000
 
