@@ -1,4 +1,4 @@
-"""Choose banners by what earlier ones brought, told late and through a log: python examples/bandit/banners.py."""
+"""Choose banners by delayed rewards that arrive through the log: python examples/bandit/banners.py."""
 
 import argparse
 import tempfile
@@ -14,20 +14,20 @@ from headrace.kafka.compacted_topic import ensure_compacted_topic
 from headrace.kafka.consumers.tailing_consumer import TailingConsumer
 from headrace.kafka.producer.producer import Producer
 
-EVERY = 50  # visits after which everybody waits for the log
-WITHIN = 200  # visits in which a click counts
+EVERY = 50  # visits between two waits for the log
+WITHIN = 200  # visits within which a click counts
 PATIENCE_SECONDS = 30.0
 
 
 class Shop:
-    """Visitors come, banners are chosen for them, clicks are told when they are."""
+    """Chooses a banner for each visitor, and sends decisions and delayed clicks to the log."""
 
     def __init__(self, producer: Producer, world: World, rewarded: Rewarded) -> None:
         self.sent, self.told = rewarded.heard, list[tuple[int, int]]()
         self._producer, self._world, self._rewarded = producer, world, rewarded
 
     def visit(self, visit: int, context: np.ndarray) -> int:
-        """The banner that is shown to a visitor; what is clicked is told some visits later."""
+        """The banner that a visitor sees; a click on it is sent some visits later."""
         arm = self._rewarded.policy.choose(context)
         self._send(DECISIONS, {"visit": visit, "arm": arm, "context": context.tolist()})
         if self._world.clicks(self._world.chances(context)[arm]):
@@ -38,7 +38,7 @@ class Shop:
         return arm
 
     def catch_up(self) -> None:
-        """Wait until everything that was sent has come back from the log, and learn from what is over."""
+        """Wait until every record that was sent has been read back, then learn from decisions whose reward is final."""
         self._producer.flush()
         limit = time.monotonic() + PATIENCE_SECONDS
         while self._rewarded.heard < self.sent and time.monotonic() < limit:
@@ -51,7 +51,7 @@ class Shop:
 
 
 def run(broker: str, visits: int, seed: int = 0) -> tuple[dict[str, float], Rewarded]:
-    """The regret of each policy over so many visits; started again on the same log, it knows what it knew."""
+    """The regret of each policy over `visits` visits; a restart on the same log restores the policy."""
     for topic in (DECISIONS, CLICKS):
         ensure_compacted_topic(broker, topic)
     world, chance = World(seed=seed), np.random.default_rng(seed)
@@ -73,19 +73,19 @@ def run(broker: str, visits: int, seed: int = 0) -> tuple[dict[str, float], Rewa
 
 
 def text(visits: int, lost: dict[str, float], rewarded: Rewarded) -> str:
-    """What a run was like, for a person."""
-    rows = [f"{name:<12}{found:>8.1f}{found / lost['random']:>12.0%}" for name, found in lost.items()]
-    said = f"{visits:,} visits, {rewarded.clicked:,} clicks in time; a click counts within {WITHIN} visits, known then"
-    return "\n".join([said, f"{'policy':<12}{'regret':>8}{'of random':>12}", *rows])
+    """The summary of a run as text."""
+    rows = [f"{name:<12}{value:>8.1f}{value / lost['random']:>12.0%}" for name, value in lost.items()]
+    head = f"{visits:,} visits, {rewarded.clicked:,} clicks in time; a click counts within {WITHIN} visits, known then"
+    return "\n".join([head, f"{'policy':<12}{'regret':>8}{'of random':>12}", *rows])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--visits", type=int, default=10_000)
-    parser.add_argument("--broker", help="yours; without it, one is started for the run")
-    asked = parser.parse_args()
-    if asked.broker:
-        print(text(asked.visits, *run(asked.broker, asked.visits)))
+    parser.add_argument("--broker", help="HOST:PORT of your Kafka; default: start one for the run")
+    options = parser.parse_args()
+    if options.broker:
+        print(text(options.visits, *run(options.broker, options.visits)))
     else:
         with tempfile.TemporaryDirectory() as state, EmbeddedBroker(Path(state), port=0) as running:
-            print(text(asked.visits, *run(running.address, asked.visits)))
+            print(text(options.visits, *run(running.address, options.visits)))

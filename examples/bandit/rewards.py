@@ -1,9 +1,9 @@
-"""Rewards that come late, joined with the decisions they are of: two topics in, lessons for a policy out.
+"""Joins delayed rewards with their decisions: reads two topics, updates a policy.
 
 banner.decisions   ● visit 17: arm 2 ────────────── within ──────────────┤ no click until here is a reward of 0
 banner.clicks              ● visit 17 was clicked: a reward of 1            ● too late: it was learned as a 0
 
-Time is counted in visits, which decisions carry: a replay of the log decides the same, in whatever order topics come.
+Time is counted in visits, which decisions carry: a replay of the log gives the same result in any order of the topics.
 """
 
 import json
@@ -18,7 +18,7 @@ DECISIONS, CLICKS = "banner.decisions", "banner.clicks"
 
 
 class Rewarded:
-    """Teaches a policy what came of its decisions, each once, when it is known for good."""
+    """Updates a policy with the reward of each decision, once, when the reward is final."""
 
     def __init__(self, policy: Thompson, within: int) -> None:
         self.policy, self.within = policy, within
@@ -27,18 +27,18 @@ class Rewarded:
         self._clicks: dict[int, int] = {}
 
     def apply(self, records: Iterable[ConsumerRecord]) -> None:
-        """Decisions and clicks of the log; one that comes twice is the same."""
+        """Apply decisions and clicks of the log; duplicates have no effect."""
         for record in records:
             self.heard += 1
-            said = json.loads(record.value or b"{}")
+            fields = json.loads(record.value or b"{}")
             if record.topic == CLICKS:
-                self._clicks[said["visit"]] = said["at"]
-            elif said["visit"] >= self.visits:
-                self._open[said["visit"]] = said["arm"], said["context"]
-                self.visits = said["visit"] + 1
+                self._clicks[fields["visit"]] = fields["at"]
+            elif fields["visit"] >= self.visits:
+                self._open[fields["visit"]] = fields["arm"], fields["context"]
+                self.visits = fields["visit"] + 1
 
     def settle(self) -> None:
-        """Learn what is over: a click in time is a reward, and so is none."""
+        """Learn from decisions whose time is up: a click in time is a reward of 1, no click is a reward of 0."""
         for visit in [visit for visit in self._open if visit + self.within < self.visits]:
             arm, context = self._open.pop(visit)
             is_clicked = self._clicks.pop(visit, visit + self.within + 1) <= visit + self.within

@@ -1,4 +1,4 @@
-"""Flights out of New York in 2013: what carriers, airports and aircraft have been doing."""
+"""Flights out of New York in 2013: features of carriers, airports and aircraft."""
 
 import headrace as hr
 
@@ -12,7 +12,7 @@ departures = hr.Stream(
     time="at",
     arrival="reported_at",
     late=hr.Late("30m", then="side_output"),
-    partitions=1,  # read in the order of the recording, however quick it is replayed
+    partitions=1,  # keeps the order of the recording at any replay speed
 )
 arrivals = hr.Stream(
     "arrivals",

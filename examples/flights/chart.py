@@ -1,8 +1,8 @@
-"""A season as one picture, and the page it stands on: plain SVG and HTML that open in any browser, light or dark.
+"""Draws a season as a chart on a page: plain SVG and HTML that open in any browser, light or dark.
 
-┌ AUC, the week before each day: realised, estimated, the first version; who took over when ┐
-├ coverage, day by day, and as it was known when a week ended                               ┤
-└ what had drifted, month by month                                                          ┘
+┌ AUC of the week before each day: realised, estimated, first version; dates of retraining  ┐
+├ label coverage by day, and as it was known at the end of a week                           ┤
+└ drifted inputs by month                                                                   ┘
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ WIDTH, LEFT, RIGHT = 1080, 64, 24
 AUC_TOP, AUC_HEIGHT = 96, 300
 COVERAGE_TOP, COVERAGE_HEIGHT = 436, 110
 DRIFT_TOP, DRIFT_LINE, DRIFT_LINES = 606, 19, 4
-DRIFT_WIDTH, DRIFT_WIDEST = 250, 1.0  # of a PSI of 1, and where bars end
+DRIFT_WIDTH, DRIFT_WIDEST = 250, 1.0  # the width of a bar for a PSI of 1, and the PSI at which bars are cut
 HEIGHT = DRIFT_TOP + DRIFT_LINE * DRIFT_LINES + 34
 COLOURS = {
     "ink": ("#1d2733", "#e8ecf1"),
@@ -46,7 +46,7 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, s
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values are drawn between two places."""
+    """A linear scale from values to coordinates."""
 
     low: float
     high: float
@@ -58,10 +58,10 @@ class Scale:
         return round(self.at_low + share * (self.at_high - self.at_low), 1)
 
 
-def page(season: Season, told: Sequence[str]) -> str:
-    """The whole page: the picture, the table of months, and what else there is to tell."""
+def page(season: Season, notes: Sequence[str]) -> str:
+    """The whole page: the chart, the table of months, and further lines of text."""
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table(season))
-    lines = "".join(f"<p>{escape(line)}</p>" for line in told)
+    lines = "".join(f"<p>{escape(line)}</p>" for line in notes)
     heads = "".join(f"<th>{name}</th>" for name in HEADINGS)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title(season))}</title>'
@@ -74,7 +74,7 @@ HEADINGS = ("", "AUC of the first version", "AUC of the champion", "decided when
 
 
 def table(season: Season) -> list[tuple[str, str, str, str]]:
-    """A row a month."""
+    """The table of results, one row per month."""
     decided = {decision.at: decision for decision in season.decisions}
     return [
         (month.name, _auc(month.first_auc.value), _auc(month.champion_auc.value), in_words(decided[month.begin]))
@@ -87,7 +87,7 @@ def _auc(value: float | None) -> str:
 
 
 def in_words(decision: Decision) -> str:
-    """What was decided about a version."""
+    """A decision about a version as text."""
     return f"version {decision.version} {'takes over' if decision.is_promoted else 'is refused'}: {decision.reason}"
 
 
@@ -118,7 +118,7 @@ def picture(season: Season) -> str:
 
 
 def style(selector: str) -> str:
-    """The colours of a light page and of a dark one."""
+    """The CSS of the light and the dark colour scheme."""
     light, dark = (" ".join(f"--{name}: {values[place]};" for name, values in COLOURS.items()) for place in (0, 1))
     shown = f"{selector} {{ {light} font-family: {FONT}; }} {TEXT_STYLE}"
     return f"{shown} @media (prefers-color-scheme: dark) {{ {selector} {{ {dark} }} }}"
@@ -130,7 +130,7 @@ def _time(season: Season) -> Scale:
 
 
 def _frame(season: Season) -> Iterator[str]:
-    """The title, and a line where each month begins."""
+    """The title, and a line at the start of each month."""
     yield _text(LEFT, 28, title(season), "bold large")
     place = _time(season)
     for number, month in enumerate(season.months):
@@ -141,7 +141,7 @@ def _frame(season: Season) -> Iterator[str]:
 
 
 def _areas(season: Season) -> Iterator[str]:
-    """AUC: the three lines and their axis."""
+    """The AUC chart: three lines and their axis."""
     values = [value for day in season.days for value in (day.realised, day.estimated, day.first) if value is not None]
     low, high = _rounded(min(values, default=0.9), max(values, default=1.0))
     scale = Scale(low, high, AUC_TOP + AUC_HEIGHT, AUC_TOP)
@@ -159,17 +159,17 @@ LINES: tuple[tuple[str, str, str, Callable[[Day], float | None]], ...] = (
 
 
 def _rounded(low: float, high: float) -> tuple[float, float]:
-    """The hundredths around some values."""
+    """Round a range outwards to hundredths."""
     return int(low * 100) / 100, min(1.0, int(high * 100 + 1) / 100)
 
 
 def _line(season: Season, scale: Scale, how: tuple[str, str], value: Callable[[Day], float | None]) -> Iterator[str]:
-    """A line through the ends of those days that have a value."""
+    """A line through the ends of the days that have a value."""
     place, (colour, dash) = _time(season), how
     points = [
-        f"{place(day.at.timestamp() + 86_400)} {scale(found)}"
+        f"{place(day.at.timestamp() + 86_400)} {scale(number)}"
         for day in season.days
-        if (found := value(day)) is not None
+        if (number := value(day)) is not None
     ]
     if points:
         yield (
@@ -179,7 +179,7 @@ def _line(season: Season, scale: Scale, how: tuple[str, str], value: Callable[[D
 
 
 def _coverage(season: Season) -> Iterator[str]:
-    """Of how many flights of a day it is known how they ended; a circle is what was known when the day did."""
+    """The label coverage of each day; a circle shows the coverage that was known when the day ended."""
     known = [value for day in season.days if (value := day.coverage) is not None]
     early = [look for look in season.looks if look.coverage is not None]
     low = min([*known, *(look.coverage or 0 for look in early)], default=0.9)
@@ -216,7 +216,7 @@ def _legend(keys: Iterable[tuple[str, str, str]], top: float, left: float = LEFT
 
 
 def _decisions(season: Season) -> Iterator[str]:
-    """A line where a version was trained, told above it."""
+    """A labelled line at each retraining."""
     place = _time(season)
     for decision in season.decisions[1:]:
         at, colour = place(decision.at.timestamp()), "red" if decision.is_promoted else "grey"
@@ -224,11 +224,11 @@ def _decisions(season: Season) -> Iterator[str]:
         line = f"M{at} {AUC_TOP}V{COVERAGE_TOP + COVERAGE_HEIGHT}"
         yield f'<path d="{line}" stroke="var(--{colour})" stroke-width="1.5"/>'
         yield f'<circle cx="{at}" cy="{AUC_TOP}" r="4" fill="var(--{colour})"/>'
-        yield _text(at + 9, AUC_TOP - 9, f"trained anew: {words}")
+        yield _text(at + 9, AUC_TOP - 9, f"retrained: {words}")
 
 
 def _drift(season: Season) -> Iterator[str]:
-    """Month by month the inputs that are not like those the champion was trained on, the heaviest first."""
+    """The inputs that have drifted from the champion's training data, by month, the most important first."""
     yield _text(LEFT, DRIFT_TOP - 44, "Drift from what the month's champion was trained on: how far, as PSI", "soft")
     place = _time(season)
     for month in season.months:

@@ -1,12 +1,12 @@
-"""A season of flights through all of Headrace: predicted when they leave, judged when they land, learned from.
+"""A season of flights through all of Headrace: predictions at departure, labels at arrival, retraining every month.
 
- May, at once    June, July, August, as quick as they are scored
-├───────────────┼──────────────────┼──────────────────┼──────────────────┤ and until the last have landed
+ May, at once    June, July, August, at the speed of scoring
+├───────────────┼──────────────────┼──────────────────┼──────────────────┤ until the last flights have landed
  tiles, lake     version 1          2, if it is better  3, if it is better
                train              retrain             retrain
 
 python examples/flights/demo.py
-python examples/flights/demo.py --state .flights --for 3m     some weeks now, the next when it is run again
+python examples/flights/demo.py --state .flights --for 3m     some weeks; the next run continues from there
 """
 
 import json
@@ -45,23 +45,23 @@ from headrace.telemetry.values.quality_values import QualityValues
 
 APP = Path(__file__).with_name("late.py")
 SLICE_US = 60 * prepare.MINUTE_US
-AFTERWARDS = timedelta(days=3)  # until no label of the season can come any more, by a clock that is a day behind
+AFTERWARDS = timedelta(days=3)  # after it, no label of the season can arrive, by a clock that is a day behind
 WEEK = timedelta(days=7)
-FLAGS = ("--lake-every", "10s", "--checkpoint", "30s")  # so that it goes on quickly where it was stopped
+FLAGS = ("--lake-every", "10s", "--checkpoint", "30s")  # a restart continues quickly
 QUIET_SECONDS = 3.0  # the join reports every two seconds
 
 
 @click.command()
 @click.option("--first", default="2013-06-01", show_default=True, help="The first day that is predicted.")
-@click.option("--history", default=31, show_default=True, help="How many days before it are trained on.")
-@click.option("--pieces", default=3, show_default=True, help="How many months are predicted.")
-@click.option("--days", type=int, help="Pieces of so many days instead of months.")
+@click.option("--history", default=31, show_default=True, help="Days of training data before it.")
+@click.option("--pieces", default=3, show_default=True, help="The number of months to predict.")
+@click.option("--days", type=int, help="The length of a piece in days, instead of a month.")
 @click.option("--for", "length", help="Stop after a week that ends later than this; run again with the same --state.")
 @click.option("--out", default="flights/season.html", show_default=True, type=click.Path(path_type=Path))
-@click.option("--state", type=click.Path(path_type=Path), help="Where lake and state stay; else they go with the demo.")
+@click.option("--state", type=click.Path(path_type=Path), help="Folder of lake and state; default: a temporary one.")
 def main(first: str, history: int, out: Path, state: Path | None, length: str | None, **pieces: int | None) -> None:
-    """Replay a season of the flights out of New York in 2013, and draw what came of the predictions."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # what was started is stopped, however this ends
+    """Replay a season of the flights out of New York in 2013, and draw the quality of the predictions."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM stops the child processes too, like Ctrl-C
         signal.signal(number, signal.default_int_handler)
     season = Season(months(datetime.fromisoformat(first).replace(tzinfo=UTC), pieces["pieces"] or 1, pieces["days"]))
     began, seconds = time.monotonic(), inf if length is None else duration_us(length, "--for") / 1e6
@@ -89,7 +89,7 @@ def _folder(wanted: Path | None) -> Iterator[Path]:
 
 
 def recorded(begin: datetime, end: datetime) -> dict[str, pa.Table]:
-    """Both streams between two times of their reports."""
+    """The events of both streams that were reported between two times."""
     flights = prepare.read_flights()
     whole = {"departures": prepare.departures(flights), "arrivals": prepare.arrivals(flights)}
     return {name: between(events, "reported_at", begin, end) for name, events in whole.items()}
@@ -97,7 +97,7 @@ def recorded(begin: datetime, end: datetime) -> dict[str, pa.Table]:
 
 @dataclass(frozen=True)
 class Up:
-    """The running app and what follows it."""
+    """The running app, its replay, and the consumers of its topics."""
 
     place: Place
     replay: Replay
@@ -106,7 +106,7 @@ class Up:
 
 
 class Demo:
-    """A season from its first report to its page."""
+    """Runs a season from its first report to its page."""
 
     def __init__(self, recordings: dict[str, pa.Table], folder: Path, season: Season) -> None:
         self._recordings, self._folder, self._season = recordings, folder, season
@@ -118,7 +118,7 @@ class Demo:
         self._landed = Landed.of(self._labels.stream, recordings[self._labels.stream.name])
 
     def run(self, deadline: float, out: Path) -> int:
-        """Replay and train, for so long; once all is replayed, judge and draw: how much is not as brute force says."""
+        """Replay and train until the deadline; when all is replayed, compare and draw; the number of differences."""
         self._season.take_up(self._kept)
         say("starting headrace up late.py: broker, Spark, store, server, scorer, lake, outcomes")
         with running(APP, self._folder, *FLAGS) as place, Producer(place.broker) as producer:
@@ -146,11 +146,11 @@ class Demo:
         say(f"{up.replay.sent:,} reports of what came before are in the lake: {time.monotonic() - began:.0f} s")
 
     def _decide(self, month: Month) -> None:
-        """Train on what is known when a month begins; the first version goes on beside whoever takes over."""
+        """Train on the data known at the start of a month; the first version keeps scoring, as a challenger."""
         began = time.monotonic()
         where = ["--lake", str(self._lake.folder), "--state", str(self._state)]
-        told = json.loads(headrace("retrain", str(APP), late.name, *where, "--why", f"{month.name} begins", "--json"))
-        decision = Decision(month.begin, told["version"], told["promoted"], told["reason"])
+        report = json.loads(headrace("retrain", str(APP), late.name, *where, "--why", f"{month.name} begins", "--json"))
+        decision = Decision(month.begin, report["version"], report["promoted"], report["reason"])
         self._season.decisions.append(decision)
         self._season.keep(self._kept)
         champion = self._versions.load_roles()
@@ -159,7 +159,7 @@ class Demo:
         say(f"{month.begin:%Y-%m-%d}  {chart.in_words(decision)} ({time.monotonic() - began:.0f} s)")
 
     def _go_on(self, up: Up) -> None:
-        """Train a version where a month begins; else replay a week, or what is left of the month."""
+        """Train a version at the start of a month; otherwise replay a week, or the rest of the month."""
         began, reached = time.monotonic(), self._season.reached
         month = next(one for one in self._season.months if one.begin <= reached < one.end)
         if all(decision.at < month.begin for decision in self._season.decisions):
@@ -172,7 +172,7 @@ class Demo:
         self._season.keep(self._kept)
 
     def _look(self, up: Up, at: datetime, seconds: float) -> None:
-        """Tell what is known at a moment, once all that had happened by then is joined."""
+        """Print the quality known at a time, once all events up to it are joined."""
         wait_until_joined(up.place)
         look = Judged(up.quality.tables[late.name]).look(at)
         self._season.looks.append(look)
@@ -183,16 +183,16 @@ class Demo:
         )
 
     def _wait_for_the_last(self, up: Up) -> None:
-        """Replay on until no label of the season can come any more."""
+        """Replay until no further label of the season can arrive."""
         last = self._season.end + AFTERWARDS
-        say(f"{self._season.end:%Y-%m-%d}  and three days more, until the last have landed")
+        say(f"{self._season.end:%Y-%m-%d}  replaying three more days, until the last flights have landed")
         up.replay.until(us(last), up.scores)
         wait_until_joined(up.place)
         self._lake.wait_until(last, self._streams)
         self._lake.wait_until_scored(up.place.broker)
 
     def _finish(self, up: Up, out: Path) -> int:
-        """Read the season from its tiles, compare it with brute force, and draw it; how much differs."""
+        """Read the season from its tiles, compare it with brute force, and draw it; the number of differences."""
         self._wait_for_the_last(up)
         judged = Judged(up.quality.tables[late.name])
         self._season.months = [self._judged(judged, month) for month in self._season.months]
@@ -200,13 +200,20 @@ class Demo:
         self._season.days = judged.days(self._season.begin, self._season.end, min(promoted, default=self._season.end))
         states = compared_states(self._lake, self._labels, self._landed, metrics(up.place.url))
         compared = [states, *compared_areas(self._lake, self._landed, self._season.months)]
-        told = [one.words for one in compared]
+        comparisons = [one.words for one in compared]
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(chart.page(self._season, told))
+        out.write_text(chart.page(self._season, comparisons))
         out.with_suffix(".svg").write_text(chart.picture(self._season))
         say(
             "\n".join(
-                ["", *chart.lines(self._season), "", *told, "", f"the chart is in {out} and {out.with_suffix('.svg')}"]
+                [
+                    "",
+                    *chart.lines(self._season),
+                    "",
+                    *comparisons,
+                    "",
+                    f"the chart is in {out} and {out.with_suffix('.svg')}",
+                ]
             )
         )
         return sum(not one.is_same for one in compared)
@@ -222,7 +229,7 @@ class Demo:
 
 
 def headrace(*words: str) -> str:
-    """What a command says."""
+    """The output of a headrace command."""
     run = subprocess.run([sys.executable, "-m", "headrace", *words], capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(f"headrace {' '.join(words)} failed:\n{run.stderr[-2000:]}")
@@ -230,7 +237,7 @@ def headrace(*words: str) -> str:
 
 
 def wait_until_joined(place: Place) -> None:
-    """Wait until every prediction and label that is in the log is joined, for as long as the join takes to say so."""
+    """Wait until every prediction and label in the log is joined: until the join has had no lag for QUIET_SECONDS."""
     quiet_since = time.monotonic()
 
     def joined() -> bool:
@@ -243,7 +250,7 @@ def wait_until_joined(place: Place) -> None:
 
 
 def declared() -> Labels:
-    """What tells whether a flight was late."""
+    """The labels of the model: whether a flight was late."""
     if late.labels is None:
         raise SystemExit("The model has no labels.")
     return late.labels

@@ -1,4 +1,4 @@
-"""How far the flights of a month are from those a version was trained on, by the vectors it was served."""
+"""Drift of a month's flights from a version's training set, by the feature vectors that it was served."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,17 +20,17 @@ from headrace.monitoring.drift.ranking import SCORE_COLUMN, DriftedColumn, featu
 
 
 def drift(model: Model, card: ModelCard, predictions: pa.Table) -> list[DriftedColumn]:
-    """What of the vectors and scores of some predictions is not like a version's training set, the heaviest first."""
+    """The inputs and scores that have drifted from a version's training set, the most important first."""
     layout = create_layout(card)
     left_us = prepare.us(predictions["event_time"])
-    # Tiles of a day: those of a minute would be one a flight.
+    # Tiles of a day: with tiles of a minute there would be one per flight.
     tiles = fold_rows(layout, columns_of(model, layout, predictions), left_us - left_us % prepare.DAY_US)
     whole = merge_tiles(layout, [tile for (segment, _), tile in tiles.items() if segment == ALL_ROWS])
     return rank_drifted({ALL_ROWS: run_drift_tests(layout, layout.reference, whole.counts)}, feature_importance(card))
 
 
 def columns_of(model: Model, layout: DriftLayout, predictions: pa.Table) -> Mapping[str, ValueColumn]:
-    """The columns that a card has, and those of segments, from predictions as the lake has them."""
+    """The columns of a model card and of segments, from the predictions in the lake."""
     vectors = [orjson.loads(features) for features in predictions["features"].to_pylist()]
     found = {SCORE_COLUMN: to_value_column(predictions["score"].to_pylist(), Kind.DOUBLE)}
     for name in {*layout.names, *model.segments} - {SCORE_COLUMN}:
@@ -39,7 +39,7 @@ def columns_of(model: Model, layout: DriftLayout, predictions: pa.Table) -> Mapp
 
 
 def _values(kind: Kind, written: Sequence[Any]) -> ValueColumn:
-    """Numbers as a model reads them: as doubles."""
+    """Convert values to a column; numbers become doubles, as the model reads them."""
     if kind is Kind.STRING:
         return to_value_column(written, kind)
     there = np.array([value is not None for value in written])

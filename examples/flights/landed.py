@@ -1,4 +1,4 @@
-"""What of a replay has landed in the lake: waited for by the counts that the recordings tell."""
+"""Waits until a replay has landed in the lake, by the expected counts from the recordings."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,17 +16,17 @@ from headrace.kafka.offsets import OffsetClient
 
 
 def before(rows: pa.Table, column: str, end: datetime) -> pa.Table:
-    """Those rows whose time is before another."""
+    """The rows whose time is before `end`."""
     return rows.filter(pc.less(rows[column], pa.scalar(end)))
 
 
 def from_(rows: pa.Table, column: str, begin: datetime) -> pa.Table:
-    """Those rows whose time is another, or after it."""
+    """The rows whose time is `begin` or later."""
     return rows.filter(pc.greater_equal(rows[column], pa.scalar(begin)))
 
 
 def between(rows: pa.Table, column: str, begin: datetime, end: datetime) -> pa.Table:
-    """Those rows whose time is from one on, and before another."""
+    """The rows whose time is in [begin, end)."""
     return before(from_(rows, column, begin), column, end)
 
 
@@ -48,18 +48,18 @@ class Lake:
         return DeltaTable(self.predictions).to_pyarrow_dataset().to_table(list(columns))
 
     def served(self, *columns: str) -> pa.Table:
-        """What champions have predicted."""
+        """The predictions of champions."""
         rows = from_(self.table(*columns, "role", "arrival"), "arrival", self.begin)
         return rows.filter(pc.equal(rows["role"], "champion"))
 
     def wait_until(self, end: datetime, streams: list[Stream]) -> None:
-        """Wait until every clean report that came before a time has landed."""
+        """Wait until every clean event reported before a time has landed."""
         for stream in streams:
             sent = before(self.recordings[stream.name], "reported_at", end)
             wait_for(Landing(self.folder / "silver" / stream.name, int(is_clean(stream, sent).sum())), "the lake")
 
     def wait_until_scored(self, broker: str) -> None:
-        """Wait until every prediction that is in the log has landed."""
+        """Wait until every prediction in the log has landed."""
         wait_for(
             Landing(self.predictions, sum(OffsetClient(broker).end_offset_list(self.model.predictions))),
             "the lake's predictions",
@@ -68,7 +68,7 @@ class Lake:
 
 @dataclass(frozen=True)
 class Landing:
-    """Whether so many rows of a table have landed."""
+    """A condition: whether at least `rows` rows of a table have landed."""
 
     table: Path
     rows: int

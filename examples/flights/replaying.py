@@ -1,7 +1,7 @@
-"""Recordings sent side by side, as quick as they are scored and no quicker.
+"""Replays recordings together, at the speed of scoring.
 
 recorded   ├── a slice ──┤├── a slice ──┤          both streams in the order of their reports
-sent       ├▶             ├▶                       a slice at once, the next when all its departures have a score
+sent       ├▶             ├▶                       a slice at once; the next when all its departures have a score
 scored        ├──▶           ├──▶
 """
 
@@ -41,7 +41,7 @@ class Due(NamedTuple):
 def in_order(
     streams: Sequence[Stream], predicted: Stream, recordings: Mapping[str, pa.Table], folder: Path
 ) -> Iterator[Due]:
-    """The events of all recordings as they were reported; those of `predicted` get a score, unless late or repeated."""
+    """The events of all recordings in report order; those of `predicted` get a score unless late or duplicate."""
     return heapq.merge(
         *(_due(stream, recordings[stream.name], folder, stream is predicted) for stream in streams),
         key=attrgetter("at_us"),
@@ -57,7 +57,7 @@ def _due(stream: Stream, events: pa.Table, folder: Path, are_predicted: bool) ->
 
 
 class Scores:
-    """The predictions of a running model as they are made, of events that arrived since a time."""
+    """Consumes the predictions of a running model for events that arrived since a time."""
 
     def __init__(self, model: Model, broker: str, since_us: int) -> None:
         self.degraded: Counter[str] = Counter()
@@ -66,15 +66,15 @@ class Scores:
         self.follower = TailingConsumer(broker, [model.predictions], self._take)
 
     def _take(self, records: list[ConsumerRecord]) -> None:
-        told = [orjson.loads(record.value or b"{}") for record in records]
-        champions = [one for one in told if one["role"] == "champion" and one["arrival_us"] >= self._since_us]
+        predictions = [orjson.loads(record.value or b"{}") for record in records]
+        champions = [one for one in predictions if one["role"] == "champion" and one["arrival_us"] >= self._since_us]
         with self._more:
             self.events += len(champions)
             self.degraded.update(reason for one in champions for reason in one["degraded"])
             self._more.notify_all()
 
     def wait_for(self, events: int) -> None:
-        """Wait until so many events have their score."""
+        """Wait until `events` events have a score."""
         with self._more:
             if not self._more.wait_for(lambda: self.events >= events, LIMIT_SECONDS):
                 self.follower.raise_failure()
@@ -82,7 +82,7 @@ class Scores:
 
 
 class Replay:
-    """Events on their way into the log, a slice of recorded time ahead of their scores at most."""
+    """Sends events into the log, at most a slice of recorded time ahead of their scores."""
 
     def __init__(self, events: Iterator[Due], producer: Producer, slice_us: int) -> None:
         self.sent = self.predicted = 0
@@ -90,13 +90,13 @@ class Replay:
         self._next = next(events, None)
 
     def rush_until(self, end_us: int) -> None:
-        """Send all that was reported before a time at once; nobody scores it."""
+        """Send all events reported before a time at once, without waiting for scores."""
         self._send(end_us)
         self._producer.flush()
         self.predicted = 0
 
     def until(self, end_us: int, scores: Scores) -> None:
-        """Send what was reported before a time, slice by slice."""
+        """Send the events reported before a time, slice by slice."""
         while self._next is not None and self._next.at_us < end_us:
             self._send(min(end_us, self._next.at_us + self._slice_us))
             scores.wait_for(self.predicted)

@@ -1,4 +1,4 @@
-"""`headrace up` as the examples run it: on free ports, with a lake that lands often, stopped however they end."""
+"""Runs `headrace up` for the examples: on free ports, with its own lake and state, and always stopped at the end."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ STOP_SECONDS = 90
 
 
 class Place(NamedTuple):
-    """Where a running app answers, and where its log is."""
+    """The URL and the broker of a running app."""
 
     url: str
     broker: str
@@ -29,13 +29,13 @@ class Place(NamedTuple):
 
 @contextmanager
 def running(app: Path, folder: Path, *flags: str) -> Iterator[Place]:
-    """An app that is up and ready for the length of the block; its lake and its state are in the folder."""
+    """Run an app for the length of the block, once it is ready; its lake and its state are in the folder."""
     http, broker = f"{HOST}:{free_port()}", free_port()
     command = [sys.executable, "-m", "headrace", "up", str(app), "--http", http, "--broker-port", str(broker)]
-    places = ["--lake", str(folder / "lake"), "--state", str(folder / "state")]
+    folders = ["--lake", str(folder / "lake"), "--state", str(folder / "state")]
     with (folder / "up.log").open("wb") as log:
-        # A session of its own: Ctrl-C reaches whoever runs this alone, who then stops it in good order.
-        up = subprocess.Popen([*command, *places, *flags], stdout=log, stderr=log, start_new_session=True)
+        # A separate session: only the example receives Ctrl-C; it then shuts the app down gracefully.
+        up = subprocess.Popen([*command, *folders, *flags], stdout=log, stderr=log, start_new_session=True)
     try:
         wait_for(lambda: is_ready(f"http://{http}", up, folder / "up.log"), "Headrace to be ready")
         yield Place(f"http://{http}", f"{HOST}:{broker}")
@@ -45,7 +45,7 @@ def running(app: Path, folder: Path, *flags: str) -> Iterator[Place]:
 
 
 def is_ready(url: str, up: subprocess.Popen[bytes], log: Path) -> bool:
-    """Whether it answers; one that has ended never will."""
+    """Whether the app is ready; exits with its log if its process has ended."""
     if up.poll() is not None:
         raise SystemExit(
             f"headrace up ended with exit code {up.returncode}:\n{log.read_text(errors='replace')[-2000:]}"
@@ -54,22 +54,22 @@ def is_ready(url: str, up: subprocess.Popen[bytes], log: Path) -> bool:
 
 
 def ask(url: str, body: dict[str, Any] | None = None) -> str | None:
-    """What is answered, None for nothing that is of use."""
+    """The body of the response, or None if the request fails."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode() if body else None)) as found:
-            return str(found.read().decode())
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode() if body else None)) as answer:
+            return str(answer.read().decode())
     except (urllib.error.URLError, OSError):
         return None
 
 
 def metrics(url: str) -> dict[str, float]:
-    """Each number the server counts, by its name and labels."""
+    """The value of each metric, by its name and labels."""
     lines = [line for line in (ask(f"{url}/metrics") or "").splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
 def rows_in(table: Path) -> int:
-    """How many rows have landed in a table."""
+    """The number of rows of a lake table."""
     try:
         return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
     except TableNotFoundError:
@@ -77,7 +77,7 @@ def rows_in(table: Path) -> int:
 
 
 def wait_for(holds: Callable[[], bool], what: str, every: float = 0.5, limit: float = LIMIT_SECONDS) -> None:
-    """Wait until something holds, or give up."""
+    """Wait until a condition holds; exits after `limit` seconds."""
     until = time.monotonic() + limit
     while not holds():
         if time.monotonic() > until:

@@ -1,7 +1,7 @@
-"""A season of flights: a model trained once and left alone, beside one that is trained anew each month.
+"""A season of flights: compares a model that is trained once with one that is retrained each month.
 
-    known at the end of a month ─▶ trained anew ─▶ better than the champion? ─▶ promoted, or kept as a challenger
-                                                    next month ─▶ how good are the first and the champion?
+    data known at the end of a month ─▶ retrained ─▶ better than the champion? ─▶ promoted, or kept as a challenger
+                                                      next month ─▶ the AUC of the first version and of the champion
 
 python examples/flights/season.py
 """
@@ -33,7 +33,7 @@ Recordings = dict[str, DataFrame]
 
 
 class Month(NamedTuple):
-    """How good the model of the beginning and the champion were in a month, and what was decided before it."""
+    """The AUC of the first version and of the champion in a month, and the decision before it."""
 
     name: str
     first: float | None
@@ -58,12 +58,12 @@ def main(first: int, last: int) -> None:
 
 
 def season(spark: SparkSession, recordings: Recordings, versions: VersionStore, month: int) -> Month:
-    """Train on what is known when a month begins, then see how good the first version and the champion are in it."""
+    """Train on the data known at the start of a month, then evaluate the first version and the champion in it."""
     labels, rules, began = declared(), late.retrain or Retrain(), beginning(month)
     known = labelled_training_set(spark, late, labels, recordings, ArrivalWindow(us(began), rules.over_us))
     done = retrain_model(late, known, rules, TrainingConfig(ARRIVAL), versions, f"{began:%B} begins")
     ended = beginning(month + 1)
-    # A day more, so that the labels of its last flights are there.
+    # Labels that arrive after the end of the month are not included.
     table = labelled_training_set(spark, late, labels, recordings, ArrivalWindow(us(ended), us(ended) - us(began)))
     champion = versions.load_roles().champion or "1"
     return Month(
@@ -84,7 +84,7 @@ def quality(table: pa.Table, versions: VersionStore, version: str) -> float | No
 
 
 def declared() -> Labels:
-    """What tells whether a flight was late."""
+    """The labels of the model: whether a flight was late."""
     if late.labels is None:
         raise click.ClickException("The model has no labels.")
     return late.labels
@@ -99,19 +99,21 @@ def us(moment: datetime) -> int:
 
 
 def recorded(spark: SparkSession) -> Recordings:
-    """Both recordings as the lake would hold their clean events."""
+    """The clean events of both recordings, with the columns of the lake."""
     flights = prepare.read_flights()
     streams = {"departures": late.stream, "arrivals": declared().stream}
     whole = {"departures": prepare.departures(flights), "arrivals": prepare.arrivals(flights)}
-    found = {}
+    recordings = {}
     for name, events in whole.items():
         delay_us = prepare.us(events["reported_at"]) - prepare.us(events["at"])
         clean = events.filter(pa.array(delay_us <= streams[name].late.until_us))
         placed = clean.append_column(ARRIVAL, clean["reported_at"]).append_column(
             PARTITION, pa.array([0] * len(clean), pa.int32())
         )
-        found[name] = spark.createDataFrame(placed.append_column(OFFSET, pa.array(range(len(clean))))).localCheckpoint()
-    return found
+        recordings[name] = spark.createDataFrame(
+            placed.append_column(OFFSET, pa.array(range(len(clean))))
+        ).localCheckpoint()
+    return recordings
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What was seen of a season: the quality of a model day by day, read from its tiles, and what happened to it."""
+"""The results of a season: the quality of a model by day, read from its tiles, and the decisions about its versions."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ FIRST = "1"  # the version that a season begins with
 
 
 class Day(NamedTuple):
-    """How good a model was over the week that ends with a day, and of how many flights of the day it is known."""
+    """The quality of a model over the week that ends with a day, and the label coverage of the day."""
 
     at: datetime
     realised: float | None
     estimated: float | None
-    first: float | None  # the version of the beginning, once it is no longer champion
+    first: float | None  # the first version, once it is no longer champion
     coverage: float | None
 
 
 class Look(NamedTuple):
-    """The same of a week when it ended, with the labels that had come by then; the coverage is that of its last day."""
+    """The quality of a week with the labels that had arrived when it ended; the coverage is of its last day."""
 
     at: datetime
     realised: float | None
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A version that was trained when a month began: whether it took over, and why."""
+    """A version trained at the start of a month: whether it was promoted, and why."""
 
     at: datetime
     version: str
@@ -48,19 +48,19 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Month:
-    """A month, how good its champion and the first version were in it, and what had drifted."""
+    """A month, the AUC of its champion and of the first version, and the drifted inputs."""
 
     name: str
     begin: datetime
     end: datetime
     first_auc: QualityMetricValue = UNKNOWN
     champion_auc: QualityMetricValue = UNKNOWN
-    drifted: tuple[tuple[str, float], ...] = ()  # inputs and how far, in PSI's measure
+    drifted: tuple[tuple[str, float], ...] = ()  # inputs and their PSI
 
 
 @dataclass
 class Season:
-    """All of it, as the page shows it."""
+    """All results of a season, as the page shows them."""
 
     months: list[Month]
     days: list[Day] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Season:
 
     @property
     def reached(self) -> datetime:
-        """How far it has been looked at."""
+        """The time up to which the season is replayed and evaluated."""
         return self.looks[-1].at if self.looks else self.begin
 
     def champion(self, at: datetime) -> str:
@@ -85,40 +85,40 @@ class Season:
         return [one.version for one in self.decisions if one.is_promoted and one.at <= at][-1]
 
     def keep(self, file: Path) -> None:
-        """Write down what cannot be found out again."""
-        told = {"looks": self.looks, "decisions": self.decisions}
-        file.write_text(json.dumps(told, default=datetime.isoformat))
+        """Save the results that cannot be computed again."""
+        saved = {"looks": self.looks, "decisions": self.decisions}
+        file.write_text(json.dumps(saved, default=datetime.isoformat))
 
     def take_up(self, file: Path) -> None:
-        """Go on where it was kept."""
+        """Load the saved results of an earlier run, if there are any."""
         if file.exists():
-            told = json.loads(file.read_text())
-            self.looks = [Look(datetime.fromisoformat(at), *rest) for at, *rest in told["looks"]]
-            self.decisions = [Decision(datetime.fromisoformat(at), *rest) for at, *rest in told["decisions"]]
+            saved = json.loads(file.read_text())
+            self.looks = [Look(datetime.fromisoformat(at), *rest) for at, *rest in saved["looks"]]
+            self.decisions = [Decision(datetime.fromisoformat(at), *rest) for at, *rest in saved["decisions"]]
 
 
 class Judged:
-    """The tiles of a model's quality by days."""
+    """Reads a model's quality tiles by day."""
 
     def __init__(self, table: QualityTable) -> None:
         self._table = table
 
     def between(self, begin: datetime, end: datetime, version: str | None = None) -> QualityTile:
-        """All predictions between two times: the champions' or, whatever its role was, a version's."""
+        """The predictions between two times: of the champions, or of one version in any role."""
         roles = ("champion",) if version is None else ("champion", "challenger")
-        # A window has every minute that begins in (now − window − 1 m, now].
+        # A window covers every minute that starts in (now − window − 1 m, now].
         now_us, window_us = us(end) - MINUTE_US, us(end) - us(begin) - MINUTE_US
         tiles = (self._table.merge_window(now_us, window_us, role=role, version=version) for role in roles)
         return merge_tiles(self._table.layout, tiles)
 
     def look(self, at: datetime) -> Look:
-        """What is known of the week before a moment."""
+        """The quality known at `at` of the week before it."""
         week, day = (self.between(at - timedelta(days=days), at) for days in (ROLLING_DAYS, 1))
         expected = estimated.expected_outcomes(week, self._table.settled_window(us(at)))
         return Look(at, realised.auc(week).value, estimated.auc(expected).value, realised.coverage(day).value)
 
     def days(self, begin: datetime, end: datetime, first_until: datetime) -> list[Day]:
-        """Every day; the first version is told apart after the time up to which it was champion."""
+        """The quality of every day; the first version has its own values from `first_until` on."""
         count = (end - begin).days
         dates = [begin + timedelta(days=number) for number in range(count)]
         champions = [self.between(date, date + timedelta(days=1)) for date in dates]
@@ -139,7 +139,7 @@ class Judged:
         return merge_tiles(self._table.layout, days[max(0, number + 1 - ROLLING_DAYS) : number + 1])
 
     def _estimated_auc(self, days: list[QualityTile], number: int) -> float | None:
-        """Calibrated by the week whose labels had had all their time, a day and six hours, when a day ended."""
+        """The AUC estimate of a day, calibrated by the last week whose labels were final (a day and six hours) then."""
         settled = merge_tiles(self._table.layout, days[max(0, number - 1 - ROLLING_DAYS) : max(0, number - 1)])
         return estimated.auc(estimated.expected_outcomes(self._week(days, number), settled)).value
 
@@ -149,14 +149,14 @@ def us(moment: datetime) -> int:
 
 
 def months(first: datetime, count: int, days: int | None) -> list[Month]:
-    """So many months from a day on, or pieces of so many days."""
-    found = list[Month]()
+    """`count` months from a day on, or pieces of `days` days."""
+    pieces = list[Month]()
     begin = first
     for _ in range(count):
         end = begin + timedelta(days=days) if days else _next_month(begin)
-        found.append(Month(f"{begin:%B}" if days is None else f"{begin:%d %B}", begin, end))
+        pieces.append(Month(f"{begin:%B}" if days is None else f"{begin:%d %B}", begin, end))
         begin = end
-    return found
+    return pieces
 
 
 def _next_month(begin: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""What must come out, by brute force over the recordings: who is predicted, what came of it, and how good it was."""
+"""Expected results by brute force over the recordings: the predicted flights, the states of outcomes, and the AUC."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ Times = dict[str, int]
 
 
 def is_clean(stream: Stream, events: pa.Table) -> Mask:
-    """Which reports are not too late."""
-    found: Mask = prepare.us(events["reported_at"]) - prepare.us(events["at"]) <= stream.late.until_us
-    return found
+    """A mask of the reports that are not too late."""
+    mask: Mask = prepare.us(events["reported_at"]) - prepare.us(events["at"]) <= stream.late.until_us
+    return mask
 
 
 def is_predicted(stream: Stream, events: pa.Table) -> Mask:
-    """Which reports get a score: the first of each flight that is not too late."""
+    """A mask of the reports that get a score: the first of each flight that is not too late."""
     clean = np.flatnonzero(is_clean(stream, events))
     ids = events["flight_id"].to_numpy(zero_copy_only=False)[clean]
-    found = np.zeros(len(events), np.bool_)
-    found[clean[np.unique(ids, return_index=True)[1]]] = True
-    return found
+    mask = np.zeros(len(events), np.bool_)
+    mask[clean[np.unique(ids, return_index=True)[1]]] = True
+    return mask
 
 
 @dataclass(frozen=True)
 class Landed:
-    """What is known of how flights ended: whether each was late, of those that arrived, and how often it was told."""
+    """The labels of flights: whether each flight that arrived was late, and how often that was reported."""
 
     was_late: dict[str, bool]
     told: Counter[str]
@@ -46,9 +46,9 @@ class Landed:
 
 
 def states(predictions: pa.Table, landed: Landed, labels: Labels, clock_us: int) -> Counter[str]:
-    """How predictions and labels stand when the clock shows a time.
+    """The number of predictions and labels per state when the clock shows a time.
 
-    A flight takes less than a day, so whatever landed was matched; whatever did not expires once it cannot any more.
+    A flight takes less than a day, so every flight that landed was matched; others expire when no label can arrive.
     """
     waited_us = labels.within_us + labels.stream.late.until_us
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What the demo asks of the server beside features: is it ready, and what does it count."""
+"""The requests of the demo for readiness and metrics."""
 
 import http.client
 
@@ -6,11 +6,11 @@ PATIENCE_SECONDS = 10.0
 
 
 class NotReady(Exception):
-    """The server does not answer yet, or says what is missing."""
+    """The server does not answer yet, or reports that it is not ready."""
 
 
 class Api:
-    """Metrics and readiness of a Headrace server over one kept connection; one thread uses it at a time."""
+    """A client for the metrics and readiness of a server over one keep-alive connection; not thread-safe."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""Card fraud: what a card, in all, abroad and in one go, and a merchant have been doing; a score of each payment."""
+"""Card fraud: features of cards, of cards per country, of sprees and of merchants, and a model that scores payments."""
 
 from typing import Any
 

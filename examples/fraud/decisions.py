@@ -1,4 +1,4 @@
-"""What the model decides, followed in its topic."""
+"""Counts the model's decisions from its predictions topic."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ PASSED = "pass"
 
 @dataclass(frozen=True)
 class Decided:
-    """How many payments were decided on and how, how long that took, and how many frauds were not let pass."""
+    """Counts of decisions, their latency, and the number of frauds that were reviewed or blocked."""
 
     by_decision: dict[str, int]
     latency: Delay | None
@@ -34,12 +34,12 @@ class Decided:
 
     @property
     def named(self) -> str:
-        """Every decision and how often it was made."""
+        """The count of each decision as text."""
         return ", ".join(f"{name} {times:,}" for name, times in self.by_decision.items())
 
 
 class Decisions:
-    """The champion's predictions of one run; of several for one payment the first in the log counts."""
+    """The champion's predictions of one run; of several predictions for one payment, the first in the log counts."""
 
     def __init__(self, broker: str, model: Model, seed: int) -> None:
         self._seed, self._began_us = seed, time.time_ns() // 1000
@@ -47,7 +47,7 @@ class Decisions:
         self._lock = threading.Lock()
         self._by_decision: Counter[str] = Counter()
         self._frauds = self._caught = 0
-        self._read_at: list[float] = []  # when each was read, how long it took, and whether it was degraded
+        self._read_at: list[float] = []  # when each prediction was read; the next two: its latency, is it degraded
         self._latencies: list[float] = []
         self._degraded: list[bool] = []
         self._seen: set[str] = set()
@@ -61,7 +61,7 @@ class Decisions:
         self._follower.stop()
 
     def decided(self, since: float = 0.0) -> Decided:
-        """All decisions so far; latency and degraded ones are of those read since a moment."""
+        """All decisions so far; latency and degraded count are of those read since `since`."""
         self._follower.raise_failure()
         with self._lock:
             first = bisect_left(self._read_at, since)

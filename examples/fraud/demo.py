@@ -1,4 +1,4 @@
-"""The fraud example from history to decision: trains a model, starts Headrace, feeds it, watches it, counts after it.
+"""The fraud example from history to decision: trains a model, starts Headrace, sends payments, checks the counts.
 
 python examples/fraud/demo.py            until Ctrl-C on a terminal, two minutes in a pipe
 python examples/fraud/demo.py --for 30s
@@ -36,19 +36,19 @@ from headrace.kafka.producer.producer import Producer
 
 APP = Path(__file__).with_name("app.py")
 BUSIEST = ["c1", "c2", "c3", "c4"]
-SETTLE_SECONDS = 180.0  # on a busy machine operators begin late
+SETTLE_SECONDS = 180.0  # on a busy machine operators start late
 RECENT_SECONDS = 30.0
-WARM_UP_SECONDS = 30.0  # until the JVM has compiled what is hot; delays are shown all the same, not summed up
+WARM_UP_SECONDS = 30.0  # until the JVM has compiled hot code; delays before are shown live, but not in the summary
 
 
 @click.command()
-@click.option("--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; else until Ctrl-C, in a pipe 2m.")
+@click.option("--for", "length", envvar="HEADRACE_DEMO_FOR", help="30s, 2m …; default: until Ctrl-C, or 2m in a pipe.")
 @click.option("--rate", default=100.0, show_default=True, help="Payments a second.")
-@click.option("--seed", type=int, help="The seed of the payments; else the time.")
-@click.option("--http-port", default=8080, show_default=True, help="Another one where it is taken.")
-@click.option("--broker-port", default=9092, show_default=True, help="Another one where it is taken.")
-@click.option("--broker", envvar="HEADRACE_BROKER", metavar="HOST:PORT", help="Your Kafka; else one is started here.")
-@click.option("--state", type=click.Path(path_type=Path), help="Where state stays; else it goes with the demo.")
+@click.option("--seed", type=int, help="The seed of the payments; default: the time.")
+@click.option("--http-port", default=8080, show_default=True, help="A free port if it is in use.")
+@click.option("--broker-port", default=9092, show_default=True, help="A free port if it is in use.")
+@click.option("--broker", envvar="HEADRACE_BROKER", metavar="HOST:PORT", help="Your Kafka; default: start a broker.")
+@click.option("--state", type=click.Path(path_type=Path), help="Folder of the state; default: a temporary one.")
 def main(length: str | None, rate: float, seed: int | None, state: Path | None, **where: Any) -> None:
     """Run the fraud example on this machine."""
     http_port, broker_port = where["http_port"], where["broker_port"]
@@ -60,7 +60,7 @@ def main(length: str | None, rate: float, seed: int | None, state: Path | None, 
         with _state(state) as folder:
             place = Place(port_near(http_port), port_near(broker_port), folder, where["broker"])
             if (place.http_port, place.broker_port) != (http_port, broker_port):
-                console.print(f"Not the wanted ports: HTTP is on {place.http}, the broker on {place.broker}.")
+                console.print(f"Other ports than requested: HTTP is on {place.http}, the broker on {place.broker}.")
             sys.exit(run(place, Timeline(seed or int(time.time()), 0, rate), seconds, console))
     except (ServerFailed, TrainingFailed, hr.HeadraceError, NotReady) as error:
         Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
@@ -70,7 +70,7 @@ def main(length: str | None, rate: float, seed: int | None, state: Path | None, 
 
 
 def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> int:
-    """The demo from start to table; 0 when the server counted what was sent, and decided on all of it."""
+    """Run the demo and print its summary; 0 if the server's counts match what was sent, and all of it was decided."""
     train_once(APP, fraud.name, place.state, timeline.seed, lambda text: console.print(text, markup=False))
     console.print(f"Starting headrace up {APP.name} with its state in {place.state}")
     with Server(APP, place) as server:
@@ -85,19 +85,19 @@ def run(place: Place, timeline: Timeline, seconds: float, console: Console) -> i
         console.print("\nStopping headrace up")
     console.print(summary(result))
     if not result.agrees:
-        console.print("The server counted otherwise than was sent: see the rows that differ.", style="bold red")
+        console.print("The server's counts do not match what was sent: see the rows that differ.", style="bold red")
     return 0 if result.agrees else 1
 
 
 class Followed(NamedTuple):
-    """What is followed in the model's topics."""
+    """The consumers of the model's topics."""
 
     decisions: Decisions
     verdicts: Verdicts
 
 
 class Demo:
-    """A running server under load, and what is seen of it."""
+    """A running server under load, and the measurements of it."""
 
     def __init__(self, server: Server, producer: Producer, followed: Followed, timeline: Timeline) -> None:
         self._server, self._api, self._client = server, Api(server.place.http), hr.Client(server.place.url)
@@ -111,7 +111,7 @@ class Demo:
         self._warm = self._recent[0]
 
     def watch(self, seconds: float, console: Console) -> None:
-        """Feed the server and show it, for so long or until Ctrl-C."""
+        """Send payments and show the server's numbers for `seconds`, or until Ctrl-C."""
         self._load.start()
         self._probes.start()
         try:
@@ -128,7 +128,7 @@ class Demo:
             self._probes.stop()
 
     def look(self) -> Moment:
-        """The server's numbers now; rate and delays are those of the last half minute."""
+        """The server's numbers now; rate and delays are of the last half minute."""
         now, scrape = self._scraped()
         then, earlier = self._recent[0]
         recent = scrape.since(earlier)
@@ -161,7 +161,7 @@ class Demo:
         return now, scrape
 
     def settled(self) -> Result:
-        """The result, once the server has counted all that was sent or a minute has passed."""
+        """The result, once the server has counted all that was sent, or after SETTLE_SECONDS."""
         deadline = time.monotonic() + SETTLE_SECONDS
         sent = truth(self._load.timeline.seed, self._load.produced)
         while not (result := self._result(sent)).agrees and time.monotonic() < deadline:
@@ -190,7 +190,7 @@ class Demo:
 
 @contextlib.contextmanager
 def _shown(console: Console, url: str) -> Iterator[tuple[Callable[[Moment], None], float]]:
-    """How a look is shown here, and the pause until the next."""
+    """The function that shows a moment, and the pause between two."""
     if not console.is_terminal:
         yield lambda moment: console.print(line(moment), markup=False), 5.0
         return

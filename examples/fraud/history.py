@@ -1,7 +1,7 @@
-"""What happened before the demo: hours of payments as the lake holds them, and what came of each.
+"""The history before the demo: hours of payments as the lake stores them, with their labels.
 
-lake/silver/payments     what the gate let through, repeats among it
-spine.parquet            each payment once, when it arrived, and whether its holder disputed it
+lake/silver/payments     the payments that pass the gate, with duplicates
+spine.parquet            each payment once: its arrival time, and whether its holder disputed it
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ SPINE = pa.schema({"card": pa.string(), "at": MOMENT, "amount": pa.float64(), "f
 
 @dataclass(frozen=True)
 class History:
-    """Payments on disk, to train on."""
+    """The files of a training history."""
 
     folder: Path
 
@@ -48,10 +48,10 @@ class History:
 
 
 def write_history(folder: Path, timeline: Timeline, count: int) -> History:
-    """The first payments of a timeline, and what came of them."""
+    """Write the first payments of a timeline, and their labels."""
     passed = [event for event in map(timeline.event, range(count)) if event.fate in {Fate.CLEAN, Fate.DUPLICATE}]
     rows = [_row(event) for event in passed]
-    # A model scores a payment that has just arrived: its row asks for the features of that very moment.
+    # A model scores a payment when it arrives: the spine has its arrival time, so features are of that time.
     outcomes = [
         {
             "card": row["card"],
@@ -74,5 +74,5 @@ def _row(event: Event) -> dict[str, object]:
     fields = orjson.loads(event.value)
     at = datetime.fromisoformat(fields["at"])
     arrival = datetime.fromtimestamp(event.moment_us / 1e6, UTC)
-    place = {"hr_arrival": arrival, "hr_partition": 0, "hr_offset": event.number, "hr_day": at.date()}
-    return {**fields, "at": at, **place}
+    lake_columns = {"hr_arrival": arrival, "hr_partition": 0, "hr_offset": event.number, "hr_day": at.date()}
+    return {**fields, "at": at, **lake_columns}

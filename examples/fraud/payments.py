@@ -6,12 +6,12 @@
     late      event time: 3 to 20 minutes before
     ahead     event time: 10 to 60 minutes after, a dead letter
     broken    not JSON, a wrong type, no id, or a negative amount: dead letters too
-    again     the very bytes of a clean payment a little earlier
+    again     the same bytes as a clean payment shortly before
 
-Now and then a card is attacked: twelve payments at twelve merchants, abroad, high, within seconds. More often a stolen
-card is tried: three payments of less than a euro, then one of hundreds.
-Of every second payment it is told what it was, 2 to 40 seconds after it: what takes weeks elsewhere. A few of these
-verdicts say what is not so, and are corrected ten seconds later.
+Attacks: twelve high payments at twelve merchants abroad, within seconds. Trials of stolen cards are more frequent:
+three payments of less than a euro, then one of hundreds.
+Half of the clean payments get a verdict (a label) 2 to 40 seconds later; in production that takes weeks. One percent
+of these verdicts are wrong at first, and are corrected ten seconds later.
 """
 
 import math
@@ -41,7 +41,7 @@ _LATE, _AGAIN, _BROKEN, _AHEAD = 0.010, 0.030, 0.035, 0.037  # cumulative shares
 
 
 class Fate(Enum):
-    """What becomes of a payment."""
+    """The fate of a payment at the gate and in the tiles."""
 
     CLEAN = "clean"
     DUPLICATE = "duplicate"
@@ -51,7 +51,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A payment as it is produced, and what must become of it."""
+    """A payment as it is produced, and its expected fate."""
 
     number: int
     moment_us: int
@@ -63,7 +63,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Verdict:
-    """What is told of a payment, and when."""
+    """The label of a payment, and when it is sent."""
 
     moment_us: int
     payment_id: str
@@ -76,9 +76,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Truth:
-    """How many payments meet which fate; duplicates are clean to the gate, and dropped by the tiles.
+    """Expected counts of payments per fate; the gate counts duplicates as clean, and the tiles drop them.
 
-    Trials are the stolen cards whose high payment is among them.
+    `trials` counts the trials of stolen cards whose high payment is among the payments.
     """
 
     produced: int
@@ -91,18 +91,18 @@ class Truth:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Payments at a steady rate from a moment on."""
+    """Payments at a steady rate from a start time on."""
 
     seed: int
     start_us: int
     rate: float
 
     def moment_us(self, number: int) -> int:
-        """When a payment is produced."""
+        """The time at which a payment is produced."""
         return self.start_us + round(number * _SECOND_US / self.rate)
 
     def event(self, number: int) -> Event:
-        """The payment of that number."""
+        """The payment with this number."""
         fate, reason = fate_of(self.seed, number)
         source = original_of(self.seed, number) if fate is Fate.DUPLICATE else number
         fields = payment(self.seed, source, self.moment_us(source))
@@ -113,16 +113,16 @@ class Timeline:
         return Event(number, self.moment_us(number), key, value, fate, reason)
 
     def verdicts(self, number: int) -> list[Verdict]:
-        """What is told of a payment later: nothing, what it was, or that after the contrary."""
+        """The labels of a payment: none, the correct one, or a wrong one and then the correct one."""
         chance, delay, doubt, *_ = _draws(self.seed, number, "verdict")
         if chance >= TOLD_SHARE or fate_of(self.seed, number)[0] is not Fate.CLEAN:
             return []
         payment_id, fraud = f"p{self.seed}-{number}", is_fraud(self.seed, number)
         moment_us = self.moment_us(number) + int((2 + 38 * delay) * _SECOND_US)
-        said = Verdict(moment_us, payment_id, fraud)
+        verdict = Verdict(moment_us, payment_id, fraud)
         if doubt >= DOUBTED_SHARE:
-            return [said]
-        return [Verdict(moment_us, payment_id, not fraud), replace(said, moment_us=moment_us + 10 * _SECOND_US)]
+            return [verdict]
+        return [Verdict(moment_us, payment_id, not fraud), replace(verdict, moment_us=moment_us + 10 * _SECOND_US)]
 
 
 def events(seed: int, count: int, start_us: int, rate: float, first: int = 0) -> Iterator[Event]:
@@ -132,7 +132,7 @@ def events(seed: int, count: int, start_us: int, rate: float, first: int = 0) ->
 
 
 def truth(seed: int, count: int, first: int = 0) -> Truth:
-    """What a platform must report of these payments."""
+    """The counts that a correct platform reports for these payments."""
     fates = Counter(fate_of(seed, number) for number in range(first, first + count))
     dead = {reason: times for (fate, reason), times in sorted(fates.items(), key=str) if fate is Fate.DEAD}
     duplicates, late = fates[Fate.DUPLICATE, ""], fates[Fate.LATE, ""]
@@ -141,7 +141,7 @@ def truth(seed: int, count: int, first: int = 0) -> Truth:
 
 
 def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
-    """The fields of a payment without fault, produced at a moment.
+    """The fields of a valid payment, produced at `moment_us`.
 
     >>> payment(7, 0, 1_767_225_600_000_000)["payment_id"]
     'p7-0'
@@ -160,7 +160,7 @@ def payment(seed: int, number: int, moment_us: int) -> dict[str, object]:
 
 
 def fate_of(seed: int, number: int) -> tuple[Fate, str]:
-    """What must become of a payment, and for a dead letter why."""
+    """The expected fate of a payment, and the reason of a dead letter."""
     chance, kind = _draws(seed, number)[0], _draws(seed, number)[6]
     if chance >= _AHEAD or attack_of(seed, number) is not None or _trial_step(seed, number) is not None:
         return Fate.CLEAN, ""
@@ -182,7 +182,7 @@ def original_of(seed: int, number: int) -> int:
 
 
 def attack_of(seed: int, number: int) -> dict[str, object] | None:
-    """What an attack changes in a payment that is part of one."""
+    """The fields that an attack changes in a payment, or None if the payment is not part of one."""
     block, place = divmod(number, ATTACK_EVERY)
     start, card, merchant, *_ = _draws(seed, -1 - block)
     step, between = divmod(place - int(start * 400), ATTACK_STRIDE)
@@ -198,7 +198,7 @@ def attack_of(seed: int, number: int) -> dict[str, object] | None:
 
 
 def trial_of(seed: int, number: int, moment_us: int) -> dict[str, object] | None:
-    """What a trial changes in a payment that is part of one: the card is nobody else's, and its payments in order."""
+    """The fields that a trial changes in a payment, or None; a trial has its own card and increasing event times."""
     step = _trial_step(seed, number)
     if step is None:
         return None
@@ -211,25 +211,25 @@ def trial_of(seed: int, number: int, moment_us: int) -> dict[str, object] | None
 
 
 def is_end_of_trial(seed: int, number: int) -> bool:
-    """Whether it is the payment that a stolen card was tried for."""
+    """Whether it is the high payment at the end of a trial."""
     return _trial_step(seed, number) == TRIAL_LENGTH - 1
 
 
 def _trial_step(seed: int, number: int) -> int | None:
-    """Which payment of a trial it is, if it is one: places that no payment of an attack has."""
+    """The step of a trial that this payment is, if any; trials never use the numbers of an attack."""
     attack = int(_draws(seed, -1 - number // ATTACK_EVERY)[0] * 400)
     step, between = divmod(number % TRIAL_EVERY - attack % ATTACK_STRIDE - 7, TRIAL_STRIDE)
     return step if not between and 0 <= step < TRIAL_LENGTH else None
 
 
 def is_fraud(seed: int, number: int) -> bool:
-    """Whether its holder disputes a payment: most of an attack's, or after a trial; few others."""
+    """Whether its holder disputes a payment: most payments of an attack or at the end of a trial, and few others."""
     suspicious = attack_of(seed, number) is not None or is_end_of_trial(seed, number)
     return _draws(seed, number)[7] < (0.95 if suspicious else 0.001)
 
 
 def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float) -> bytes:
-    """The bytes of a payment, with the fault that is the reason of its death."""
+    """The bytes of a payment, with the fault that makes it a dead letter."""
     other = draw < 0.5
     match reason:
         case "not-json":
@@ -249,13 +249,13 @@ def _broken(fields: dict[str, object], reason: str, moment_us: int, draw: float)
 
 @lru_cache(maxsize=256)
 def _draws(seed: int, number: int, of: str = "") -> tuple[float, ...]:
-    """Eight draws from [0, 1) that belong to one payment, or to its verdict; negative numbers are those of attacks."""
+    """Eight random draws from [0, 1) for one payment or its verdict; negative numbers are attacks."""
     digest = blake2b(f"{seed}:{number}{of}".encode(), digest_size=64).digest()
     return tuple((word >> 11) * 2.0**-53 for word in struct.unpack("<8Q", digest))
 
 
 def _rank(draw: float, size: int) -> int:
-    """A rank from 1 on, of which the k-th is about 1/k as frequent as the first, as in Zipf's law."""
+    """A rank from 1 on with Zipf's distribution: rank k is about 1/k as frequent as rank 1."""
     return int(size**draw)
 
 
@@ -264,7 +264,7 @@ def _country(rank: int, abroad: bool) -> str:
 
 
 def _between(low: int, high: int, draw: float) -> int:
-    """A delay of so many minutes, in microseconds."""
+    """A delay between two numbers of minutes, in microseconds."""
     return int((low + (high - low) * draw) * _MINUTE_US)
 
 

@@ -1,4 +1,4 @@
-"""What the demo reads from GET /metrics, and the few sums it makes of it."""
+"""Parses GET /metrics, and computes the totals and delays that the demo shows."""
 
 import math
 from collections import defaultdict
@@ -25,7 +25,7 @@ class Scrape:
         return cls(dict(samples))
 
     def since(self, earlier: "Scrape") -> "Scrape":
-        """The counts that came after an earlier scrape."""
+        """The increase of each sample since an earlier scrape."""
         return Scrape(
             {
                 name: {labels: value - earlier.samples.get(name, {}).get(labels, 0) for labels, value in series.items()}
@@ -34,22 +34,22 @@ class Scrape:
         )
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that carry these labels."""
+        """The sum of a metric's samples with these labels."""
         return sum(self.by(name, "", **labels).values())
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """The samples that carry these labels, summed by one more label."""
+        """The samples with these labels, summed by one more label."""
         wanted = set(labels.items())
         sums: dict[str, float] = defaultdict(float)
-        for found, value in self.samples.get(name, {}).items():
-            if wanted <= set(found):
-                sums[dict(found).get(label, "")] += value
+        for sample_labels, value in self.samples.get(name, {}).items():
+            if wanted <= set(sample_labels):
+                sums[dict(sample_labels).get(label, "")] += value
         return dict(sums)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """How many events of a stream met which fate."""
+    """Counts of a stream's events per fate."""
 
     arrived: int
     clean: int
@@ -73,13 +73,13 @@ class Totals:
 
     @property
     def judged(self) -> int:
-        """Events that are through the gate."""
+        """The number of events that the gate has processed."""
         return self.clean + self.late + self.dropped + sum(self.dead.values())
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The middle and the slow end of a set of delays, in seconds."""
+    """The median and the 99th percentile of a set of delays, in seconds."""
 
     p50: float
     p99: float
@@ -90,7 +90,7 @@ class Delay:
 
 
 def delay_of(seconds: Iterable[float]) -> Delay | None:
-    """P50 and P99 of measured delays; none of none."""
+    """P50 and P99 of measured delays; None if there are none."""
     ranked = sorted(seconds)
     return Delay(percentile(ranked, 0.5), percentile(ranked, 0.99), len(ranked)) if ranked else None
 
@@ -105,7 +105,7 @@ def percentile(ranked: Sequence[float], share: float) -> float:
 
 
 def histogram_delay(scrape: Scrape, name: str) -> Delay | None:
-    """P50 and P99 of a Prometheus histogram; none while it is empty."""
+    """P50 and P99 of a Prometheus histogram; None while it is empty."""
     buckets = sorted((float(bound), count) for bound, count in scrape.by(f"{name}_bucket", "le").items())
     if not buckets or not buckets[-1][1]:
         return None
@@ -113,7 +113,7 @@ def histogram_delay(scrape: Scrape, name: str) -> Delay | None:
 
 
 def _quantile(buckets: Sequence[tuple[float, float]], share: float) -> float:
-    """As Prometheus estimates it: evenly spread within a bucket, the last finite bound beyond it."""
+    """The estimate of Prometheus: linear within a bucket, and the last finite bound in the last bucket."""
     rank = share * buckets[-1][1]
     low, below = 0.0, 0.0
     for bound, count in buckets:
@@ -124,7 +124,7 @@ def _quantile(buckets: Sequence[tuple[float, float]], share: float) -> float:
 
 
 def milliseconds(seconds: float) -> str:
-    """A delay as a person reads it.
+    """Format a delay with its unit.
 
     >>> milliseconds(0.0042), milliseconds(0.123), milliseconds(2.5)
     ('4.2 ms', '123 ms', '2.5 s')

@@ -1,4 +1,4 @@
-"""How the demo looks: a live view on a terminal, plain lines in a pipe, and the table at the end."""
+"""The output of the demo: a live view on a terminal, plain lines in a pipe, and the table at the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ SHOWN = ("payments_10m", "spend_1h", "merchants_1h", "declined_1h", "largest_7d"
 
 @dataclass(frozen=True)
 class Moment:
-    """One look at the running demo."""
+    """The numbers of the running demo at one moment."""
 
     seconds: int
     rate: float
@@ -38,7 +38,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Result:
-    """What the demo saw, against what it sent."""
+    """The server's counts, compared with what the demo sent."""
 
     totals: Totals
     truth: Truth
@@ -69,12 +69,12 @@ class Result:
 
     @property
     def agrees(self) -> bool:
-        """Whether the server counted what was sent."""
+        """Whether the server's counts match what was sent."""
         return all(counted == sent for _, counted, sent in self.rows)
 
 
 def line(moment: Moment) -> str:
-    """One look in one line, for a pipe."""
+    """One moment as one line, for a pipe."""
     totals = moment.totals
     parts = [
         f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}",
@@ -93,11 +93,11 @@ def line(moment: Moment) -> str:
 
 
 def _quality(judged: Judged) -> str:
-    """What labels say of the model, and in brackets what its scores promise."""
+    """Realised metrics of the model, with those estimated from its scores in brackets."""
     metrics = {"AUC": judged.auc, "recall": judged.recall, "precision": judged.precision}
-    said = (f"{name} {_number(realised)} ({_number(estimated)})" for name, (realised, estimated) in metrics.items())
+    parts = (f"{name} {_number(realised)} ({_number(estimated)})" for name, (realised, estimated) in metrics.items())
     coverage = "-" if judged.coverage is None else f"{judged.coverage:.0%}"
-    return ", ".join([f"coverage {coverage}", *said])
+    return ", ".join([f"coverage {coverage}", *parts])
 
 
 def _number(value: float | None) -> str:
@@ -109,12 +109,12 @@ def _card_text(row: FeatureRow) -> str:
 
 
 def _in_time(decided: Decided) -> str:
-    """How long decisions take, beside how long they may."""
+    """The latency of decisions, and the model's budget."""
     return f"{decided.latency or '-'} of {BUDGET}"
 
 
 def live(moment: Moment, url: str) -> RenderableType:
-    """One look on a terminal."""
+    """One moment as a view for a terminal."""
     clock = f"{moment.seconds // 60:02d}:{moment.seconds % 60:02d}"
     title = Text.assemble(("Headrace ", "bold"), ("fraud demo", "dim"), f"   {url}   {clock}")
     foot = Text("Red: a card under attack. Ctrl-C ends the demo with a summary.", style="dim")
@@ -140,7 +140,7 @@ def _decisions(moment: Moment) -> Table:
     table.add_row("decisions", decided.named)
     table.add_row("arrival to decision", f"{_in_time(decided)}, degraded {decided.degraded:,}")
     table.add_row("frauds caught", f"{decided.caught:,} of {decided.frauds:,}")
-    table.add_row("labels", f"{moment.judged.told:,} told so far; outcomes {moment.judged.named or '-'}")
+    table.add_row("labels", f"{moment.judged.told:,} sent so far; outcomes {moment.judged.named or '-'}")
     table.add_row("by labels (by scores)", _quality(moment.judged))
     return table
 
@@ -190,6 +190,6 @@ def summary(result: Result) -> Table:
     table.add_row("labels", "", f"{result.judged.told:,}", f"outcomes: {result.judged.named or '-'}")
     table.add_row("by labels (by scores)", "", "", _quality(result.judged))
     if result.warm_up_s:
-        table.caption = f"Delays are those after the first {result.warm_up_s} s, in which the JVM warms up."
+        table.caption = f"Delays exclude the first {result.warm_up_s} s, in which the JVM warms up."
         table.caption_justify = "left"
     return table

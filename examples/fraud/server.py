@@ -1,4 +1,4 @@
-"""`headrace up` as a child process: its ports, its lines, its readiness, its end."""
+"""Runs `headrace up` as a child process: ports, log lines, readiness and shutdown."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ from typing import Self
 from api import Api, NotReady
 
 HOST = "127.0.0.1"
-READY_SECONDS = 600.0  # the first start of all may fetch jars
+READY_SECONDS = 600.0  # the very first start may download jars
 STOP_SECONDS = 60.0
 
 
@@ -25,12 +25,12 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server listens and keeps its state."""
+    """The ports and the state folder of a server."""
 
     http_port: int
     broker_port: int
     state: Path
-    given_broker: str | None = None  # another than the one that is started here
+    given_broker: str | None = None  # the user's broker instead of an embedded one
 
     @property
     def http(self) -> str:
@@ -46,7 +46,7 @@ class Place:
 
 
 class Server:
-    """A running `headrace up`; leaving the block stops it as Ctrl-C would."""
+    """A running `headrace up`; leaving the block stops it with SIGINT."""
 
     def __init__(self, app: Path, place: Place) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class Server:
             *(["--broker", place.given_broker] if place.given_broker else []),
         ]  # fmt: skip
         with self.log.open("wb") as log:
-            # A session of its own: Ctrl-C reaches the demo alone, which then stops the server in good order.
+            # A separate session: only the demo receives Ctrl-C; it then shuts the server down gracefully.
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class Server:
         self.stop()
 
     def wait_ready(self, say: Callable[[str], None], timeout: float = READY_SECONDS) -> None:
-        """Return once the server is ready; until then say each new line of its log."""
+        """Return once the server is ready; until then, pass each new line of its log to `say`."""
         api, deadline = Api(self.place.http), time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.require_alive()
@@ -88,7 +88,7 @@ class Server:
             raise ServerFailed(f"headrace up ended with exit code {code}. Its last lines:\n{self.tail()}")
 
     def new_lines(self) -> list[str]:
-        """Whole lines of the server's log that were not returned before."""
+        """Complete lines of the server's log that were not returned before."""
         text = self.log.read_text(errors="replace")[self._told :]
         whole = text[: text.rfind("\n") + 1]
         self._told += len(whole)
@@ -98,7 +98,7 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def stop(self) -> int:
-        """Stop the server in good order, or by force after a minute; its exit code."""
+        """Shut the server down gracefully, or kill it after STOP_SECONDS; its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:
@@ -109,7 +109,7 @@ class Server:
 
 
 def port_near(wanted: int) -> int:
-    """The wanted port if it is free, else one that is."""
+    """The wanted port if it is free, or else another free port."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What the demo does to the server: a steady load, verdicts after it, and probes of how soon a payment is readable."""
+"""The load of the demo: steady payments, their delayed verdicts, and probes that measure when a payment is readable."""
 
 import contextlib
 import heapq
@@ -19,7 +19,7 @@ PROBE_LIMIT_SECONDS = 30.0
 
 
 class Load(threading.Thread):
-    """Produces a timeline's payments and what is told of them later, each when its moment has come."""
+    """Produces a timeline's payments and their delayed verdicts, each at its time."""
 
     def __init__(self, producer: Producer, timeline: Timeline) -> None:
         super().__init__(name="load")
@@ -27,7 +27,7 @@ class Load(threading.Thread):
         self.produced = 0
         self.told = 0
         self.attacked: list[str] = []
-        self._verdicts: list[Verdict] = []  # those to come, as a heap
+        self._verdicts: list[Verdict] = []  # a heap of verdicts that are not sent yet
         self._producer = producer
         self._stopped = threading.Event()
 
@@ -42,7 +42,7 @@ class Load(threading.Thread):
             self.produced += 1
 
     def _tell(self, now_us: int) -> None:
-        """Send the verdicts whose moment has come."""
+        """Send the verdicts that are due."""
         while self._verdicts and self._verdicts[0].moment_us <= now_us:
             verdict = heapq.heappop(self._verdicts)
             self._producer.send(LABELS, verdict.value, key=verdict.payment_id)
@@ -62,7 +62,7 @@ class Load(threading.Thread):
 
 
 class Probes(threading.Thread):
-    """Pays with one card of its own, a few times a second, and reads it until the payment counts."""
+    """Pays with its own card a few times a second, and reads the card's features until they include the payment."""
 
     def __init__(self, producer: Producer, client: hr.Client, card: str) -> None:
         super().__init__(name="probes")
@@ -84,7 +84,7 @@ class Probes(threading.Thread):
                 self.lost += 1
 
     def delays(self, since: float = 0.0) -> list[float]:
-        """How long each probe took to be readable that was sent since a moment."""
+        """The delay from producer to readable of each probe sent since `since`."""
         return [delay for sent_at, delay in self._delays.copy() if sent_at >= since]
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Probes(threading.Thread):
         self.sent += 1
 
     def _readable(self, sent_at: float) -> bool:
-        """Whether the last probe counts in time; the longer it takes, the less often it asks."""
+        """Whether the last probe is readable within the limit; polls less often the longer it takes."""
         while (waited := time.monotonic() - sent_at) < PROBE_LIMIT_SECONDS and not self._stopped.is_set():
             with contextlib.suppress(hr.HeadraceError):
                 [row] = self._client.features(CardSpend, [self.card])

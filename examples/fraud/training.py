@@ -1,4 +1,4 @@
-"""The model of the demo, trained before anything goes live: `headrace train` on hours of generated history."""
+"""Trains the model of the demo before the server starts: `headrace train` on hours of generated history."""
 
 import subprocess
 import sys
@@ -20,14 +20,14 @@ class TrainingFailed(Exception):
 
 
 def train_once(app: Path, model: str, state: Path, seed: int, say: Callable[[str], None]) -> None:
-    """Train the model if the state has none yet, and say how good it is."""
+    """Train the model if the state has no champion yet, and report its quality."""
     version = VersionStore(state, model).load_roles().champion
     if version is not None:
-        say(f"{model} version {version} of an earlier run goes on scoring")
+        say(f"Using {model} version {version} of an earlier run")
         return
-    say(f"Training {model} on {HOURS} hours of payments that came before")
+    say(f"Training {model} on {HOURS} hours of generated history")
     began = time.monotonic()
-    # Other payments than the demo will send: a model that has seen them would be no proof.
+    # Another seed than the demo's: a model must not be evaluated on the payments it was trained on.
     timeline = Timeline(seed + 1, time.time_ns() // 1000 - HOURS * 3_600_000_000, RATE)
     history = write_history(state / "history", timeline, COUNT)
     say(f"  {_train(app, model, history, state)}; took {time.monotonic() - began:.0f} s")

@@ -1,4 +1,4 @@
-"""How good the model turns out to be, followed in its topic of quality: by verdicts, and by its scores before them."""
+"""The quality of the model from its quality topic: realised by labels, and estimated from scores before they arrive."""
 
 import time
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ STATES = ("matched", "pending", "defaulted", "expired", "orphan")
 
 @dataclass(frozen=True)
 class Judged:
-    """How predictions stand, and what metrics say, realised and estimated; None where nothing is known yet."""
+    """Counts of outcomes, and the metrics, realised and estimated; None while a metric is unknown."""
 
     told: int
     states: dict[str, int]
@@ -33,12 +33,12 @@ class Judged:
 
     @property
     def named(self) -> str:
-        """How many stand how."""
+        """The count of each state as text."""
         return ", ".join(f"{state} {count:,}" for state, count in self.states.items())
 
 
 class Verdicts:
-    """Quality as it is published, whenever it is asked for."""
+    """Reads the published quality of the model."""
 
     def __init__(self, broker: str) -> None:
         self._quality, self._broker = QualityValues([fraud]), broker
@@ -47,7 +47,7 @@ class Verdicts:
         return self._quality.follow(self._broker)
 
     def judged(self, scrape: Scrape, told: int) -> Judged:
-        """What is known now, when so many labels were sent."""
+        """The quality now; `told` is the number of labels sent so far."""
         counted = scrape.by("headrace_outcomes", "state", model=fraud.name)
         return Judged(
             told=told,

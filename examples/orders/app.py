@@ -1,4 +1,4 @@
-"""What Headrace keeps of the shop: its streams, and how the orders of each customer fared, for who scores the next."""
+"""The shop's streams, and features of each customer's orders for a model that scores the next one."""
 
 from messages import streams
 

@@ -1,4 +1,4 @@
-"""What the services of a shop say to each other: commands ask for something, events tell that it was done."""
+"""The messages between the services of a shop: a command requests an action, an event reports that it happened."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ EVENTS = ("placed", "paid", "payment_refused", "shipped", "shipping_refused", "r
 
 
 class Message(NamedTuple):
-    """A command or an event of one order; each kind is said once of an order, so the two are its id."""
+    """A command or an event of one order; an order has one message of each kind, so order and kind are its id."""
 
     order_id: str
     kind: str
@@ -29,18 +29,18 @@ class Message(NamedTuple):
         return self._replace(kind=kind, at=at)
 
     def row(self) -> dict[str, Any]:
-        """As it is sent: its columns."""
+        """The message as a row of its stream."""
         return {"id": self.id, **self._asdict(), "at": self.at.isoformat()}
 
 
 def message_of(row: dict[str, Any]) -> Message:
-    """As it was sent."""
+    """The message of a row."""
     columns = {name: row[name] for name in Message._fields}
     return Message(**columns | {"at": datetime.fromisoformat(row["at"])})
 
 
 def streams(shop: str = "shop") -> tuple[hr.Stream, hr.Stream]:
-    """The stream of a shop's commands, and that of its events; one order is in order in each."""
+    """The streams of a shop's commands and of its events; each keeps the messages of one order in order."""
     commands, events = (
         hr.Stream(
             f"{shop}.{what}",

@@ -1,11 +1,12 @@
-"""Three services, each with tables of its own. A handler changes its tables and says what follows; it commits nothing.
+"""Three services, each with its own tables. A handler updates its tables and returns the next messages; its caller
+commits the transaction.
 
             place ─▶ orders ──pay──▶ payments ──paid──▶ orders ──ship──▶ shipping ──shipped──▶ orders: completed
                         ▲                │                  ▲               │
                         └─payment_refused┘                  └shipping_refused┘
                         │ cancelled                         │ refund ─▶ payments ──refunded──▶ orders: cancelled
 
-The saga is in `Orders`: what was paid and cannot be shipped is paid back, and only then cancelled.
+The orders service runs the saga: it refunds an order that is paid but cannot be shipped, and cancels it after that.
 """
 
 from collections.abc import Callable
@@ -36,8 +37,8 @@ def set_order(cursor: Cursor, message: Message, status: str) -> None:
 
 
 def place(cursor: Cursor, message: Message) -> list[str]:
-    told = [message.order_id, message.customer, message.item, message.amount]
-    cursor.execute("INSERT INTO orders VALUES (%s, %s, %s, %s, 'placed')", told)
+    columns = [message.order_id, message.customer, message.item, message.amount]
+    cursor.execute("INSERT INTO orders VALUES (%s, %s, %s, %s, 'placed')", columns)
     return ["placed", "pay"]
 
 
@@ -57,7 +58,7 @@ def shipped(cursor: Cursor, message: Message) -> list[str]:
 
 
 def shipping_refused(cursor: Cursor, message: Message) -> list[str]:
-    """The compensation: what was done before is undone by a command of its own."""
+    """The compensating action of the saga: a separate command undoes the payment."""
     set_order(cursor, message, "refunding")
     return ["refund"]
 

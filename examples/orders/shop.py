@@ -1,8 +1,8 @@
-"""The whole shop in one process: three services, the read model and the relay; `--demo` places orders and shows them.
+"""The whole shop in one process: three services, the read model and the relay; `--demo` places orders and counts them.
 
     PG_URL=postgres://… python examples/orders/shop.py --broker 127.0.0.1:9092 --demo 20
 
-Killed at any step and started again, every order still ends: paid and shipped, or cancelled and paid back.
+If the process is killed at any step and restarted, every order still completes or is cancelled and refunded.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ITEMS, PIECES, MONEY = ("book", "lamp", "chair"), 4, 100.0
 
 
 class Shop:
-    """Everything that runs; `close` ends it, whatever it was at."""
+    """All parts of the shop; `close` stops them at any point."""
 
     def __init__(self, broker: str, name: str = "shop", reached: Reached = nothing) -> None:
         self.name, self.broker = name, broker
@@ -42,29 +42,29 @@ class Shop:
         self._relay = Relay(table, broker, declared, on_step=lambda step: reached(f"relay.{step}"))
 
     def step(self) -> int:
-        """One round: what has come is handled, what is to be told is sent."""
+        """Relay the rows of the outbox, then handle new messages; the number of both."""
         return self._relay.relay_batch() + sum(worker.step(0.01) for worker in self._workers)
 
     def place(self, orders: list[Message]) -> None:
-        """Commands from outside: each is in the log, or this raises."""
+        """Send commands to place orders; raises an error unless all of them are in the log."""
         hr.produce(self.commands, [order.row() for order in orders], broker=self.broker)
 
     def statuses(self) -> dict[str, str]:
         return dict(self.database.execute("SELECT order_id, status FROM orders").fetchall())
 
     def standing(self) -> dict[str, Standing]:
-        """The read model that is kept."""
+        """The read model as stored in the database."""
         rows = self.database.execute("SELECT order_id, customer, amount, status, history FROM standing")
         return {
-            order: Standing(customer, amount, status, tuple(told)) for order, customer, amount, status, told in rows
+            order: Standing(customer, amount, status, tuple(kinds)) for order, customer, amount, status, kinds in rows
         }
 
     def rebuilt(self) -> dict[str, Standing]:
-        """The read model, made again of the log alone."""
+        """The read model, rebuilt from the log alone."""
         return rebuilt(self.broker, self.events.name)
 
     def has_ended(self, orders: int) -> bool:
-        """Whether so many orders have ended, and the read model knows."""
+        """Whether at least `orders` orders have ended in the read model."""
         ended = [one for one in self.standing().values() if one.status in ENDED]
         return len(ended) >= orders
 
@@ -80,7 +80,7 @@ def connect(name: str) -> psycopg.Connection[Any]:
 
 
 def open_shop(broker: str, name: str = "shop") -> None:
-    """Tables and topics, where there are none yet."""
+    """Create tables and topics that do not exist yet."""
     ensure_topics(broker, list(streams(name)))
     with connect(name) as database, database.transaction():
         if database.execute("SELECT to_regnamespace(%s)", [name]).fetchone() != (None,):
@@ -91,36 +91,36 @@ def open_shop(broker: str, name: str = "shop") -> None:
 
 
 def order(number: int, dice: random.Random) -> Message:
-    """An order of somebody: some cost more than anybody has."""
+    """A random order; some cost more than any customer has."""
     amount = dice.choice((10.0, 20.0, 1000.0))
     return Message(f"o-{number}", "place", f"customer-{number}", dice.choice(ITEMS), amount, now())
 
 
 def welcome(database: psycopg.Connection[Any], orders: list[Message]) -> None:
-    """Whoever orders has some money."""
+    """Give each new customer some money."""
     known = [(one.customer, MONEY) for one in orders]
     database.cursor().executemany("INSERT INTO wallets VALUES (%s, %s) ON CONFLICT DO NOTHING", known)
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--broker", default="127.0.0.1:9092")
-    asked.add_argument("--name", default="shop")
-    asked.add_argument("--demo", type=int, default=0, metavar="ORDERS", help="place so many orders, and end with them")
-    told = asked.parse_args()
-    open_shop(told.broker, told.name)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", default="127.0.0.1:9092")
+    parser.add_argument("--name", default="shop")
+    parser.add_argument("--demo", type=int, default=0, metavar="ORDERS", help="place this many orders, then exit")
+    options = parser.parse_args()
+    open_shop(options.broker, options.name)
     point = os.environ.get("ORDERS_DIE_AT")
-    shop = Shop(told.broker, told.name, nothing if point is None else dying_at(int(point)))
-    begun = len(shop.statuses())
-    dice = random.Random(begun)
-    orders = [order(number, dice) for number in range(begun, begun + told.demo)]
+    shop = Shop(options.broker, options.name, nothing if point is None else dying_at(int(point)))
+    first = len(shop.statuses())
+    dice = random.Random(first)
+    orders = [order(number, dice) for number in range(first, first + options.demo)]
     welcome(shop.database, orders)
     shop.place(orders)
-    while not told.demo or not shop.has_ended(begun + told.demo):
+    while not options.demo or not shop.has_ended(first + options.demo):
         shop.step() or time.sleep(0.02)
-    kept = shop.standing()
-    print(f"{len(kept)} orders:", dict(Counter(one.status for one in kept.values())))
-    print("rebuilt from the log it is", "the same" if shop.rebuilt() == kept else "ANOTHER")
+    standing = shop.standing()
+    print(f"{len(standing)} orders:", dict(Counter(one.status for one in standing.values())))
+    print("rebuilt from the log it is", "the same" if shop.rebuilt() == standing else "ANOTHER")
     shop.close()
 
 

@@ -1,7 +1,7 @@
-"""The read model: how each order stands, made of events alone. It can be thrown away: the log makes it again.
+"""The read model: the status of each order, derived from events alone. It can be deleted and rebuilt from the log.
 
-shop.events ──▶ fold, one event after the other ──▶ standing     kept beside the services
-     └───────▶ the same fold from the first event on ──▶ the same, whenever it is wanted
+shop.events ──▶ fold, one event after the other ──▶ standing     updated while the services run
+     └───────▶ the same fold from the first event on ──▶ the same rows, at any time
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ WRITE = """INSERT INTO standing VALUES (%s, %s, %s, %s, %s)
 
 
 class Standing(NamedTuple):
-    """How an order stands, and the events that brought it there."""
+    """The status of an order, and the events that led to it."""
 
     customer: str
     amount: float
@@ -29,29 +29,29 @@ class Standing(NamedTuple):
 
 
 def fold(before: Standing | None, event: Message) -> Standing:
-    """How an order stands after one more event."""
+    """The status of an order after one more event."""
     history = () if before is None else before.history
     return Standing(event.customer, event.amount, event.kind, (*history, event.kind))
 
 
 def keep(cursor: Cursor, event: Message) -> list[str]:
-    """Fold an event into the table; nothing follows from it."""
-    found = cursor.execute(READ, [event.order_id]).fetchone()
-    before = None if found is None else Standing(*found[:3], tuple(found[3]))
+    """Fold an event into the table; it causes no further message."""
+    row = cursor.execute(READ, [event.order_id]).fetchone()
+    before = None if row is None else Standing(*row[:3], tuple(row[3]))
     after = fold(before, event)
     cursor.execute(WRITE, [event.order_id, after.customer, after.amount, after.status, list(after.history)])
     return []
 
 
 def rebuilt(broker: str, topic: str) -> dict[str, Standing]:
-    """How every order stands by the log, from its first event on; what was sent twice counts once."""
+    """The status of every order, from the first event of the log on; duplicates count once."""
     ends = OffsetClient(broker).topic_end_offsets([topic])
     records = read_offset_range(broker, OffsetClient(broker).start_offsets(ends), ends)
     return folded(message_of(orjson.loads(record.value or b"")) for record in records)
 
 
 def folded(events: Iterable[Message]) -> dict[str, Standing]:
-    """How orders stand after some events."""
+    """The status of each order after some events."""
     standing: dict[str, Standing] = {}
     seen: set[str] = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""Every step at which a process of the shop may die, by number: `ORDERS_DIE_AT=3 python examples/orders/shop.py`.
+"""Every step at which the process of the shop can crash, by number: `ORDERS_DIE_AT=3 python examples/orders/shop.py`.
 
 taken ──▶ noted ──▶ changed ──▶ told ──▶ committed        of each message a service handles, in one transaction
 owned ──▶ read ──▶ parked ──▶ sent ──▶ landed ──▶ removed  of the relay
@@ -26,11 +26,11 @@ Reached = Callable[[str], None]
 
 
 def nothing(_point: str) -> None:
-    """Who goes on at every step."""
+    """Continue at every step."""
 
 
 def dying_at(number: int, die: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL)) -> Reached:
-    """Who dies at the step of that number."""
+    """A callback that kills the process at the step of this number."""
     point = POINTS[number]
 
     def reached(here: str) -> None:

@@ -1,7 +1,7 @@
-"""A service at work: each message in one transaction, with its id, its place in the log, and what is told in turn.
+"""A service's consumer: one transaction per message stores its id, the table changes, the new messages and the offset.
 
-message ──▶ BEGIN ─ inbox: seen before? ─ handler ─ outbox ─ position ─ COMMIT ──▶ next
-                       └ yes: only the position moves
+message ──▶ BEGIN ─ inbox: duplicate? ─ handler ─ outbox ─ offset ─ COMMIT ──▶ next
+                       └ yes: only the offset moves
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ HANDLERS: Mapping[str, Mapping[str, Handler]] = SERVICES | {"standing": dict.fro
 
 
 class Worker:
-    """One service: reads both streams from where its own table says it was, and handles what is for it."""
+    """One service: reads both streams from the offsets in its own table, and handles the kinds it has a handler for."""
 
     def __init__(
         self, service: str, database: psycopg.Connection[Any], broker: str, shop: str, reached: Reached
@@ -40,7 +40,7 @@ class Worker:
         self._consumer.assign(self._places(OffsetClient(broker), topics))
 
     def step(self, wait_s: float) -> int:
-        """Handle what has come; how many messages that were."""
+        """Handle the messages that have arrived; the number of them."""
         messages = [one for one in self._consumer.consume(AT_ONCE, wait_s) if one.error() is None]
         for one in messages:
             self._handle(message_of(orjson.loads(one.value())), (one.topic(), one.partition(), one.offset() + 1))
@@ -55,9 +55,9 @@ class Worker:
             return
         self._at(message, "taken")
         with self._database.transaction(), self._database.cursor() as cursor:
-            is_news = cursor.execute(NOTE, [self._service, message.id]).rowcount == 1
+            is_new = cursor.execute(NOTE, [self._service, message.id]).rowcount == 1
             self._at(message, "noted")
-            following = handler(cursor, message) if is_news else []
+            following = handler(cursor, message) if is_new else []
             self._at(message, "changed")
             for kind in following:
                 self._tell(cursor, message.saying(kind, now()))
@@ -71,9 +71,9 @@ class Worker:
         cursor.execute(TELL, [message.id, stream, message.order_id, payload])
 
     def _places(self, offsets: OffsetClient, topics: list[str]) -> list[TopicPartition]:
-        begins = {tuple(at): begin for at, begin in offsets.start_offsets(offsets.require_partitions(topics)).items()}
-        kept = {(topic, number): place for topic, number, place in self._database.execute(PLACES, [self._service])}
-        return [TopicPartition(*at, place) for at, place in (begins | kept).items()]
+        starts = {tuple(at): start for at, start in offsets.start_offsets(offsets.require_partitions(topics)).items()}
+        stored = {(topic, number): offset for topic, number, offset in self._database.execute(PLACES, [self._service])}
+        return [TopicPartition(*at, offset) for at, offset in (starts | stored).items()]
 
     def _at(self, message: Message, stage: str) -> None:
         self._reached(f"{self._service}.{message.kind}.{stage}")

@@ -100,7 +100,7 @@ def test_the_picture_has_a_line_a_curve_the_retraining_the_coverage_and_the_drif
     curves = [path for path in picture.iter(f"{SVG}path") if path.get("fill") == "none"]
     assert [len(path.get("d", "").split("L")) for path in curves] == [31, 61, 61, 61]
     assert [word for word in words if word in {"June", "July"}] == ["June", "July"]
-    assert "trained anew: version 2 is refused" in words
+    assert "retrained: version 2 is refused" in words
     assert words.count("delay 0.20") == 2
 
 
