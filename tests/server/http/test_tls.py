@@ -207,7 +207,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart_and_half_of_a_pair_is_
     before = presented(context)
     with following(context, access):
         shutil.copy(str(new.tls_cert), str(access.tls_cert))
-        wait_until(lambda: "the certificate in use is kept" in caplog.text, 10, "half of a pair to be refused")
+        wait_until(lambda: "the current one stays in use" in caplog.text, 10, "half of a pair to be refused")
         assert presented(context) == before
         shutil.copy(str(new.tls_key), str(access.tls_key))
         wait_until(lambda: presented(context) != before, 10, "the new certificate")
@@ -294,7 +294,7 @@ def test_a_certificate_or_a_key_that_cannot_be_used_is_refused_with_a_sentence(
         (access.tls_cert, nonsense, "cannot be used"),
         (nonsense, access.tls_key, "cannot be used"),
         (access.tls_cert, tmp_path / "missing.pem", "No such file"),
-        (access.tls_cert, locked, "locked by a password"),
+        (access.tls_cert, locked, "encrypted with a password"),
     ]:
         with pytest.raises(TlsConfigError, match=words):
             server_tls_context(AccessConfig(cert, private))

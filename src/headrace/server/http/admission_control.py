@@ -1,10 +1,10 @@
-"""More requests than the server can answer: those that came too late to be answered soon are told to come back.
+"""Admission control: an overloaded server rejects the requests that have waited too long with 429 and Retry-After.
 
-requests in line    ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│▪▪▪▪▪▪▪▪▪▪▪▪▪
-                    answered             │ have waited LONGEST_WAIT_S: 429, and their connections are not read
-                                         │ for RETRY_SECONDS, so that refusing costs little
+queued requests     ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│▪▪▪▪▪▪▪▪▪▪▪▪▪
+                    answered             │ have waited MAX_WAIT_S: 429, and their connections are not read
+                                         │ for RETRY_AFTER_SECONDS, so that rejecting is cheap
 
-A pause of the machine is no overload: as long as few are in line, all are answered.
+A pause of the machine is not an overload: while the queue is short, all requests are answered.
 """
 
 from time import perf_counter
@@ -19,14 +19,14 @@ RETRY_AFTER_SECONDS = 1
 
 
 class RequestArrival(NamedTuple):
-    """When a request came, and how many were in line before it."""
+    """The arrival time of a request, and the number of requests queued before it."""
 
     arrived_at: float
     queued_ahead: int
 
 
 class ServerOverloaded(HttpError):
-    """More requests than the server can answer."""
+    """The server has more requests than it can answer."""
 
     status = 429
     headers = ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)
@@ -39,12 +39,12 @@ class ServerOverloaded(HttpError):
 
 
 class AdmissionQueue:
-    """Who is let in: at most so many at work at once, and nobody who has waited too long in a long line.
+    """Admits requests: at most MAX_RUNNING run at once, and none that has waited too long in a long queue.
 
-    turn of the event loop   ├ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ┤      all of them lay in their sockets when it began: each has
-                             began  answered  next        waited since then, and behind those answered in it already
+    turn of the event loop   ├ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ┤      all requests were in their sockets when the turn began: each
+                             began  answered  next        has waited since then, behind those answered in this turn
 
-    In line is whoever has begun to ask and is not answered; at work, whose answer is being made.
+    `unanswered` counts requests that have arrived and have no response yet; `running` counts those in a handler.
     """
 
     def __init__(self) -> None:
@@ -53,15 +53,15 @@ class AdmissionQueue:
         self._answered_this_turn = 0
 
     def begin_loop_turn(self) -> None:
-        """A turn of the event loop begins."""
+        """Start a turn of the event loop."""
         self.loop_turn_started_at, self._answered_this_turn = perf_counter(), 0
 
     def end_loop_turn(self) -> None:
-        """Who comes now comes in another turn."""
+        """End the turn: later requests belong to another one."""
         self.loop_turn_started_at = None
 
     def enqueue(self) -> RequestArrival:
-        """One more is in line."""
+        """Add a request to the queue; its arrival."""
         arrival = RequestArrival(
             self.loop_turn_started_at or perf_counter(), self.unanswered + self._answered_this_turn
         )
@@ -69,12 +69,12 @@ class AdmissionQueue:
         return arrival
 
     def dequeue(self, count: int) -> None:
-        """So many are answered, or gone."""
+        """Remove `count` requests that are answered, or whose connection is closed."""
         self.unanswered -= count
         self._answered_this_turn += count
 
     def require_capacity(self, arrival: RequestArrival, now: float) -> None:
-        """Raise TooMany for a request that cannot be answered soon."""
+        """Raise ServerOverloaded for a request that cannot be answered soon."""
         if self.running >= MAX_RUNNING or (
             arrival.queued_ahead > QUEUE_THRESHOLD and now - arrival.arrived_at > MAX_WAIT_S
         ):

@@ -1,11 +1,11 @@
-"""One connection of a client: HTTP/1.1 as httptools parses it, answers in the order of requests, bounds on both sides.
+"""One client connection: HTTP/1.1 parsed by httptools, responses in the order of requests, limits in both directions.
 
-bytes ──▶ parser ──▶ a whole request ──▶ begun at once ──────────────▶ answer, in the same turn of the event loop
-                         │                    └ it has to wait: a task ──▶ answer, when it is there
-                         └ another is at work, or was just answered: it waits its turn, and nothing more is read
+bytes ──▶ parser ──▶ a whole request ──▶ handler starts inline ──────▶ response, in the same turn of the event loop
+                         │                    └ it has to wait: a task ──▶ response, when it is ready
+                         └ another request is running, or was just answered: this one waits, and reading pauses
 
-An answer that flows comes in pieces, and its connection is good for nothing else. Whoever goes ends the work that was
-begun for it, and leaves no memory behind.
+A streamed response comes in chunks, and its connection serves no other request. When a client disconnects, the work
+for its request is cancelled, and all references are dropped.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ ResponseCoroutine = Coroutine[Any, Any, Response]
 
 
 class HttpConnection(asyncio.Protocol):
-    """Reads requests and writes answers."""
+    """Reads requests and writes responses."""
 
     _transport: asyncio.Transport
     url: bytes
@@ -63,7 +63,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._client_address = ""
 
-    # Told by the event loop.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a stream's
         self._transport = transport
@@ -91,7 +91,7 @@ class HttpConnection(asyncio.Protocol):
             self._loop.call_soon(self._process_next)
 
     def pause_writing(self) -> None:
-        """The client does not take its answers: it is asked for no more until it does."""
+        """Stop reading while the client does not read its responses."""
         self._is_writing_paused = True
         self.busy_since = self.busy_since or self._loop.time()
         self._pause_reading()
@@ -107,12 +107,12 @@ class HttpConnection(asyncio.Protocol):
         self._unanswered_count = 0
         if self._response_task is not None:
             self._response_task.cancel()
-        # The parser and this connection know each other: together they would stay until they are collected.
+        # The parser and this connection reference each other: both would stay in memory until garbage collection.
         self._parser, self._response_task = None, None
         self._pending_requests.clear()
         self.url, self.headers, self._body_parts = b"", [], []
 
-    # Told by the parser.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self.url, self.headers, self._body_parts = b"", [], []
@@ -123,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_head:  # what trails a body says nothing that was not to be known before it
+        if self._is_in_head:  # trailers are ignored
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -153,13 +153,13 @@ class HttpConnection(asyncio.Protocol):
             if self._parser is not None and self._parser.feed(data):
                 self._is_closing = True
         except httptools.HttpParserCallbackError:
-            LOGGER.exception("a connection failed")
+            LOGGER.exception("Connection failed")
             self._transport.abort()
         except httptools.HttpParserError:
             self._reject_malformed("Invalid HTTP request received.")
 
     def _check_head(self) -> None:
-        """Of a body that is not all here: refuse one that may not come or is too large, ask for one that waits."""
+        """Check a head before its body is complete: reject a request that is not allowed or too large, or send 100."""
         if self._is_discarding_body or self._has_checked_head or self._is_closing:
             return
         self._has_checked_head = True
@@ -180,18 +180,18 @@ class HttpConnection(asyncio.Protocol):
                 self._send_owed_continue()
 
     def _send_owed_continue(self) -> None:
-        """Ask for the body of a client that waits to be asked; requests before it have been answered."""
+        """Send 100 Continue to a client that waits for it, once all requests before have been answered."""
         if self._owes_continue:
             self._owes_continue = False
             self._transport.write(CONTINUE_RESPONSE)
 
     def _discard_body(self, rejection: Response) -> None:
-        """Answer what is not all here yet, and pass over what comes of it."""
+        """Reject a request before its body is complete, and ignore the rest of the body."""
         self._is_discarding_body, self._body_parts = True, []
         self._accept_request(rejection)
 
     def _accept_request(self, rejection: Response | None) -> None:
-        """Begin with a request, unless others have to come first."""
+        """Start a request, or queue it behind others."""
         if self._is_closing:
             return
         parser = self._parser
@@ -222,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def _reject_malformed(self, reason: str) -> None:
-        """What cannot be parsed at all is refused in JSON, after the answers to what was; what was refused ends."""
+        """Reject bytes that cannot be parsed, after the responses to earlier requests; then the connection closes."""
         has_failed_before, self._has_protocol_error = self._has_protocol_error, True
         if self._is_discarding_body:
             self.close()
@@ -238,7 +238,7 @@ class HttpConnection(asyncio.Protocol):
         self._close_after_linger()
 
     def _close_after_linger(self) -> None:
-        """Close once the client had time to take the answer: with bytes unread, a close would be a reset."""
+        """Close once the client had time to read the response: with unread bytes, a close would be a reset."""
         if not self._transport.can_write_eof():
             self._transport.close()
             return
@@ -246,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
         self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
-    # From a request to its answer.
+    # From a request to its response.
 
     def _start_request(self, pending_request: PendingRequest) -> None:
         self._is_responding = True
@@ -283,16 +283,16 @@ class HttpConnection(asyncio.Protocol):
             self._stream_response(response, response.body_stream)
 
     def _stream_response(self, response: Response, body_stream: BodyStream) -> None:
-        """Write what comes until the client has gone or the server ends; nothing else is read meanwhile."""
+        """Write chunks until the client disconnects or the server stops; no further request is read."""
         self._mark_answered()
         self._write_response(response, keep_alive=False)
         self._update_idle_state()
         body_stream(self._send_chunk)
 
     def _send_chunk(self, chunk: bytes | None) -> bool:
-        """One piece of what flows, or its end; gives whether the client is still there.
+        """Send one chunk of a stream, or close it; whether the client is still connected.
 
-        One that is slow misses pieces, and one that takes none for long is let go of as any other.
+        A slow client misses chunks; one that reads nothing for too long is disconnected like any other.
         """
         if chunk is None:
             self._transport.close()
@@ -327,10 +327,10 @@ class HttpConnection(asyncio.Protocol):
     def _write_response(self, response: Response, keep_alive: bool, without_body: bool = False) -> None:
         self._transport.write(encode_response(response, self._registry.date_header, keep_alive, without_body))
 
-    # What comes next.
+    # The next request.
 
     def _process_next(self) -> None:
-        """Begin with who waits or, if nobody does, read on."""
+        """Start the next pending request, or resume reading if there is none."""
         if self._is_responding or self._is_writing_paused or self._is_throttled or self._transport.is_closing():
             return
         if self._pending_requests:
@@ -347,7 +347,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _throttle(self) -> None:
-        """Read nothing for a while: what the client sends meanwhile waits in its socket."""
+        """Pause reading for RETRY_AFTER_SECONDS: further bytes wait in the client's socket."""
         self._is_throttled = True
         self._pause_reading()
         self._loop.call_later(RETRY_AFTER_SECONDS, self._end_throttling)
@@ -357,16 +357,16 @@ class HttpConnection(asyncio.Protocol):
         self._process_next()
 
     def _update_idle_state(self) -> None:
-        """Idle again, if nothing is to be done and the client has taken everything."""
+        """Mark the connection as idle if no request is open and the client has read everything."""
         self.idle_since = self._loop.time()
         self.busy_since = (
             self.idle_since if self._unanswered_count or self._is_writing_paused or self._is_receiving_request else None
         )
 
-    # Told by the server.
+    # Called by the server.
 
     def is_too_slow(self, now: float, stall_timeout_s: float) -> bool:
-        """Whether the client sends its request, or takes its answer, too slowly; our own work is no fault of its."""
+        """Whether the client sends its request, or reads its response, too slowly; handler time does not count."""
         if self.busy_since is None or (self._is_responding and not self._is_writing_paused):
             return False
         position = -self._transport.get_write_buffer_size() if self._is_writing_paused else self._body_bytes
@@ -375,11 +375,11 @@ class HttpConnection(asyncio.Protocol):
         return self._transfer.is_too_slow(now, position, stall_timeout_s)
 
     def is_idle_since(self, moment: float) -> bool:
-        """Whether nothing was to be done since a moment."""
+        """Whether the connection has been idle since before `moment`."""
         return self.busy_since is None and self.idle_since < moment
 
     def cancel_overdue_response(self, now: float) -> None:
-        """End the work of a request that has taken longer than it may; the client is told."""
+        """Cancel the handler of a request that has exceeded its timeout; the client gets an error."""
         if (
             self._is_responding
             and self._response_task is not None
@@ -390,11 +390,11 @@ class HttpConnection(asyncio.Protocol):
             self._response_task.cancel()
 
     def close(self) -> None:
-        """Take no more requests; those that were taken are answered."""
+        """Accept no more requests; those accepted before are answered."""
         self._is_closing = True
         if not self._unanswered_count:
             self._transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close the connection at once."""
         self._transport.abort()

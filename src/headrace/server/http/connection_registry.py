@@ -1,4 +1,4 @@
-"""What the connections of a server share."""
+"""The registry that the connections of a server share."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class ConnectionRegistry(Protocol):
-    """Knows all connections of a server; `date_header` is the header's text of this second."""
+    """Knows all connections of a server; `date_header` is the current value of the Date header."""
 
     router: Router
     date_header: bytes
 
     def register(self, connection: "HttpConnection", address: str) -> Response | None:
-        """A new connection; what it is told where there are too many."""
+        """Register a new connection; the response that rejects its requests if there are too many connections."""
 
     def unregister(self, connection: "HttpConnection") -> None:
-        """A connection has ended."""
+        """Remove a closed connection."""

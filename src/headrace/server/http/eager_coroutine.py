@@ -1,4 +1,4 @@
-"""A coroutine that was begun outside of a task and goes on in one."""
+"""Resumes a coroutine in a task after it was started outside of one."""
 
 import types
 from collections.abc import Coroutine, Generator
@@ -11,12 +11,12 @@ Result = TypeVar("Result")
 def resume_coroutine(
     started_coroutine: Coroutine[Any, Any, Result], awaited_future: Any
 ) -> Generator[Any, Any, Result]:
-    """What a task can go on with, of a coroutine that was begun and waits for `awaited`."""
+    """Continue a started coroutine, which waits for `awaited_future`, in the current task."""
     try:
         while True:
             try:
                 sent_value = yield awaited_future
-            except BaseException as failure:  # noqa: BLE001 - it is the coroutine's own business
+            except BaseException as failure:  # noqa: BLE001 - the coroutine handles it
                 awaited_future = started_coroutine.throw(failure)
             else:
                 awaited_future = started_coroutine.send(sent_value)

@@ -1,9 +1,9 @@
-"""The HTTP server itself: where it listens, and how long its connections may last.
+"""The HTTP server: its listening socket, and the timeouts of its connections.
 
-a connection   ├─ request sent ─┼─ answer made ─┼─ answer taken ─┤ idle ├─ next request …
-               EXCHANGE_SECONDS  limit of route  EXCHANGE_SECONDS  IDLE_SECONDS
+a connection   ├─ request sent ─┼── handler ──┼─ response read ─┤ idle ├─ next request …
+               TRANSFER_SECONDS  route timeout TRANSFER_SECONDS   IDLE_SECONDS
 
-Sending and taking may go on for longer as long as bytes move: see `transfer_pace`.
+A transfer may take longer as long as bytes move fast enough: see `transfer_rate`.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ SERVER_FULL = ServiceUnavailable(
 CLIENT_FULL = ServiceUnavailable(
     f"Your address has {MAX_CONNECTIONS_PER_CLIENT} connections open and gets no more. Use those there are."
 )
-# libuv takes one new connection a turn of the loop from a listening socket: of so many copies of it, so many.
+# libuv accepts one connection per turn of the loop and listening socket: the server listens on this many copies of it.
 ACCEPTS_PER_LOOP_TURN = 16
 
 
 class ListenFailed(HeadraceError):
-    """The server cannot listen where it should."""
+    """The server cannot listen on its address."""
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can come from, or reach, an address."""
+    """Whether an address is a loopback address, which only this machine can use."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -53,7 +53,7 @@ def is_loopback(address: str) -> bool:
 
 
 def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
-    """A socket bound to the address, or the reason there is none; one that is shared may be bound by others too."""
+    """A socket bound to the address; raises ListenFailed with the cause. Other processes can bind a shared one too."""
     try:
         family, socket_type, protocol, _, address = _resolve(host, port)
         bound_socket = socket.socket(family, socket_type, protocol)
@@ -70,7 +70,7 @@ def bind(host: str, port: int, is_shared: bool = False) -> socket.socket:
 
 
 def is_reachable(host: str, port: int) -> bool:
-    """Whether other machines could reach a server of this address; one that leads nowhere is refused by `bind`."""
+    """Whether other machines could reach a server on this address; `bind` rejects an address that does not resolve."""
     try:
         return not is_loopback(str(_resolve(host, port)[4][0]))
     except OSError:
@@ -82,7 +82,7 @@ def _resolve(host: str, port: int) -> Any:
 
 
 class HttpServer:
-    """Answers until an event is set; signals are its owner's business."""
+    """Serves HTTP until an event is set; its owner handles signals."""
 
     def __init__(self, router: Router, stop: threading.Event, tls: ssl.SSLContext | None = None) -> None:
         self.router, self._stop, self._tls = router, stop, tls
@@ -91,7 +91,7 @@ class HttpServer:
         self.date_header = b""
 
     async def serve(self, listen_socket: socket.socket) -> None:
-        """Answer whoever connects to a bound socket; who does while a turn takes long soon gets in all the same."""
+        """Serve connections on a bound socket; several copies of it accept a backlog fast after a long turn."""
         self._update_date()
         loop, socket_copies = (
             asyncio.get_running_loop(),
@@ -115,9 +115,9 @@ class HttpServer:
         await self._close_all()
 
     def register(self, connection: HttpConnection, address: str) -> Response | None:
-        """A new connection; what it is told where there are too many, or too many of its address.
+        """Register a new connection; the response that rejects its requests if the server or its network has too many.
 
-        This machine may have as many as there are, and so may a proxy: it speaks for many.
+        Loopback addresses and proxies have no limit of their own: a proxy's connections carry many clients.
         """
         network = client_network(address)
         self._connections[connection] = network
@@ -132,7 +132,7 @@ class HttpServer:
         )
 
     def unregister(self, connection: HttpConnection) -> None:
-        """A connection has ended."""
+        """Remove a closed connection."""
         network = self._connections.pop(connection)
         self._connections_by_network[network] -= 1
         if not self._connections_by_network[network]:
@@ -153,7 +153,7 @@ class HttpServer:
                 connection.close()
 
     async def _close_all(self) -> None:
-        """Let those at work be answered, for a moment."""
+        """Close all connections; requests in flight have a short grace period."""
         for connection in list(self._connections):
             connection.close()
         for _ in range(GRACE_TICKS):

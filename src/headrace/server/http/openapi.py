@@ -1,4 +1,4 @@
-"""GET /openapi.json: OpenAPI 3.1 of every route the server has, made of the routes and of what `operations` tells."""
+"""GET /openapi.json: the OpenAPI 3.1 document, generated from the server's routes and `openapi_operations`."""
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -29,7 +29,7 @@ TOKEN_SCHEME = {
 
 
 def build_document(app: App, routes: Iterable[Route]) -> dict[str, Any]:
-    """The document of some routes; those that nothing is told of are the page's own files."""
+    """The OpenAPI document of routes; routes without an operation, such as the dashboard's files, are left out."""
     operations = describe_operations(app)
     described_routes = {route.path: (route, route.operation or operations.get(route.path)) for route in routes}
     return {
@@ -74,7 +74,7 @@ def _operation_object(route: Route, operation: OpenApiOperation) -> dict[str, An
 
 
 def _response_objects(operation: OpenApiOperation) -> dict[str, Any]:
-    """The answers of an operation by their status."""
+    """The responses of an operation by status."""
     error_responses = {
         status: {"$ref": f"#/components/responses/{_response_name(status)}"} for status in ERROR_DESCRIPTIONS
     }

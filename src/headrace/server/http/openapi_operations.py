@@ -1,4 +1,4 @@
-"""What each route takes and gives, in the words of OpenAPI: the one place where it is told."""
+"""The OpenAPI operation of each route: parameters, request body and responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ NUMBER: JsonSchema = {"type": "number"}
 BOOLEAN: JsonSchema = {"type": "boolean"}
 INTEGER: JsonSchema = {"type": "integer"}
 DATE_TIME: JsonSchema = {"type": "string", "format": "date-time"}
-# JSON has no word for some doubles: they are text.
+# JSON has no NaN or infinities: they are text.
 DOUBLE: JsonSchema = {"anyOf": [NUMBER, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 RESPONSE_SCHEMAS: Mapping[Kind, JsonSchema] = {
     Kind.STRING: TEXT,
@@ -31,12 +31,12 @@ RESPONSE_SCHEMAS: Mapping[Kind, JsonSchema] = {
     Kind.DOUBLE: DOUBLE,
     Kind.TIMESTAMP: DATE_TIME,
 }
-# What is sent may say a moment in epoch milliseconds as well.
+# A request may give a time in epoch milliseconds as well.
 MAX_EPOCH_MILLIS = 10**14 - 1
 EPOCH_MILLIS: JsonSchema = {"type": "integer", "minimum": -MAX_EPOCH_MILLIS, "maximum": MAX_EPOCH_MILLIS}
 REQUEST_TIME: JsonSchema = {"anyOf": [DATE_TIME, {**EPOCH_MILLIS, "description": "epoch milliseconds"}]}
 REQUEST_SCHEMAS: Mapping[Kind, JsonSchema] = {**RESPONSE_SCHEMAS, Kind.DOUBLE: NUMBER, Kind.TIMESTAMP: REQUEST_TIME}
-# A field of an event is read as the gate reads it: a text may be anything, and is the JSON of what is none.
+# A field of an event is read like at the gate: a string column accepts any value, and stores a non-string as JSON.
 EVENT_TIME: JsonSchema = {"anyOf": [REQUEST_TIME, {"type": "string", "pattern": "^-?[0-9]{1,14}$"}]}
 EVENT_SCHEMAS: Mapping[Kind, JsonSchema] = {**RESPONSE_SCHEMAS, Kind.STRING: ANY, Kind.TIMESTAMP: EVENT_TIME}
 DAY_MINUTES = 24 * 60
@@ -46,7 +46,7 @@ PLAIN_TYPE, METRICS_TYPE, EVENT_STREAM_TYPE = "text/plain", "text/plain; version
 
 
 class QueryParameter(NamedTuple):
-    """What a query may say."""
+    """A parameter of the query string."""
 
     name: str
     schema: JsonSchema
@@ -54,8 +54,9 @@ class QueryParameter(NamedTuple):
 
 
 class OpenApiOperation(NamedTuple):
-    """What a route does, what is sent to it, and what it answers; both are of JSON unless `sent` and `kind` say
-    otherwise. `instead` are answers, by their status, of another shape or kind than they have elsewhere.
+    """A route's summary, request and response; both are JSON unless `request_type` and `response_type` differ.
+
+    `other_responses` has, by status, responses whose type or schema differs from the usual one.
     """
 
     summary: str
@@ -82,7 +83,7 @@ def describe_operations(app: App) -> dict[str, OpenApiOperation]:
 def object_schema(
     properties: Mapping[str, JsonSchema], optional: Sequence[str] = (), is_closed: bool = False
 ) -> JsonSchema:
-    """An object that has all of these, but for what is optional; one that is closed has no others."""
+    """The schema of an object; all properties are required except `optional`, and a closed one allows no others."""
     required = [name for name in properties if name not in optional]
     closed_fields = {"additionalProperties": False} if is_closed else {}
     return {
@@ -139,7 +140,7 @@ def _key_schema(entity: Sequence[Column]) -> JsonSchema:
 
 
 def _request_schema(column: Column, schemas: Mapping[Kind, JsonSchema] = REQUEST_SCHEMAS) -> JsonSchema:
-    """What may be sent for a column; of integers, those that it holds."""
+    """The schema of a column in a request; integers have the bounds of their type."""
     if column.kind is not Kind.INTEGER:
         return schemas[column.kind]
     bound = 1 << (INTEGER_BITS[column.type] - 1)
@@ -202,7 +203,7 @@ def _model_operations(model: Model) -> dict[str, OpenApiOperation]:
 
 
 def _event_schema(model: Model) -> JsonSchema:
-    """An event as the gate would read it; what the model reads is told, if only by null."""
+    """The schema of an event as the gate reads it; columns that the model reads are required, but may be null."""
     schema, required = model.stream.schema, required_columns(model)
     properties = {column.name: nullable(_request_schema(column, EVENT_SCHEMAS)) for column in schema}
     if model.stream.key in required:

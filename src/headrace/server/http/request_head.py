@@ -1,20 +1,20 @@
-"""What is checked and changed in the head of a request before anything else looks at it."""
+"""Checks and rewrites the head of a request before it is routed."""
 
 from collections.abc import Sequence
 from urllib.parse import unquote
 
 from headrace.server.http.responses import BadRequest, Header, HttpError, Response
 
-# Of two values one would be checked and the other believed, by us or by a proxy before us.
+# With two values, the server or a proxy before it could check one and use the other.
 SINGLE_VALUE_HEADERS = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"transfer-encoding"})
 SINGLE_VALUE_LENGTHS = frozenset(map(len, SINGLE_VALUE_HEADERS))
 SUPPORTED_VERSIONS = frozenset({"1.0", "1.1"})  # the parser also takes 0.9, without any version, and 2.0
-# A server may ignore what it does not speak (RFC 9110, 7.8); Java's HttpClient offers h2c with every request.
+# A server may ignore an Upgrade (RFC 9110, 7.8); Java's HttpClient offers h2c with every request.
 UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
 
 class UnsupportedTransferCoding(HttpError):
-    """A body in a coding that is not read; whoever decodes it before us would see another request."""
+    """The body has a transfer coding that is not supported; a proxy that decodes it would see another request."""
 
     status = 501
 
@@ -24,7 +24,7 @@ class UnsupportedTransferCoding(HttpError):
 
 
 def find_head_error(version: str, headers: Sequence[Header]) -> Response | None:
-    """The refusal of a head of another version, with an encoded body, or with a header twice which may be there once.
+    """The response to a head with another HTTP version, an encoded body, or a duplicate of a header that may be there once.
 
     >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"Chunked")])
     >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"gzip, chunked")]).status
@@ -45,7 +45,7 @@ def find_head_error(version: str, headers: Sequence[Header]) -> Response | None:
 
 
 def split_target(target: bytes) -> tuple[str, bytes]:
-    """The path and the query of what is asked for; a proxy writes the whole URL.
+    """The path and the query of a request target; a proxy writes the whole URL.
 
     >>> split_target(b"http://there:80/features/Top%20cards?at=1")
     ('/features/Top cards', b'at=1')
@@ -59,7 +59,7 @@ def split_target(target: bytes) -> tuple[str, bytes]:
 
 
 def head_without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[Header]) -> bytes:
-    """The bytes of a head that offers no other protocol.
+    """The bytes of a head without its Upgrade headers.
 
     >>> offered = [(b"Host", b"x"), (b"Connection", b"Upgrade, HTTP2-Settings"), (b"Upgrade", b"h2c")]
     >>> head_without_upgrade(b"GET", b"/", "1.1", offered)

@@ -1,7 +1,7 @@
-"""httptools' parser of requests, which ignores offers of other protocols.
+"""A request parser on top of httptools that ignores Upgrade headers.
 
-POST /echo, Upgrade: h2c, content-length: 2 ─▶ the parser takes what follows the head for HTTP/2, the body included
-                                            └▶ a new parser: the same head without the offer, then what follows it
+POST /echo, Upgrade: h2c, content-length: 2 ─▶ httptools treats all bytes after the head as HTTP/2, the body included
+                                            └▶ a new parser: the same head without Upgrade, then the bytes after it
 """
 
 from typing import Protocol
@@ -13,14 +13,14 @@ from headrace.server.http.responses import Header
 
 
 class RequestReceiver(Protocol):
-    """Has the callbacks of httptools, and what they told of the head."""
+    """Has the callbacks of httptools, and the parsed URL and headers."""
 
     url: bytes
     headers: list[Header]
 
 
 class RequestParser:
-    """Tells a receiver of requests; it is told that one is complete also where its body comes with the next parser."""
+    """Parses requests for a receiver; `on_message_complete` is also called at a head that is then parsed again."""
 
     def __init__(self, receiver: RequestReceiver) -> None:
         self._receiver = receiver
@@ -36,17 +36,17 @@ class RequestParser:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the connection goes on after this request."""
+        """Whether the connection stays open after this request."""
         parser = self._parser
         return parser.should_keep_alive() and self.version != "1.0" and not parser.should_upgrade()
 
     @property
     def offers_upgrade(self) -> bool:
-        """Whether what follows the head is taken for another protocol that was offered; CONNECT asks for one."""
+        """Whether httptools treats the bytes after the head as an offered protocol; a CONNECT is not an offer."""
         return self._parser.should_upgrade() and self.method != b"CONNECT"
 
     def feed(self, data: bytes) -> bool:
-        """Parse bytes; gives whether nothing that follows them is HTTP."""
+        """Parse bytes; whether the connection has no further HTTP after them."""
         remaining: bytes | None = data
         while remaining is not None:
             try:
@@ -61,7 +61,7 @@ class RequestParser:
         return False
 
     def _reparse_without_upgrade(self) -> None:
-        """Parse the head once more, without its offer."""
+        """Parse the head again without its Upgrade headers."""
         receiver = self._receiver
         head = head_without_upgrade(self.method, receiver.url, self._parser.get_http_version(), receiver.headers)
         self._parser = self._new_parser()
@@ -69,6 +69,6 @@ class RequestParser:
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self._receiver)
-        # What follows a last request is passed over: it must not keep that one from being answered.
+        # Bytes after the last request are ignored: they must not prevent its response.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser

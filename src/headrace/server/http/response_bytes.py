@@ -1,4 +1,4 @@
-"""An answer as bytes of HTTP/1.1."""
+"""Encodes a response as bytes of HTTP/1.1."""
 
 from http import HTTPStatus
 
@@ -8,7 +8,7 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".enc
 
 
 def encode_response(response: Response, date_header: bytes, keep_alive: bool, without_body: bool = False) -> bytes:
-    """The head and the body; one that flows has no length, and what follows a HEAD has no body."""
+    """Encode head and body; a streamed body has no content-length, and a response to HEAD has no body."""
     extra_headers = b"".join([b"%b: %b\r\n" % header for header in response.headers]) if response.headers else b""
     return b"%bdate: %b\r\ncontent-type: %b\r\n%b%b%b\r\n%b" % (
         STATUS_LINES[response.status],

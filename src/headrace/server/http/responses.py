@@ -1,16 +1,16 @@
-"""What the server says: answers, and refusals of one sentence each.
+"""HTTP responses, and errors of one sentence each.
 
 HeadraceError
-└── Refused
-    ├── BadRequest        400   the request cannot be understood
-    ├── Unauthorized      401   nobody is let in without a token, and there is none
-    ├── Forbidden         403   whoever asks may not
-    ├── NotFound          404   there is no such path or view
-    ├── WrongMethod       405   the path is asked another way
-    ├── TooLarge          413   more bytes, keys or events than one request may have
-    ├── WrongType         415   the body is no JSON, and says so
-    ├── TooMany           429   more requests than the server can answer (in serve/overload.py)
-    └── Unavailable       503   the server, or its store, cannot answer now
+└── HttpError
+    ├── BadRequest            400   the request is malformed
+    ├── Unauthorized          401   the request has no valid token
+    ├── Forbidden             403   the client has no permission for this request
+    ├── NotFound              404   there is no such path or view
+    ├── MethodNotAllowed      405   the path does not support the method
+    ├── PayloadTooLarge       413   more bytes, keys or events than one request may have
+    ├── UnsupportedMediaType  415   the content type of the body is not supported
+    ├── ServerOverloaded      429   more requests than the server can answer (in `admission_control`)
+    └── ServiceUnavailable    503   the server, or its store, cannot answer now
 """
 
 import json
@@ -29,14 +29,14 @@ JSON_CONTENT_TYPE = b"application/json"
 MAX_JSON_DEPTH, MAX_ENCODED_DEPTH = 200, 254
 
 
-# Tells one who listens a piece, or with None that it is over; gives whether there is still somebody.
+# Sends a chunk to the client, or with None closes the stream; returns whether the client is still connected.
 SendChunk = Callable[[bytes | None], bool]
-# Lets somebody listen, until telling says that nobody is there.
+# Starts a stream to a client; it ends when sending a chunk returns False.
 BodyStream = Callable[[SendChunk], None]
 
 
 class Response(NamedTuple):
-    """A status, a body and what the body is; one that `flows` has no end, and comes in pieces instead."""
+    """A status, a body and its content type; one with a `body_stream` sends chunks after the head instead."""
 
     status: int
     body: bytes
@@ -46,7 +46,7 @@ class Response(NamedTuple):
 
 
 class HttpError(HeadraceError):
-    """A request that gets no answer; the message is what the client is told."""
+    """A request that fails; the message is the error in the response."""
 
     status = 500
     headers: tuple[Header, ...] = ()
@@ -57,19 +57,19 @@ class HttpError(HeadraceError):
 
 
 class BadRequest(HttpError):
-    """The request cannot be understood."""
+    """The request is malformed."""
 
     status = 400
 
 
 class Unauthorized(HttpError):
-    """Nobody is let in without a token."""
+    """The request has no valid token."""
 
     status = 401
 
 
 class Forbidden(HttpError):
-    """Whoever asks may not."""
+    """The client has no permission for this request."""
 
     status = 403
 
@@ -81,7 +81,7 @@ class NotFound(HttpError):
 
 
 class MethodNotAllowed(HttpError):
-    """The path is asked with another method."""
+    """The path does not support the method."""
 
     status = 405
 
@@ -97,7 +97,7 @@ class PayloadTooLarge(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """The body is of a type that is not read."""
+    """The content type of the body is not supported."""
 
     status = 415
 
@@ -109,7 +109,7 @@ class ServiceUnavailable(HttpError):
 
 
 def parse_json(body: bytes, example: str) -> Any:
-    """What a body says in JSON; one that says nothing is told what to write instead."""
+    """Parse a JSON body; the error of an invalid one shows an example."""
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
@@ -119,9 +119,10 @@ def parse_json(body: bytes, example: str) -> Any:
 
 
 def require_shallow_json(body: bytes, content: Any) -> None:
-    """Refuse JSON that is nested so deeply that it could not be written again, in a sentence or for the gate's reader.
+    """Reject JSON that is nested too deeply to be encoded again, in an error message or for the gate's parser.
 
-    orjson reads 1024 levels and writes 254: so many more are put around it. Few bodies open enough to be tried.
+    orjson decodes 1024 levels and encodes 254: the check wraps the content in the difference to the limit and encodes
+    it. Few bodies have enough brackets to need the check.
     """
     if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
         return
@@ -134,12 +135,12 @@ def require_shallow_json(body: bytes, content: Any) -> None:
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    """An answer in JSON; moments are ISO 8601 with Z."""
+    """A response in JSON; times are ISO 8601 with Z."""
     return Response(status, encode_json(content))
 
 
 def encode_json(content: Any) -> bytes:
-    """JSON text of any values of ours; orjson stops at 64 bits, sums of integers do not."""
+    """Encode values as JSON; orjson is limited to 64-bit integers, but sums can be larger."""
     try:
         return orjson.dumps(content, option=orjson.OPT_UTC_Z)
     except TypeError:
@@ -147,7 +148,7 @@ def encode_json(content: Any) -> bytes:
 
 
 def non_finite_to_text(value: float) -> str:
-    """A double for which JSON has no word."""
+    """The text of a double that JSON cannot express."""
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 

@@ -1,4 +1,4 @@
-"""From a request to its answer: the route that handles it, or one sentence that says why there is none."""
+"""Routes a request to its handler, or rejects it with an error of one sentence."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,7 +29,7 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 class Request(NamedTuple):
-    """What was asked, when it came (if it came in pieces, the last of them), and from where."""
+    """A request, its arrival (of its last bytes, if it came in several reads), and the client's address."""
 
     method: str
     path: str
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class PendingRequest(NamedTuple):
-    """A request, whether another may follow it and, where it was refused unread, what it is told."""
+    """A request, whether its connection stays open, and the response if it was rejected before its handler."""
 
     request: Request
     keeps_alive: bool
@@ -55,7 +55,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class InternalServerError(HttpError):
-    """An error of ours."""
+    """An error inside the server."""
 
 
 INTERNAL_SERVER_ERROR = InternalServerError("The server failed on this request; its log says why. Please report it.")
@@ -63,11 +63,11 @@ INTERNAL_SERVER_ERROR = InternalServerError("The server failed on this request; 
 
 @dataclass(frozen=True)
 class Route:
-    """A path, how it is asked, who answers, and what whoever asks has to be allowed: everything, unless told otherwise.
-    What it takes and gives is told here by who is not of this room.
+    """A path, its methods and handler, and the scope that a client needs: ADMIN by default.
 
-    Work is refused where there is too much of it, looking is not. Who is at hand rarely has to wait for anybody, and is
-    begun before there is a task for it. An answer that takes longer than `limit_s`, or the usual limit, is given up.
+    An overloaded server rejects requests of sheddable routes only. A handler that runs inline rarely awaits anything,
+    so it starts before there is a task for it. A response that takes longer than `timeout_s`, or the default timeout,
+    is cancelled. Other packages give the `operation` of their routes here.
     """
 
     path: str
@@ -89,9 +89,9 @@ def post_route(path: str, handler: Handler, runs_inline: bool = False, scope: Sc
 
 
 class Router:
-    """Answers every request with what its route says, or with one sentence that says why not.
+    """Answers every request with its route's handler, or with an error of one sentence.
 
-    Without a guard, whoever reaches it is answered.
+    Without a guard, every client has access.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Router:
         self._unmatched_stats = stats_by_path.setdefault("elsewhere", RequestStats())
         self.inline_paths = frozenset(path for path, route in self._routes.items() if route.runs_inline)
         self.admission_queue = AdmissionQueue()
-        # A proxy's connection is that of many: it is read on, whoever of them was refused.
+        # A proxy's connection carries many clients: it is read on after one of them was rejected.
         self.limits_per_client = guard is None or not guard.is_behind_proxy
 
     async def handle(self, request: Request) -> Response:
-        """The answer to a request, which may be a refusal."""
+        """The response to a request, which may be an error."""
         try:
             response = await self._dispatch(request)
         except HttpError as error:
@@ -120,7 +120,7 @@ class Router:
         return response
 
     def find_early_error(self, request: Request) -> Response | None:
-        """What is said to a request whose body has not come yet and need not, because it may not be answered."""
+        """The response that rejects an unauthorized request before its body has arrived; None if it is authorized."""
         scope = _required_scope(self._routes.get(request.path))
         if self._guard is None or self._guard.is_authorized(request, scope):
             return None
@@ -131,12 +131,12 @@ class Router:
         return None
 
     def timeout_s(self, path: str) -> float:
-        """How long the answer to a request may take."""
+        """The timeout of a response."""
         route = self._routes.get(path)
         return RESPONSE_TIMEOUT_SECONDS if route is None or route.timeout_s is None else route.timeout_s
 
     def record_response(self, request: Request, response: Response) -> None:
-        """Count an answer, and how long it took."""
+        """Count a response, and record its duration."""
         stats = self._stats_by_path.get(request.path, self._unmatched_stats)
         stats.add(response.status, perf_counter() - request.arrival.arrived_at)
 
@@ -158,7 +158,7 @@ class Router:
             queue.running -= 1
 
     def _guard_stream(self, request: Request, route: Route, response: Response) -> Response:
-        """What flows goes on only as long as whoever listens may."""
+        """End a streamed response when its client is no longer authorized."""
         if self._guard is None or response.body_stream is None:
             return response
         return response._replace(
@@ -174,18 +174,18 @@ class Router:
 
 
 def _required_scope(route: Route | None) -> Scope:
-    """What a route asks for; where there is none, the answer tells those there are."""
+    """The scope of a route; READ for an unknown path, since the 404 lists the routes."""
     return Scope.READ if route is None else route.scope
 
 
 def body_too_large_error(size: int | None = None) -> PayloadTooLarge:
-    """The refusal of a body of so many bytes or, where its end has not come, of too many."""
+    """The error for a body of `size` bytes, or of too many while its size is unknown."""
     size_text = f"more than {MAX_BODY_BYTES} bytes" if size is None else f"{size} bytes and may have {MAX_BODY_BYTES}"
     return PayloadTooLarge(f"The body has {size_text}. Ask for fewer keys at a time.")
 
 
 def timeout_error(timeout_s: float) -> ServiceUnavailable:
-    """The refusal of a request whose answer took too long."""
+    """The error for a request whose response took too long."""
     return ServiceUnavailable(
         f"There was no answer within {timeout_s:g} s, and its work was ended. Ask for less, or again later."
     )

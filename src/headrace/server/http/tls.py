@@ -1,4 +1,4 @@
-"""TLS: the server's side, and how Headrace's own parts know that it is their server."""
+"""TLS contexts: of the server, and of internal clients, which pin the server's certificate."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ class TlsConfigError(HeadraceError):
 
 
 def server_tls_context(access: AccessConfig) -> ssl.SSLContext | None:
-    """How connections are encrypted, if they are."""
+    """The TLS context of the server, or None without TLS."""
     if access.tls_cert is None and access.tls_key is None:
         return None
     if access.tls_cert is None or access.tls_key is None:
@@ -31,14 +31,14 @@ def server_tls_context(access: AccessConfig) -> ssl.SSLContext | None:
 
 
 async def watch_certificate(context: ssl.SSLContext, access: AccessConfig) -> None:
-    """Take a certificate that was renewed without a restart, until cancelled; one that is no good is passed over.
+    """Load renewed certificates without a restart, until cancelled; an invalid one is ignored.
 
-    A context that is in use is never loaded anew: certificate and key are two files, and a handshake, or who writes
+    A context in use is never reloaded: certificate and key are two files, and a handshake, or the process that writes
     them, may come between the two.
     """
     if access.tls_cert is None or access.tls_key is None:
         return
-    loaded_times: list[int] = []  # taken once more at the first look: it may have changed since the server began
+    loaded_times: list[int] = []  # the first check always loads: the files may have changed since the server started
     while True:
         await asyncio.sleep(POLL_SECONDS)
         modified_times = _modified_times(access.tls_cert, access.tls_key)
@@ -48,13 +48,13 @@ async def watch_certificate(context: ssl.SSLContext, access: AccessConfig) -> No
         try:
             context.sni_callback = partial(_use_renewed_context, _load_context(access.tls_cert, access.tls_key))
         except TlsConfigError as problem:
-            LOGGER.error("the certificate in use is kept: %s", problem)
+            LOGGER.error("Could not load the renewed certificate, the current one stays in use: %s", problem)
 
 
 def _use_renewed_context(
     renewed_context: ssl.SSLContext, connection: ssl.SSLObject, _name: str | None, _original_context: ssl.SSLContext
 ) -> None:
-    """Let a connection that begins have the newest certificate; called for every one, whatever name it asks for."""
+    """Use the newest certificate for a new connection; called for every handshake, whatever its server name."""
     connection.context = renewed_context
 
 
@@ -73,12 +73,12 @@ def _load_context(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _modified_times(*files: Path) -> list[int]:
-    """When files were last written; 0 for one that is not there now."""
+    """The modification times of files; 0 for a missing file."""
     return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
 
 
 def pinned_tls_context(certificate: Path) -> ssl.SSLContext:
-    """To ask a server of ours: it is the one that has this very certificate, under whatever name it is asked."""
+    """The client's TLS context for an internal server: it trusts only this certificate, and ignores the host name."""
     try:
         certificate_match = _CERTIFICATE_PATTERN.search(certificate.read_text())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -93,4 +93,4 @@ def pinned_tls_context(certificate: Path) -> ssl.SSLContext:
 
 
 def _reject_locked_key() -> str:
-    raise TlsConfigError("--tls-key is locked by a password, and nobody is there to type it. Give a key without one.")
+    raise TlsConfigError("--tls-key is encrypted with a password, which is not supported. Give a key without one.")

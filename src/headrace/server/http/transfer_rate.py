@@ -1,7 +1,7 @@
-"""How slowly a client may send a request or take an answer.
+"""The minimum rate at which a client must send a request or read a response.
 
-sent or taken   ▪▪▪▪ ▪▪▪   ▪▪▪▪▪      ▪▪▪▪▪▪      no pause is longer than the patience, the mean is fast enough
-                ├──────── patience ───────┼─ one second more for each SLOWEST_BYTES_A_SECOND that moved ─┤
+bytes moved     ▪▪▪▪ ▪▪▪   ▪▪▪▪▪      ▪▪▪▪▪▪      no pause is longer than the stall timeout, and the mean is fast enough
+                ├────── stall timeout ─────┼─── one second more for each MIN_BYTES_PER_SECOND that moved ───┤
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ MIN_BYTES_PER_SECOND = 16 << 10
 
 @dataclass(slots=True)
 class TransferRate:
-    """One transfer: when it began and at which byte, where it was when last looked, and when it had last moved."""
+    """One transfer: its start time and position, the position at the last check, and the time of the last progress."""
 
     started_at: float
     start_position: int = 0
@@ -22,7 +22,7 @@ class TransferRate:
         self.position, self.last_progress_at = self.start_position, self.started_at
 
     def is_too_slow(self, now: float, position: int, stall_timeout_s: float) -> bool:
-        """Whether nothing moved for longer than the patience, or all of it too slowly.
+        """Whether nothing moved for longer than the stall timeout, or the whole transfer is too slow.
 
         >>> pace = TransferRate(started_at=0.0)
         >>> [pace.is_too_slow(at, byte, 10.0) for at, byte in [(9.0, 400_000), (18.0, 800_000), (29.0, 800_000)]]
