@@ -1,4 +1,4 @@
-"""The evaluations of an app: each is made and started by itself, so that one that cannot be leaves the others alone."""
+"""The evaluations of an app: each is created and started separately, so that one failure does not affect the others."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("headrace.evaluate")
 
 @dataclass
 class EvaluationSetup:
-    """How the evaluation of one model is made, and what is told while it cannot be made."""
+    """Creates the workers of one evaluation, and its progress report while they cannot be created."""
 
     name: str
     create_workers: Callable[[], EvaluationWorkerGroup]
@@ -24,7 +24,7 @@ class EvaluationSetup:
 
 
 class EvaluationManager:
-    """Makes and starts each evaluation; one that cannot be made is told of and tried again, and the others go on."""
+    """Creates and starts each evaluation; a failure is reported and retried, and the other evaluations continue."""
 
     def __init__(self, setups: Iterable[EvaluationSetup], report: Callable[[ProgressReport], None]) -> None:
         self._pending_setups, self._started_groups, self._report = list(setups), list[EvaluationWorkerGroup](), report
@@ -33,7 +33,7 @@ class EvaluationManager:
 
     @property
     def has_warmed_up(self) -> bool:
-        """Whether the first look of each, which costs far more than another, is behind it."""
+        """Whether each evaluation has done its first run, which costs far more than later ones."""
         return not self._pending_setups and all(group.has_warmed_up for group in self._started_groups)
 
     def start(self) -> None:
@@ -65,15 +65,15 @@ class EvaluationManager:
                 if not self._stopping.is_set():
                     group.start()
                     self._started_groups.append(group)
-        except Exception as failure:  # noqa: BLE001  # a card that cannot be read, a full disk: the others go on
+        except Exception as failure:  # noqa: BLE001  # an unreadable model card, a full disk: the others continue
             self._record_failure(setup, failure)
             return False
         return True
 
     def _record_failure(self, setup: EvaluationSetup, failure: Exception) -> None:
         trace = failure if setup.failure.record_failure(failure) else None
-        LOGGER.error("%s could not start, and is tried again: %s", setup.name, setup.failure.error, exc_info=trace)
+        LOGGER.error("Could not start %s, retrying: %s", setup.name, setup.failure.error, exc_info=trace)
         try:
             self._report(setup.create_progress(setup.failure))
-        except Exception as problem:  # noqa: BLE001  # a broker that is away: it is told at the next failure
+        except Exception as problem:  # noqa: BLE001  # a broker that is down: the next failure is reported again
             LOGGER.warning("Could not report the failure of %s: %s", setup.name, problem)

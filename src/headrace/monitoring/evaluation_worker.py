@@ -1,4 +1,4 @@
-"""The evaluation of a model: work that lasts as long as the app does."""
+"""Threads that evaluate a model for as long as the app runs."""
 
 import logging
 import threading
@@ -13,30 +13,30 @@ MAX_PAUSE_SECONDS = 300.0
 
 
 class EvaluationWorker(threading.Thread):
-    """The work of one model; what fails is begun again after a pause, and goes on where it was."""
+    """Evaluates one model; after a failure it restarts with a back-off, and continues where it stopped."""
 
     def __init__(self, name: str, pause_seconds: float) -> None:
         super().__init__(name=name, daemon=True)
         self._pause_s = pause_seconds
         self._failure = FailureState(pause_seconds, MAX_PAUSE_SECONDS)
         self._stopped = threading.Event()
-        self.has_warmed_up = False  # its first look, which costs far more than another, is behind it
+        self.has_warmed_up = False  # its first run, which costs far more than later ones, is done
 
     def run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._run()
-            except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: nothing is lost by waiting
+            except Exception as failure:  # noqa: BLE001  # a broker that restarts, a full disk: waiting loses no data
                 if not self._stopped.is_set():
                     self._record_failure(failure)
             self._stopped.wait(self._failure.pause_s or self._pause_s)
 
     def _record_failure(self, failure: Exception) -> None:
         trace = failure if self._failure.record_failure(failure) else None
-        LOGGER.error("%s has failed, and is started again: %s", self.name, self._failure.error, exc_info=trace)
+        LOGGER.error("%s failed and restarts: %s", self.name, self._failure.error, exc_info=trace)
         try:
             self._report_failure()
-        except Exception as problem:  # noqa: BLE001  # a broker that is away: it is told at the next failure
+        except Exception as problem:  # noqa: BLE001  # a broker that is down: the next failure is reported again
             LOGGER.warning("Could not report the failure of %s: %s", self.name, problem)
 
     def stop(self) -> None:
@@ -44,7 +44,7 @@ class EvaluationWorker(threading.Thread):
 
     @abstractmethod
     def _run(self) -> None:
-        """Work until stopped; whoever has done a piece of it says so with `_went_on`."""
+        """Work until stopped; call `_record_success` after each step."""
 
     def _record_success(self) -> None:
         self.has_warmed_up = True
@@ -52,11 +52,11 @@ class EvaluationWorker(threading.Thread):
 
     @abstractmethod
     def _report_failure(self) -> None:
-        """Tell since when this fails, and why."""
+        """Report since when this fails, and why."""
 
 
 class EvaluationWorkerGroup:
-    """Work that is started and stopped at once, and whoever cares for the tables it writes."""
+    """Workers that start and stop together, and the maintenance of the tables that they write."""
 
     def __init__(self, workers: Sequence[EvaluationWorker], maintenance: MaintenanceThread) -> None:
         self._workers, self._maintenance = workers, maintenance

@@ -1,4 +1,4 @@
-"""How the predictions of an app's models are joined with their labels."""
+"""Sets up the joins of an app's predictions with their labels."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ from headrace.monitoring.outcomes.streaming_join import StreamingLabelJoin
 
 
 def create_outcome_setups(spark: SparkSession, app: App, config: OutcomeJoinConfig) -> list[EvaluationSetup]:
-    """How the outcomes of each model that has labels are joined."""
+    """The setup of the label join of each model that has labels."""
     return [
         EvaluationSetup(
             query_name(model.name, "outcomes"),
@@ -39,7 +39,7 @@ def _create_join_workers(spark: SparkSession, model: Model, config: OutcomeJoinC
 
 
 def create_label_join(spark: SparkSession, inputs: LabelJoinInputs, config: OutcomeJoinConfig) -> LabelJoin:
-    """The join of a model: in the stream, or through the lake where labels may take longer than a day."""
+    """The label join of a model: in the stream, or through the lake if labels take too long for the stream."""
     if inputs.label_declaration.is_joined_in_lake:
         return BatchLabelJoin(spark, LabelJoinInputs(inputs.model, inputs.broker, RECORDS_PER_BATCH), config)
     return StreamingLabelJoin(spark, inputs, config)
