@@ -91,7 +91,7 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
 
         def alarmed() -> bool:
             shop.sell()
-            return "training fraud anew" in log.read_text()
+            return "Retraining fraud" in log.read_text()
 
         wait_until(alarmed, 240, "the alert to train", running.said)
         sys.stdout.write(f"trained {time.monotonic() - opened:.0f} s after the shop opened\n")
@@ -116,7 +116,7 @@ def test_a_bad_champion_is_alarmed_replaced_once_and_followed(tmp_path: Path) ->
         assert versions.list_versions() == ["1", "2"], running.said()
         told = versions.load_card("2").retrained
         assert (told["why"], told["against"], told["promoted"]) == ("alert 'auc drop' fires", "1", True)
-        assert log.read_text().count("training fraud anew") == 1
+        assert log.read_text().count("Retraining fraud") == 1
         require_learner(running)
 
 

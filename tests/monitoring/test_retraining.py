@@ -57,7 +57,7 @@ def fire(broker: str) -> None:
 def spoke(said: str) -> bool:
     """Whether of all that began to train one did, and others were refused."""
     refused = said.count("is already being retrained") + said.count("was retrained just now")
-    return said.count("training fraud anew") == 1 + refused
+    return said.count("Retraining fraud") == 1 + refused
 
 
 @pytest.mark.timeout(240)

@@ -38,22 +38,22 @@ def stop_on_signals() -> threading.Event:
 
 
 def configure_logging() -> None:
-    """Log to stderr, without the words of the bridge to Java."""
+    """Log to stderr, without the messages of py4j."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # An exception in Python code that Spark calls goes on to Spark, whose query fails with it and is reported with its
-    # name; one of a query that is being stopped is of no interest. py4j would log a traceback of either.
+    # An exception in Python code that Spark calls propagates to Spark: its query fails and is reported by name. An
+    # exception of a query that is being stopped does not matter. py4j would log a traceback of both.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def broker_address(settings: Settings) -> str:
-    """The broker's address: the given one, or where the embedded one is."""
+    """The address of the given broker, or of the embedded one."""
     return settings.broker_address
 
 
 def restore_requested_savepoint(app: App, settings: Settings) -> str | None:
-    """Go back to the savepoint that is asked for; what was there before is kept under the name this gives.
+    """Restore the requested savepoint; returns the name under which the previous state is kept.
 
-    Where the app could not go on from it, that is said while everything is still where it was.
+    An app that cannot continue from the savepoint is rejected before anything is moved.
     """
     if settings.savepoint is None:
         return None
@@ -73,7 +73,7 @@ def run_stream(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def run_operate(app: App, settings: Settings, stop: threading.Event) -> None:
-    """Run what keeps state in Python: in a process of its own, which gives way to who answers within milliseconds."""
+    """Run the stream operations with Python state, at a lower priority than processes that answer in milliseconds."""
     from headrace.embedded_servers.process_priority import lower_priority
     from headrace.spark.execution.query_manager import run_operations
 
@@ -85,7 +85,7 @@ def run_operate(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def query_config(settings: Settings) -> "StreamingConfig":
-    """What queries work with."""
+    """The configuration of the app's queries."""
     from headrace.spark.execution.app_queries import StreamingConfig
     from headrace.spark.execution.lanes import Lane
 
@@ -96,7 +96,7 @@ def query_config(settings: Settings) -> "StreamingConfig":
 
 
 def spark_options(settings: Settings) -> "SparkOptions":
-    """Where Spark runs."""
+    """Spark's master, jars and Java home."""
     from headrace.spark.execution.query_manager import SparkOptions
 
     return SparkOptions(settings.spark, jar_paths("spark"), find_java().home)
@@ -204,12 +204,12 @@ def run_connect(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def has_captured_tables(app: App) -> bool:
-    """Whether there is a table whose changes we capture ourselves."""
+    """Whether the app has a table whose changes Headrace captures itself."""
     return any(isinstance(stream, Changes) and stream.source is not None for stream in app.streams)
 
 
 def require_capturable(app: App) -> None:
-    """Refuse what is not set up to be captured before anything starts."""
+    """Reject tables that are not set up for change capture, before anything starts."""
     if has_captured_tables(app):
         from headrace.connectors.cdc import capture_part as capturing
 
@@ -235,7 +235,7 @@ def run_outbox(app: App, settings: Settings, stop: threading.Event) -> None:
 
 
 def sink_config(settings: Settings) -> "SinkConfig":
-    """What sinks read, and whom they may reach."""
+    """The broker that sinks read from, and the networks that they may reach."""
     from headrace.connectors.sinks.writer import SinkConfig
     from headrace.telemetry.webhooks.allowed_addresses import parse_networks
 
@@ -243,7 +243,7 @@ def sink_config(settings: Settings) -> "SinkConfig":
 
 
 def run_watch(app_path: str, app: App, settings: Settings, stop: threading.Event) -> None:
-    """Watch an app; what it was started as stands in the commands that alerts name."""
+    """Monitor an app's alerts; `app_path` is used in the commands that alerts suggest."""
     from headrace.kafka.producer.producer import Producer
     from headrace.kafka.status.heartbeat import publish_progress
     from headrace.telemetry.alerts.alert_part import AlertMonitorConfig, run_alert_monitor
@@ -270,7 +270,7 @@ def run_watch(app_path: str, app: App, settings: Settings, stop: threading.Event
 
 
 def run_retrain(app_path: str, app: App, settings: Settings, stop: threading.Event) -> None:
-    """Train models anew when they are due, or an alert they wait for fires."""
+    """Retrain models on schedule, or when an alert that they wait for fires."""
     from headrace.kafka.client.startup_retries import retry_until_stopped
     from headrace.kafka.consumers.tailing_consumer import TailingConsumer
     from headrace.runtime.parts.retraining_part import run_retraining
@@ -285,7 +285,7 @@ def run_retrain(app_path: str, app: App, settings: Settings, stop: threading.Eve
 
 
 def require_online_learners(app: App) -> None:
-    """Refuse what cannot learn before anything starts."""
+    """Reject models that cannot learn online, before anything starts."""
     from headrace.models.online_learning.learner import create_learner
 
     for model in app.models:
@@ -294,7 +294,7 @@ def require_online_learners(app: App) -> None:
 
 
 def require_answerable_queries(app: App) -> None:
-    """Refuse a saved query that could not be answered before anything starts."""
+    """Reject saved queries that are not valid, before anything starts."""
     from headrace.runtime.parts.lake_part import lake_tables
     from headrace.sql import saved_query_check
 
@@ -303,14 +303,14 @@ def require_answerable_queries(app: App) -> None:
 
 
 def otlp_endpoint(settings: Settings) -> "OtlpEndpoint | None":
-    """Where numbers and spans are pushed to, if anywhere."""
+    """The OTLP endpoint for metrics and spans, if there is one."""
     from headrace.telemetry.otlp.endpoint import parse_endpoint
 
     return parse_endpoint(settings.otlp, os.environ) if settings.otlp else None
 
 
 def require_sink_drivers(app: App, settings: Settings) -> None:
-    """Refuse a sink whose driver is missing before anything starts."""
+    """Reject a sink whose driver is missing, before anything starts."""
     from headrace.connectors.sinks.sink_part import create_sink_writer
 
     for sink in app.sinks:
@@ -318,7 +318,7 @@ def require_sink_drivers(app: App, settings: Settings) -> None:
 
 
 def require_bridge_drivers(app: App) -> None:
-    """Refuse another log whose driver is missing before anything starts."""
+    """Reject a source whose driver is missing, before anything starts."""
     from headrace.connectors.sources.source_part import create_source_readers, external_streams
 
     for stream in external_streams(app):
@@ -326,7 +326,7 @@ def require_bridge_drivers(app: App) -> None:
 
 
 def require_outbox_driver(app: App) -> None:
-    """Refuse an outbox whose driver is missing before anything starts."""
+    """Reject an outbox whose driver is missing, before anything starts."""
     if app.outboxes:
         outbox_table(app.outboxes[0].url, app.outboxes[0].table)
 
@@ -341,7 +341,7 @@ def outbox_table(url: str, name: str) -> "OutboxTable":
 
 
 def require_valid_endpoints(settings: Settings) -> None:
-    """Refuse a webhook, or a receiver, that is none before anything starts."""
+    """Reject an invalid webhook or OTLP endpoint, before anything starts."""
     from headrace.telemetry.webhooks.allowed_addresses import parse_networks, require_https
 
     parse_networks(settings.webhook_allow)
@@ -351,7 +351,7 @@ def require_valid_endpoints(settings: Settings) -> None:
 
 
 def require_known_alerts(app_path: str, app: App) -> None:
-    """Refuse an alert that no model can wait for: one with a slip of the pen would never fire."""
+    """Reject a model that waits for an unknown alert: a misspelled one would never fire."""
     from headrace.telemetry.alerts.default_alerts import app_alerts
 
     alert_names = [alert.name for alert in app_alerts(app, app_path)]

@@ -1,7 +1,7 @@
-"""Keeps the parts of a running system up: each is watched by a thread of its own and restarted for ever, alone.
+"""Keeps the parts of a running system up: each has its own thread, which restarts it for ever, alone.
 
 runs ── ends ── pause ── starts ── ends ── longer pause ── starts ─────────────── runs steadily
-        ├─ down: since when, why, what is affected, when it is started next ─┤ "runs again after 12 s"
+        ├─ down: since when, why, what is affected, time of next start ─┤ "runs again after 12 s"
 """
 
 import time
@@ -19,15 +19,15 @@ from headrace.errors import HeadraceError
 LOOK_EVERY_S = 0.2
 INITIAL_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-RECOVERED_AFTER_S = 10.0  # up for so long after one end, twice as long after two in a row, and so on
-RESET_BACKOFF_AFTER_S = 60.0  # up for so long, the next end counts as the first
+RECOVERED_AFTER_S = 10.0  # uptime until recovered after one failure; twice as long after two in a row, and so on
+RESET_BACKOFF_AFTER_S = 60.0  # after this uptime, the next failure counts as the first
 REPEAT_REPORT_AFTER_S = 600.0
 STOP_GRACE_S = 30.0
 STARTING, RUNNING, RESTARTING, STOPPED = "starting", "running", "restarting", "stopped"
 
 
 class SupervisedPart(Protocol):
-    """Something that runs beside us."""
+    """Something that the supervisor starts, watches and stops."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -36,7 +36,7 @@ class SupervisedPart(Protocol):
 
 
 class ProcessPart:
-    """A Headrace process of our own, with the logs of its last runs kept in files."""
+    """A part in a child process; the logs of its last runs are kept in files."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.command, self.log = list(command), log
@@ -65,7 +65,7 @@ class ProcessPart:
 
 @dataclass(frozen=True)
 class PartState:
-    """How a part fares: its state, how often it was restarted, since when it is down, why it ended last."""
+    """The state of a part: its restarts, since when it is down, and why it ended last."""
 
     name: str
     state: str
@@ -76,7 +76,7 @@ class PartState:
 
 
 def restart_backoff_s(failures: int) -> float:
-    """How long to wait before a part is restarted that ended so many times in a row.
+    """The pause before a part is restarted after `failures` failures in a row.
 
     >>> [restart_backoff_s(failures) for failures in (1, 2, 3, 6, 7, 1000)]
     [0.5, 1.0, 2.0, 16.0, 30.0, 30.0]
@@ -85,7 +85,7 @@ def restart_backoff_s(failures: int) -> float:
 
 
 class PartSupervisor:
-    """Starts one part, waits for its end and starts it again, until it is told to stop."""
+    """Starts one part, waits for its end and restarts it, until it is stopped."""
 
     def __init__(self, name: str, part: SupervisedPart, affects: str, report: Callable[[str], None]) -> None:
         self.part, self.has_started = part, Event()
@@ -102,7 +102,7 @@ class PartSupervisor:
             return self._state
 
     def start(self) -> None:
-        """Start the part and keep it up from now on; returns at once."""
+        """Start the part and keep it running; returns at once."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -112,20 +112,20 @@ class PartSupervisor:
                 self._stopping.wait(self._note_failure(error))
 
     def stop(self) -> None:
-        """End the part, whatever it is doing; it is not restarted."""
+        """Stop the part; it is not restarted."""
         self._stopping.set()
         self.part.stop()
         self._thread.join(STOP_GRACE_S)
-        self.part.stop()  # one that was being started meanwhile
+        self.part.stop()  # if the thread was starting it meanwhile
         self._update_state(state=STOPPED, down_since_us=None)
 
     def _run_once(self) -> str:
-        """Start the part and wait for its end; why it ended."""
+        """Start the part and wait for its end; returns why it ended."""
         try:
             self.part.start()
         except HeadraceError as error:
             return first_sentence(str(error))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
+        except Exception as error:  # noqa: BLE001  # any failure is retried
             return first_sentence(f"{type(error).__name__}: {error}")
         self._started = time.monotonic()
         self.has_started.set()
@@ -142,7 +142,7 @@ class PartSupervisor:
         return reason
 
     def _note_recovery(self) -> None:
-        """Note that a part which was down has run for a while, and later that it runs steadily."""
+        """Report a recovery once the part has run for long enough, and reset the back-off once it runs steadily."""
         uptime_s = time.monotonic() - self._started
         if self._state.down_since_us is not None and uptime_s >= recovery_time_s(self._failures):
             self._report(f"{self._part_name} runs again after {self._started - self._down_since:.0f} s")
@@ -151,7 +151,7 @@ class PartSupervisor:
             self._failures, self._last_report = 0, ("", 0.0)
 
     def _note_failure(self, error: str) -> float:
-        """Note that a part has ended; how long to wait before it is started again."""
+        """Record that the part has ended; returns the back-off before the restart."""
         self._failures += 1
         backoff_s, now = restart_backoff_s(self._failures), time.monotonic()
         previous = self._state
@@ -174,7 +174,7 @@ class PartSupervisor:
 
 
 def recovery_time_s(failures: int) -> float:
-    """For how long a part must run after so many ends in a row before it is said to run again.
+    """The uptime after which a part has recovered from `failures` failures in a row.
 
     >>> [recovery_time_s(failures) for failures in (1, 2, 3, 4, 100)]
     [10.0, 20.0, 40.0, 60.0, 60.0]
@@ -183,14 +183,14 @@ def recovery_time_s(failures: int) -> float:
 
 
 def format_down_line(state: PartState, backoff_s: float) -> str:
-    """What is said of a part that has ended."""
+    """The log line of a part that has ended."""
     affects_text = f" Affected: {state.affects}" if state.affects else ""
     reason = state.error.removesuffix(".")
     return f"{state.name} is down (restart {state.restarts}, next in {backoff_s:.3g} s): {reason}.{affects_text}"
 
 
 class Supervisor:
-    """Starts parts, keeps each up in a thread of its own, and stops them in the opposite order."""
+    """Starts parts, keeps each running in its own thread, and stops them in reverse order."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self.report = report
@@ -198,29 +198,29 @@ class Supervisor:
         self._planned: dict[str, PartState] = {}
 
     def plan(self, name: str, affects: str = "") -> None:
-        """Report a part as starting that is to be started later."""
+        """Report a part as starting before it is started."""
         self._planned[name] = PartState(name, STARTING, affects=affects)
 
     def start(self, name: str, part: SupervisedPart, affects: str = "") -> PartSupervisor:
-        """Start a part and keep it up from now on; returns at once."""
+        """Start a part and keep it running; returns at once."""
         part_supervisor = self._part_supervisors[name] = PartSupervisor(name, part, affects, self.report)
         part_supervisor.start()
         return part_supervisor
 
     def states(self) -> list[PartState]:
-        """How each part fares now."""
+        """The current state of each part."""
         started = {name: part_supervisor.state for name, part_supervisor in list(self._part_supervisors.items())}
         return [*(self._planned | started).values()]
 
     def watch(self, until: Event, limit_s: float | None = None, on_poll: Callable[[], None] | None = None) -> None:
-        """Wait until the event is set or the time is over."""
+        """Wait until the event is set or the time limit is reached."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while not until.wait(LOOK_EVERY_S) and (deadline is None or time.monotonic() < deadline):
             if on_poll is not None:
                 on_poll()
 
     def stop(self) -> None:
-        """Stop every part, the last started first."""
+        """Stop every part, in reverse order of their start."""
         for name, part_supervisor in reversed(self._part_supervisors.items()):
             self.report(f"stopping {name}")
             part_supervisor.stop()

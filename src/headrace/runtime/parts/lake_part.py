@@ -52,8 +52,8 @@ def lake_tables(app: App) -> list[TableMapping]:
 class LakePriorityController:
     """Lowers the priority of the lake once it has caught up, for as long as it keeps up.
 
-    A process cannot take that back. One that falls far behind ends, and whoever started it starts it again: then with
-    a backlog, which it lands before it gives way.
+    A process cannot raise its own priority again. One that falls far behind exits, and its supervisor restarts it at
+    the usual priority: it ingests the backlog, and lowers its priority after that.
     """
 
     def __init__(self, stop: threading.Event) -> None:
@@ -67,7 +67,5 @@ class LakePriorityController:
 
     def on_fell_behind(self, waiting_records: int) -> None:
         if self._has_lowered_priority:
-            LOGGER.warning(
-                "%s records wait for the lake, which gives way to others: it is started again", waiting_records
-            )
+            LOGGER.warning("The lake runs at low priority and is %s records behind: restarting it", waiting_records)
             self._stop.set()

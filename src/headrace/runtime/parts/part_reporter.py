@@ -1,4 +1,4 @@
-"""What the supervisor reports of its parts each second: to the progress topic, and to STATE/status.json."""
+"""Reports the state of the supervisor's parts each second, to the progress topic and to STATE/status.json."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ from headrace.kafka.status.status_file import StatusFile, write_status
 from headrace.runtime.supervisor import STOPPED, PartState
 
 REPORT_SECONDS = 1.0
-DELIVERY_SECONDS = 3.0  # older words are of no use: the next ones follow
+DELIVERY_SECONDS = 3.0  # older reports are useless: the next one follows
 LOGGER = logging.getLogger("headrace.local")
 
 
 class PartReporter:
-    """Reports the states of parts until it is stopped; a broker that is down holds nobody up."""
+    """Reports the states of parts until it is stopped; a broker that is down blocks nothing else."""
 
     def __init__(self, app: str, broker: str, state: Path, read_states: Callable[[], Sequence[PartState]]) -> None:
         self._app, self._broker, self._folder, self._read_states = app, broker, state, read_states
@@ -39,11 +39,11 @@ class PartReporter:
             thread.start()
 
     def stop(self) -> None:
-        """Report every part as stopped, and no more after that."""
+        """Report every part as stopped, then end."""
         self._stopping.set()
         for thread in (self._send_thread, self._write_thread):
             if thread.ident is not None:
-                thread.join(DELIVERY_SECONDS + 1)  # a broker that is away is not waited for
+                thread.join(DELIVERY_SECONDS + 1)  # does not wait for a broker that is down
         self._write(STOPPED)
 
     def _part_progress(self, state: str | None = None) -> list[PartProgress]:
@@ -78,7 +78,7 @@ class PartReporter:
             LOGGER.debug("Could not report the state of parts: %s", error)
 
     def _open_producer(self) -> Producer | None:
-        """A producer while the broker takes what is sent; without a broker a client would log errors all the while."""
+        """A producer while the broker is up, or None; without a broker, a client would log errors all the time."""
         if self._producer is not None and self._producer.undelivered_counts:
             self._producer = None
         if self._producer is None and is_answering(self._broker):
@@ -95,12 +95,12 @@ class PartReporter:
 
 
 def is_answering(broker: str) -> bool:
-    """Whether anything listens at one of a broker's addresses."""
+    """Whether one of a broker's addresses accepts connections."""
     return any(is_listening(*parse_address(address, "--broker")) for address in broker.split(","))
 
 
 def to_part_progress(state: PartState, app: str, at_us: int) -> PartProgress:
-    """A part's state as the progress topic has it."""
+    """Convert a part's state to a report for the progress topic."""
     return PartProgress(
         part=state.name,
         at_us=at_us,

@@ -1,4 +1,4 @@
-"""The part that trains models anew when they are due, each in a process of its own that ends with it."""
+"""The part that retrains models that are due, each in its own process, which stops with the part."""
 
 import logging
 import os
@@ -27,9 +27,9 @@ FiringAlerts = Callable[[], Mapping[str, int]]
 def run_retraining(
     app_path: str, app: App, settings: Settings, firing_alerts: FiringAlerts, stop: threading.Event
 ) -> None:
-    """Train whoever is due, one after another, until stopped; `firing` tells which alerts fire, and since when.
+    """Retrain models that are due, one at a time, until stopped; `firing_alerts` has alerts and since when they fire.
 
-    What was tried is read from the models' folders, so that of several who look one trains.
+    Attempts are read from the models' folders, so that of several copies of this part only one retrains.
     """
     started_us = time.time_ns() // 1000
     rules = {model.name: model.retrain for model in app.models if model.retrain is not None}
@@ -38,17 +38,17 @@ def run_retraining(
         for model, reason in list(
             RetrainingSchedule(rules, attempts_us).due_models(time.time_ns() // 1000, firing_alerts()).items()
         )[:1]:
-            LOGGER.info("training %s anew: %s", model, reason)
+            LOGGER.info("Retraining %s: %s", model, reason)
             command = retrain_command(app_path, model, reason, settings)
             _run_training(
                 [*command, "--tried", str(attempts_us[model])], settings.state / "logs" / f"retrain-{model}.log", stop
             )
-            if not stop.is_set():  # one that was stopped is tried again
+            if not stop.is_set():  # a stopped attempt is retried
                 record_attempt(VersionStore(settings.state, model))
 
 
 def retrain_command(app_path: str, model: str, reason: str, settings: Settings) -> list[str]:
-    """How a model is trained anew: from the lake, or from the log where there is none."""
+    """The command that retrains a model, from the lake, or from the log if there is no lake."""
     source = ("lake",) if settings.lake else ("lake", "broker")
     flags = setting_flags(settings, "state", *source, "spark")
     return [sys.executable, "-m", "headrace", "retrain", app_path, model, "--why", reason, *flags]
@@ -58,7 +58,7 @@ def _run_training(command: list[str], log_file: Path, stop: threading.Event) -> 
     log_file.parent.mkdir(parents=True, exist_ok=True)
     own_log_file = log_file.with_suffix(
         f".{os.getpid()}.log"
-    )  # of several who look each has its own, until it has ended
+    )  # each copy of this part writes its own file until the training has ended
     child = ChildProcess(command, folder=Path.cwd(), output=own_log_file)
     child.start()
     lower_priority(child.pid)  # events and requests come first
@@ -67,4 +67,4 @@ def _run_training(command: list[str], log_file: Path, stop: threading.Event) -> 
     child.stop(STOP_SECONDS)
     output_lines = own_log_file.read_text(errors="replace").strip().splitlines()
     own_log_file.replace(log_file)
-    LOGGER.info("%s", output_lines[-1] if output_lines else "it said nothing")
+    LOGGER.info("%s", output_lines[-1] if output_lines else "Retraining ended without output")

@@ -1,4 +1,4 @@
-"""`headrace run APP serve --workers N`: so many processes on one port, each started again if it ends."""
+"""`headrace run APP serve --workers N`: N processes on one port, each restarted if it ends."""
 
 import logging
 import os
@@ -18,14 +18,14 @@ LOGGER = logging.getLogger("headrace.serve")
 
 
 def run_server_workers(settings: Settings, stop: threading.Event) -> None:
-    """Keep the workers of a server up until `stop` is set."""
-    # Nobody else listens there yet: a port that is shared is shared with whoever asks for it.
+    """Keep the workers of a server running until `stop` is set."""
+    # Fail if another process listens on the port: with SO_REUSEPORT, binding alone would not fail.
     bind(settings.host, settings.port).close()
     folder = _workers_folder(settings)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     supervisor = Supervisor(LOGGER.info)
-    # Held here as well: while a worker is started again, nobody takes the port.
+    # Bound here as well, so that no other program takes the port while a worker restarts.
     with bind(settings.host, settings.port, is_shared=True):
         try:
             for number in range(1, settings.workers + 1):
@@ -36,14 +36,14 @@ def run_server_workers(settings: Settings, stop: threading.Event) -> None:
 
 
 def current_worker(settings: Settings) -> ServerWorker | None:
-    """Which worker this process is, if it is one."""
+    """The worker that this process is, if it is one."""
     return (
         None if settings.worker is None else ServerWorker(settings.worker, settings.workers, _workers_folder(settings))
     )
 
 
 def _worker_part(number: int, settings: Settings) -> ProcessPart:
-    """A worker is this very command, told which it is, and in its environment what nobody else may read."""
+    """A worker: this command with --worker NUMBER; its secrets are passed in environment variables."""
     os.environ |= secret_variables(settings)
     command = [sys.executable, "-m", "headrace", *remove_secret_flags(sys.argv[1:]), "--worker", str(number)]
     return ProcessPart(command, settings.state / "logs" / f"serve-{number}.log")
