@@ -1,4 +1,4 @@
-"""The outbox part of an app: each relay in a thread of its own; it waits for PostgreSQL, the log and its turn."""
+"""The outbox part of an app: each relay in its own thread; it waits for PostgreSQL, the log and the outbox's lock."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ STANDBY_SECONDS = 1.0
 
 
 class RelayRunner:
-    """Runs one relay until told to stop."""
+    """Runs one relay until it is stopped."""
 
     def __init__(self, relay: Relay, name: str, poll_interval_s: float) -> None:
         self.error = ""
@@ -42,13 +42,13 @@ class RelayRunner:
             self._relay.close()
 
     def progress(self) -> OutboxProgress:
-        """What it has done so far."""
+        """Its progress so far."""
         relay, at_us = self._relay, time.time_ns() // 1000
         counts = dict(relay.fate_counts), dict(relay.reason_counts), self.retry_count
         return OutboxProgress(self.name, self._instance_id, at_us, *counts, relay.oldest_waited_s, self.error)
 
     def _run_step(self) -> float:
-        """Do a step; how long to wait for the next."""
+        """Relay one batch; returns the pause before the next."""
         try:
             row_count = self._relay.relay_batch()
         except OutboxLockedError as error:
@@ -57,9 +57,9 @@ class RelayRunner:
         except HeadraceError as error:
             self._set_error(str(error))
             return self._back_off()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other outboxes go on
+        except Exception as error:  # noqa: BLE001  # any failure: the other outboxes continue
             self._set_error(f"{self.name} failed, and is tried again: {type(error).__name__}: {error}", exception=error)
-            self._relay.close()  # begins the next step with a new connection
+            self._relay.close()  # the next step opens a new connection
             return self._back_off()
         self._backoff.reset()
         missing_topics = self._relay.missing_topics
@@ -79,7 +79,7 @@ class RelayRunner:
 
 
 class RelayWorker(WorkerThread):
-    """Runs a relay in a thread of its own."""
+    """Runs a relay in its own thread."""
 
     def __init__(self, runner: RelayRunner) -> None:
         super().__init__(f"outbox {runner.name}")
@@ -89,12 +89,12 @@ class RelayWorker(WorkerThread):
         self._runner.run(self.stop_event)
 
     def progress(self) -> OutboxProgress:
-        """What it has done so far."""
+        """Its progress so far."""
         return self._runner.progress()
 
 
 def run_relays(app: App, broker: str, stop: threading.Event, poll_interval_s: float = POLL_INTERVAL_SECONDS) -> None:
-    """Relay every outbox of an app, each in a thread of its own, until `stop` is set."""
+    """Relay every outbox of an app, each in its own thread, until `stop` is set."""
     streams = {stream.name: stream for stream in app.streams}
     runners = [
         RelayRunner(Relay(OutboxTable(outbox.url, outbox.table), broker, streams), outbox.name, poll_interval_s)
@@ -110,5 +110,5 @@ def run_relay_group(runners: Sequence[RelayRunner], broker: str, stop: threading
 
 
 def _create_worker(runner: RelayRunner, _restart_count: int) -> RelayWorker:
-    """A relay keeps what it has counted: it closes its connections, and opens others when it goes on."""
+    """A worker for the same runner: the relay keeps its counts, and opens new connections."""
     return RelayWorker(runner)

@@ -1,4 +1,4 @@
-"""The sink part of an app: each of its sinks in a thread of its own."""
+"""The sink part of an app: each of its sinks in its own thread."""
 
 import logging
 import os
@@ -25,13 +25,13 @@ RETRY_SECONDS = 0.5
 
 
 def create_sink_writer(sink: Sink, config: SinkConfig) -> SinkWriter:
-    """Who writes to a sink's target; what others need is not imported."""
+    """Create the writer of a sink's target; imports only the driver that it needs."""
     writer_class: type[SinkWriter] = sink.to.writer.load(f"{sink.location}: Sink {sink.name!r}")
     return writer_class(sink, config)
 
 
 def run_sinks(app: App, config: SinkConfig, stop: threading.Event) -> None:
-    """Bring an app's streams and predictions where they are wanted until `stop` is set."""
+    """Write an app's streams and predictions to the targets of its sinks until `stop` is set."""
     if not app.sinks:
         stop.wait()
         return
@@ -44,10 +44,10 @@ def _create_worker(sink: Sink, config: SinkConfig, restart_count: int) -> "SinkW
 
 
 class SinkWorker(WorkerThread):
-    """Waits for the topic of a sink, then brings it to its target as one of a group."""
+    """Waits for the topic of a sink, then writes its records to the target as a member of a consumer group."""
 
     def __init__(self, sink: Sink, writer: SinkWriter, broker: str, restart_count: int = 0) -> None:
-        """`number` is how many of this sink were before it in this process: each counts for itself."""
+        """`restart_count` is the number of earlier workers of this sink in the process: each reports its own counts."""
         super().__init__(f"sink {sink.slug}")
         self.processor = SinkProcessor(sink, writer, ParkedRowWriter(broker, sink))
         self._sink, self._writer, self._broker = sink, writer, broker
@@ -70,19 +70,19 @@ class SinkWorker(WorkerThread):
         self._writer.close()
 
     def progress(self) -> SinkProgress:
-        """What it has done so far."""
+        """Its progress so far."""
         processor, at_us = self.processor, time.time_ns() // 1000
         counts = dict(processor.fate_counts), dict(processor.reason_counts), processor.retry_count, processor.error
         return SinkProgress(self._sink.name, self._instance_id, at_us, *counts)
 
     def _wait_for_topic(self) -> None:
-        """Wait for the topic that is read; a target that is away is waited for with what was read, so lag is seen."""
+        """Wait for the source topic; the processor waits for an unavailable target itself, so that lag is visible."""
         while not self.stop_event.is_set():
             try:
                 ensure_sink_topics(self._broker, self._sink)
             except HeadraceError as error:
                 if str(error) != self.processor.error:
-                    LOGGER.warning("%s waits: %s", self._sink.name, error)
+                    LOGGER.warning("%s is waiting: %s", self._sink.name, error)
                 self.processor.error = str(error)
                 self.stop_event.wait(RETRY_SECONDS)
             else:

@@ -1,4 +1,4 @@
-"""The bridge part of an app: each stream that comes from elsewhere in a thread of its own."""
+"""The bridge part of an app: copies each stream that has an external source, in its own thread."""
 
 import threading
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from headrace.kafka.workers.worker_group import WorkerGroup
 
 
 def external_streams(app: App) -> list[Stream]:
-    """The streams of an app that come from elsewhere."""
+    """The streams of an app that have an external source."""
     return [stream for stream in app.streams if stream.from_ is not None]
 
 
 def create_source_readers(stream: Stream) -> list[SourceReader]:
-    """Who reads where a stream comes from, each part of it by one; what others need is not imported."""
+    """Create the readers of a stream's source, one per split; imports only the driver that they need."""
     if stream.from_ is None:
         raise ValueError(f"{stream.name} comes from nowhere else")
     source = stream.from_
@@ -31,7 +31,7 @@ def create_source_readers(stream: Stream) -> list[SourceReader]:
 
 
 def run_sources(app: App, broker: str, stop: threading.Event) -> None:
-    """Copy what comes from elsewhere until `stop` is set."""
+    """Copy the external sources of an app until `stop` is set."""
     streams = external_streams(app)
     if not streams:
         stop.wait()
@@ -52,7 +52,7 @@ def _create_worker(stream: Stream, split_index: int, broker: str, _restart_count
 
 
 def merge_progress_by_stream(reports: Iterable[SourceProgress]) -> list[SourceProgress]:
-    """What the bridges of each stream have done, as one word."""
+    """Merge the reports of a stream's bridges into one per stream."""
     progress_by_stream: dict[str, SourceProgress] = {}
     for report in reports:
         merged = progress_by_stream.get(report.bridged, SourceProgress(report.bridged, report.at_us, 0, 0, ""))

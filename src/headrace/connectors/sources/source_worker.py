@@ -1,8 +1,8 @@
 """Copies one log into a stream's raw topic.
 
-    other log ──read after──▶ batch ──▶ raw topic ──there──▶ acknowledge ──▶ next batch
+    other log ──read after──▶ batch ──▶ raw topic ──delivered──▶ acknowledge ──▶ next batch
 
-Nothing is read before what was read is in our log, so a log that is slow or away holds the other one back, not memory.
+A batch is read after the previous one is delivered, so a slow or unavailable log causes backpressure, not memory use.
 """
 
 import logging
@@ -31,11 +31,11 @@ LOGGER = logging.getLogger("headrace.bridge")
 RETRY_SECONDS = 0.5
 CHECK_INTERVAL_SECONDS = 1.0
 RECORD_OVERHEAD_BYTES = 1024  # of a record's bytes, for its headers and what the log adds
-TRUNCATED_BYTES = 1024  # of a message that our log does not take
+TRUNCATED_BYTES = 1024  # of a message that is too large for our log
 
 
 class SourceWorker(WorkerThread):
-    """One stream's bridge, until it is stopped; whoever is away is waited for."""
+    """Runs one bridge of a stream until it is stopped; waits for an unavailable source or broker."""
 
     def __init__(self, stream: Stream, reader: SourceReader, broker: str) -> None:
         super().__init__(f"bridge {stream.name}")
@@ -51,18 +51,18 @@ class SourceWorker(WorkerThread):
         self._reader.close()
 
     def progress(self) -> SourceProgress:
-        """What it has done so far."""
+        """Its progress so far."""
         return SourceProgress(
             self._stream.name, time.time_ns() // 1000, self.copied_count, self.remaining_count, self.error
         )
 
     def _copy_until_unavailable(self) -> None:
-        """Copy until something is away; then begin again from what the log has."""
+        """Copy until the source or the broker is unavailable; the next call continues from the log's position."""
         try:
             self._copy_messages()
         except (SourceUnavailable, DeliveryFailed, BrokerUnreachable) as error:
             if str(error) != self.error:
-                LOGGER.warning("%s waits: %s", self._stream.name, error)
+                LOGGER.warning("%s is waiting: %s", self._stream.name, error)
             self.error = str(error)
             self._reader.close()
             self.stop_event.wait(RETRY_SECONDS)
@@ -74,7 +74,7 @@ class SourceWorker(WorkerThread):
         copier = TopicCopier(
             self._stream, source_id, Producer(self._broker, is_gapless=True), max_record_bytes(self._broker, topic)
         )
-        LOGGER.info("%s comes from %s, after %d", topic, source_id, copied_through)
+        LOGGER.info("Copying %s from %s, after message %d", topic, source_id, copied_through)
         while not self.stop_event.is_set():
             batch = self._reader.read(copied_through, BATCH_SIZE)
             self.error = ""
@@ -84,7 +84,7 @@ class SourceWorker(WorkerThread):
             self._update_remaining()
 
     def _update_remaining(self) -> None:
-        """See now and then how much is left."""
+        """Update the number of remaining messages every CHECK_INTERVAL_SECONDS."""
         if time.monotonic() >= self._check_at:
             self.remaining_count, self._check_at = (
                 self._reader.count_remaining(),
@@ -93,13 +93,13 @@ class SourceWorker(WorkerThread):
 
 
 class TopicCopier:
-    """Writes messages into a raw topic as they are."""
+    """Writes messages into a raw topic unchanged."""
 
     def __init__(self, stream: Stream, source_id: str, producer: Producer, max_bytes: int) -> None:
         self._stream, self._source_id, self._producer, self._max_bytes = stream, source_id, producer, max_bytes
 
     def send_messages(self, messages: list[SourceMessage], position: SourcePosition) -> int:
-        """Send what the log does not have yet, and wait until it has; how many that were."""
+        """Send the messages that the log does not have yet, and wait for their delivery; returns their number."""
         new_messages = [message for message in messages if message.number not in position.copied_beyond]
         for message in new_messages:
             marker_headers = marker_to_headers(self._source_id, CopyMarker(message.number, position.copied_through))
@@ -111,15 +111,15 @@ class TopicCopier:
         return len(new_messages)
 
     def _truncate_if_too_large(self, message: SourceMessage) -> tuple[bytes, list[WrittenHeader]]:
-        """A message that the log would not take is there by its beginning: the gate judges it, and nothing is lost."""
+        """Truncate a message that is too large for the log, and mark it in a header, so that the gate can reject it."""
         size = len(message.value) + sum(len(name) + len(value) for name, value in message.headers)
         if size + RECORD_OVERHEAD_BYTES <= self._max_bytes:
             return message.value, []
-        LOGGER.warning("%s: message %d has %d bytes: it is cut", self._stream.name, message.number, size)
+        LOGGER.warning("Truncated message %d of %s, which has %d bytes", message.number, self._stream.name, size)
         return message.value[:TRUNCATED_BYTES], [TOO_LARGE_HEADER.write(size)]
 
     def _event_key(self, value: bytes) -> str | None:
-        """The key a producer would have sent along; None where there is none to be read."""
+        """The key that a producer would have sent; None if the message has no readable key."""
         try:
             event = orjson.loads(value)
         except orjson.JSONDecodeError:
