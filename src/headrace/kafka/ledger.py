@@ -1,8 +1,8 @@
-"""What became of every record that arrived: arrived = clean + late + dead + dropped + pending, always.
+"""The ledger: the fate of every record that arrived; always arrived = clean + late + dead + dropped + pending.
 
     payments      begin ├──────────────────────────────┤ end        arrived = end − begin
     payments.clean, .late, .dead, .dropped                           each raw offset once; replays are not counted
-    what is left                                                     pending: the gate has not come to it yet
+    the rest                                                         pending: the gate has not processed it yet
 
 The count begins at the oldest record the raw topic still has when the ledger is opened. The gate's topics are kept
 longer than the raw topic, so the fate of each raw record from there on can still be read. What retention deletes
@@ -29,7 +29,7 @@ SAMPLE_SIZE = 64
 
 @dataclass(frozen=True)
 class LedgerCounts:
-    """How many records arrived, and what became of them; `reasons` splits the dead by the code of their reason."""
+    """Counts of records by fate; `reasons` splits the dead by the code of their reason."""
 
     arrived: int
     clean: int
@@ -41,7 +41,7 @@ class LedgerCounts:
 
 
 class Ledger:
-    """Counts the fates of a stream's raw records; one thread writes it, any thread asks for the account."""
+    """Counts the fates of a stream's raw records; one thread writes, any thread reads the counts."""
 
     def __init__(self, stream: Stream, start_offsets: Mapping[int, int]) -> None:
         self._fate_by_topic = {
@@ -61,20 +61,20 @@ class Ledger:
         self._lock = Lock()
 
     def count_records(self, records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Count records of the gate's topics; gives those that were counted."""
+        """Count records of the gate's topics; returns those that were counted."""
         with self._lock:
             for record in _sample_records(records):
                 self._note_times(record)
             return [record for record in records if self._count_if_new(record)]
 
     def update_raw_ends(self, end_offsets: Mapping[int, int]) -> None:
-        """Where the partitions of the raw topic end now."""
+        """Update the end offsets of the raw topic's partitions."""
         with self._lock:
             for partition, end in end_offsets.items():
                 self._extend_raw_end(partition, end)
 
     def counts(self) -> LedgerCounts:
-        """All that is known now."""
+        """The current counts."""
         with self._lock:
             pending = sum(self._count_pending(partition) for partition in self._raw_end_offsets)
             counts_by_fate = {fate: self._fate_counts[fate] for fate in self._fate_by_topic.values()}
@@ -86,7 +86,7 @@ class Ledger:
             )
 
     def next_raw_offsets(self) -> dict[int, int]:
-        """The next raw offset of each partition that the gate has to judge."""
+        """The next raw offset of each partition that the gate has to process."""
         with self._lock:
             next_offsets = dict(self._start_offsets)
             for (_, partition), offset in self._last_raw_offsets.items():
@@ -94,12 +94,12 @@ class Ledger:
             return next_offsets
 
     def last_processed_us(self) -> dict[int, int]:
-        """When the last record of each partition was judged, by the log's own time; 0 where none ever was."""
+        """When the last record of each partition was processed, by the log's append time; 0 if none was."""
         with self._lock:
             return dict.fromkeys(self._start_offsets, 0) | self._last_processed_us
 
     def clean_offsets_by_arrival(self, until_us: int) -> dict[int, int]:
-        """The offset of each clean partition before which everything had arrived by a time, as far as that is known."""
+        """The offset of each clean partition before which all records had arrived by a time, as far as it is known."""
         with self._lock:
             return {partition: index.offset_at(until_us) for partition, index in self._arrival_indexes.items()}
 
@@ -113,7 +113,7 @@ class Ledger:
         return is_new
 
     def _note_times(self, record: ConsumerRecord) -> None:
-        """Note when a record was judged, and of a clean one when it had arrived."""
+        """Record when a record was processed, and of a clean one when it had arrived."""
         self._last_processed_us[record.partition] = max(
             record.appended_us, self._last_processed_us.get(record.partition, 0)
         )
@@ -126,7 +126,7 @@ class Ledger:
         if raw_offset <= self._last_raw_offsets.get(topic_partition, self._start_offsets.get(record.partition, 0) - 1):
             return False
         self._last_raw_offsets[topic_partition] = raw_offset
-        # The fate may be read before the raw topic's end is asked for.
+        # The fate may be read before the raw topic's end offset is fetched.
         self._extend_raw_end(record.partition, raw_offset + 1)
         return True
 
@@ -141,7 +141,7 @@ class Ledger:
         self._raw_end_offsets[partition] = max(end, self._raw_end_offsets.get(partition, 0))
 
     def _count_pending(self, partition: int) -> int:
-        # A gate changed between a crash and its replay may send one record two ways: never less than none is pending.
+        # A gate that changed between a crash and its replay may give a record two fates: pending is never negative.
         return max(
             0,
             self._raw_end_offsets[partition]
@@ -151,7 +151,7 @@ class Ledger:
 
 
 class LedgerConsumer:
-    """Keeps a stream's ledger from a broker; `keys` are those of its clean records, each counted once."""
+    """Keeps a stream's ledger from a broker; `key_counts` counts the keys of its clean records, each record once."""
 
     def __init__(self, broker: str, stream: Stream, key_counts: StreamKeyCounts | None = None) -> None:
         self._clean_topic, self._key_counts = stream.clean, key_counts or StreamKeyCounts(stream)
@@ -169,7 +169,7 @@ class LedgerConsumer:
         self.stop()
 
     def start(self) -> Self:
-        """Follow in a thread of its own."""
+        """Start consuming in its own thread."""
         self.consumer.start()
         return self
 
@@ -182,7 +182,7 @@ class LedgerConsumer:
 
 
 def _sample_records(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Few in their order, all of few, and the last of each partition: times are wanted to some milliseconds."""
+    """A sample of the records, and the last of each partition: times need a precision of some milliseconds."""
     return [
         *records[:: max(1, len(records) // SAMPLE_SIZE)],
         *{(record.topic, record.partition): record for record in records}.values(),

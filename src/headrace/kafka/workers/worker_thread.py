@@ -1,4 +1,4 @@
-"""A worker in a thread of its own."""
+"""A worker in its own thread."""
 
 import threading
 from abc import abstractmethod
