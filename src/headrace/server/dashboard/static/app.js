@@ -1,4 +1,4 @@
-// The page: what the URL asks for, drawn anew with every word of /live.
+// The page: the view that the URL selects, redrawn at every message of /live.
 
 import * as alerts from "./alerts.js";
 import { ask, at, element } from "./dom.js";

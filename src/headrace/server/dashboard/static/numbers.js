@@ -12,7 +12,7 @@ export class Numbers {
     this.snapshots = []; // {at, byName: Map(name -> [[labels, value], …])}, the newest last
   }
 
-  /** Take what was told, forget what is too old, and keep no more than fit: the newest stands alone until it is time. */
+  /** Add a snapshot, drop expired ones; the newest is replaced until the minimum interval has passed. */
   take({ at, samples, held = {}, down = [] }) {
     const byName = new Map();
     for (const [name, labels, value] of samples) {
@@ -51,7 +51,7 @@ export class Numbers {
     const before = this.#before(index);
     if (!before) return null;
     const [last, first] = [this.total(name, wanted, now), this.total(name, wanted, before)];
-    // A count that fell has begun anew with its process.
+    // A counter that fell was reset by a restart of its process.
     return last === null ? null : Math.max(0, last - (first !== null && first <= last ? first : 0)) / ((now.at - before.at) / 1000);
   }
 

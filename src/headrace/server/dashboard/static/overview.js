@@ -106,7 +106,7 @@ function makeGraph(app) {
   at("graph").replaceChildren(drawing);
 }
 
-/** The queries that a stream or a view needs; the tiles of a stream are numbered anew when a view changes. */
+/** The queries that a stream or a view needs; the tiles of a stream get a new number when a view changes. */
 function queriesOf(kind, name, app, numbers) {
   if (kind === "stream") return [`${name}.gate`];
   const streams = kind === "view" ? app.views.find((view) => view.name === name).streams : [];

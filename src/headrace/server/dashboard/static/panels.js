@@ -1,4 +1,4 @@
-// Panels: the saved queries of the app, each a table of its latest answer, drawn anew whenever /live tells of one.
+// Panels: the saved queries of the app, each a table of its latest result, redrawn whenever /live reports one.
 
 import { ask, at, element, table } from "./dom.js";
 
