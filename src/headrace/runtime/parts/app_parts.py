@@ -1,4 +1,4 @@
-"""The parts of a running app: which there are, how each is started, and what does not work while one is down."""
+"""The parts of a running app: their commands, and what is affected while one is down."""
 
 import sys
 
@@ -31,11 +31,11 @@ OUTAGE_EFFECTS = {
 
 
 def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The processes of a running app: those an answer needs, and the others.
+    """The processes of a running app: those required for answers, and the optional ones.
 
-    A store of its own needs a worker that feeds it, models a scorer, models with labels or drift an evaluation,
-    windows, joins and patterns who runs their operators, captured tables Connect, sinks who brings events to them,
-    outboxes who empties them, and streams that come from elsewhere who fetches them.
+    Each part runs only if it is needed: `apply` for a shared store, `score` for models, `evaluate` for labels or drift,
+    `retrain` for models with retraining, `operate` for windows, joins and patterns, `connect` for captured tables,
+    `sink` for sinks, `outbox` for outboxes, and `bridge` for streams with an external source.
     """
     apply_part = ("apply",) if find_store(settings.store).is_shared else ()
     score_part = ("score",) if app.models else ()
@@ -56,5 +56,5 @@ def list_parts(settings: Settings, app: App) -> tuple[tuple[str, ...], tuple[str
 
 
 def part_command(app: str, part: str, settings: Settings) -> list[str]:
-    """How a part is started as a process of its own."""
+    """The command that runs a part as a separate process."""
     return [sys.executable, "-m", "headrace", "run", app, part, *part_flags(settings)]

@@ -1,4 +1,4 @@
-"""`headrace run APP lake`: what lands in the lake's tables, in a process of its own."""
+"""`headrace run APP lake`: the part that writes streams and predictions to the lake's tables."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("headrace.lake")
 
 
 def build_lake(app: App, settings: Settings) -> LakeConfig | None:
-    """The lake of an app, unless it is switched off."""
+    """The lake's configuration, or None with --lake off."""
     if settings.lake is None:
         return None
     return LakeConfig(
@@ -31,7 +31,7 @@ def build_lake(app: App, settings: Settings) -> LakeConfig | None:
 
 
 def missing_outcome_warnings(app: App, settings: Settings) -> list[str]:
-    """What is not known of models without a lake, a sentence each."""
+    """A warning for each model whose labels are not joined because there is no lake."""
     unjoined_models = [] if settings.lake is not None else [model for model in app.models if model.labels is not None]
     return [
         f"{model.name} has labels, and with --lake off nothing joins them: no outcomes, no quality, no retraining"
@@ -40,7 +40,7 @@ def missing_outcome_warnings(app: App, settings: Settings) -> list[str]:
 
 
 def lake_tables(app: App) -> list[TableMapping]:
-    """Every table that the lake of an app will have, those of outcomes and drift among them."""
+    """Every table of an app's lake, including those of outcomes and drift."""
     from headrace.monitoring.drift.drift_worker import compared_models
     from headrace.monitoring.drift.drift_writer import drift_table
     from headrace.monitoring.outcomes.outcome_writer import outcomes_table, quality_table
