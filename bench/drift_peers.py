@@ -1,4 +1,4 @@
-"""Section drift-peers: the same windows for Headrace, for River's ADWIN and for Evidently, each by its own defaults.
+"""Section drift-peers: the same windows for Headrace, for River's ADWIN and for Evidently, each with its defaults.
 
 simulated   windows without drift, and with one input that drifted
 flights     the year 2013 out of New York, week by week against January and February, and the same rows shuffled

@@ -1,4 +1,4 @@
-"""Some of the queries in Headrace's own words: a derived stream, and windows and a join as operators.
+"""Some of the queries in Headrace's own declarations: a derived stream, and windows and a join as operators.
 
 Events are recorded history: each arrives when it happened.
 """

@@ -1,4 +1,4 @@
-"""The queries by name: what each reads, how its answers are told apart, and in which lanes it runs."""
+"""The queries by name: the inputs of each, the key of its result rows, and the lanes in which it runs."""
 
 import inspect
 from collections.abc import Callable

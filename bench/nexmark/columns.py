@@ -1,4 +1,4 @@
-"""The same events as `generate.event` makes, a million in a second: one Arrow table a kind."""
+"""Vectorized generator of the events of `generate.event`, a million a second: one Arrow table per kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How quickly an engine answers a query from topics that are full, and whether the answer is right.
+"""The time in which an engine computes a query from full topics, and whether its result is right.
 
 topics full ▸ the query starts ├ plan, read, answer ───────────── all is answered ┤
 """

@@ -1,4 +1,4 @@
-"""Engines, each in a process of its own: asked line by line, ended where one does not answer in time."""
+"""Engines, each in its own process: orders are lines, and an engine that does not respond in time is killed."""
 
 import json
 import os

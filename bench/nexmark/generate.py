@@ -1,4 +1,4 @@
-"""An event of Nexmark is a pure function of its number: who needs it makes it, in any order, on any machine.
+"""An event of Nexmark is a pure function of its number: any process can make it, in any order, on any machine.
 
 number   0       1 2 3      4 … 49   50      51 52 53   54 … 99
 event    person  auctions   bids     person  auctions   bids

@@ -1,4 +1,4 @@
-"""How long an answer to a bid takes, while bids come at a steady rate.
+"""The delay from a bid to its result, while bids arrive at a steady rate.
 
 a bid happens ─▶ producer ─▶ log ─▶ engine ─▶ log takes the answer
 ├───────────────────────── its delay ─────────────────────────┤

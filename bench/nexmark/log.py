@@ -1,4 +1,4 @@
-"""Nexmark's topics: made, filled with events, and read."""
+"""Nexmark's topics: creates, fills and reads them."""
 
 from collections.abc import Iterable
 

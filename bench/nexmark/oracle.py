@@ -1,4 +1,4 @@
-"""What the answers are: every query in SQL over all events at once, by DuckDB, which knows nothing of streams."""
+"""The expected results: every query in SQL over all events at once, by DuckDB, which has no notion of streams."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How an engine in a process of its own is spoken to: an order a line in, an answer a line out, both JSON.
+"""The protocol of an engine in its own process: one order per line in, one response per line out, both JSON.
 
 Standard library only: the Python of another engine imports it too.
 """

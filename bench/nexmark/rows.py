@@ -1,4 +1,4 @@
-"""What an engine has answered, read from the topic it wrote, and where that differs from what it should be."""
+"""Reads an engine's result from its topic, and finds where it differs from the expected one."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Section nexmark: every query as Headrace runs it on Spark and as Flink runs it, on the same topics, one by one.
+"""Section nexmark: every query by Headrace on Spark and by Flink, on the same topics, one at a time.
 
 Each answer is compared with what DuckDB makes of the same events; a wrong one has no figure.
 """

@@ -1,4 +1,4 @@
-"""Our engine: queries on Spark with Headrace's session, sink and lanes, told what to do line by line.
+"""Headrace's engine: queries on Spark with Headrace's session, sink and lanes, as a process that takes orders.
 
 python -m bench.nexmark.spark BROKER FOLDER
 """

@@ -1,4 +1,4 @@
-"""A query as an app of Headrace answers it: raw records through the gate, then a derived stream or an operator.
+"""A query as a Headrace app computes it: raw records through the gate, then a derived stream or an operator.
 
 bids ──gate──▶ bids.clean ──q12──▶ q12
 ├ the gate's first batch ─────────────── the last row of the answer ┤

@@ -1,4 +1,4 @@
-"""The texts events are made of: each is chosen from a list by a draw."""
+"""The texts of events: a draw selects each from a list."""
 
 from collections.abc import Sequence
 

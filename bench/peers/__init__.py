@@ -1,1 +1,1 @@
-"""Other platforms' servers, each in an environment of its own, measured beside ours."""
+"""Other platforms' servers, each in its own environment, measured beside Headrace's."""

@@ -1,4 +1,4 @@
-"""Peers: each set up from its lock file in bench/.peers, apart from everything of ours."""
+"""Peers: each installed from its lock file in bench/.peers, isolated from Headrace's environment."""
 
 import subprocess
 import sys

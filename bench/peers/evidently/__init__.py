@@ -1,1 +1,1 @@
-"""Evidently: drift by its own defaults, on the windows ours are found in."""
+"""Evidently: drift with its defaults, on the windows that Headrace tests."""

@@ -1,1 +1,1 @@
-"""Feast: its own feature server, on the Redis ours reads from."""
+"""Feast: its own feature server, on the Redis that Headrace reads from."""

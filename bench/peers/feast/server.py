@@ -1,4 +1,4 @@
-"""`feast serve` over a Redis that was filled by Feast itself."""
+"""Runs `feast serve` over a Redis that Feast itself has filled."""
 
 import json
 import subprocess

@@ -1,1 +1,1 @@
-"""Flink: its SQL on the same events, in a local cluster of its own."""
+"""Flink: its SQL on the same events, in its own local cluster."""

@@ -1,4 +1,4 @@
-"""Flink's Kafka connector: one jar from Maven, locked by its SHA-256, kept where our own jars are."""
+"""Flink's Kafka connector: one jar from Maven, locked by its SHA-256, in the cache of Headrace's jars."""
 
 from pathlib import Path
 

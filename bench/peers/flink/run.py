@@ -1,4 +1,4 @@
-"""Run by Flink's own Python: queries in Flink SQL in a local cluster, told what to do line by line.
+"""Run by Flink's own Python: queries in Flink SQL in a local cluster, as a process that takes orders.
 
 python -m bench.peers.flink.run BROKER FOLDER KAFKA-CONNECTOR.jar
 """

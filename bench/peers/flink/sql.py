@@ -1,4 +1,4 @@
-"""The queries in Flink's SQL: a file each; its first line names the key where a later row replaces an earlier one."""
+"""The queries in Flink's SQL: one file each; its first line names the key of rows that replace earlier ones."""
 
 from pathlib import Path
 
