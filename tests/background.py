@@ -1,4 +1,4 @@
-"""Background work of a test."""
+"""Runs background work during a test."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A real browser without a window, told what to do over a pipe in the words of the Chrome DevTools Protocol."""
+"""A headless browser, controlled over a pipe with the Chrome DevTools Protocol."""
 
 import base64
 import json

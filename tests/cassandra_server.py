@@ -1,4 +1,4 @@
-"""A Cassandra that a test may kill: started again it is empty, or has what it had."""
+"""A Cassandra server that a test may kill; a restart finds it empty or with its data."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A ClickHouse in a folder of its own, which a test may stop, kill and start again, and may ask over HTTP."""
+"""A ClickHouse server in its own folder that a test may stop, kill, restart and query over HTTP."""
 
 import base64
 import http.client

@@ -1,4 +1,4 @@
-"""Servers that every room's tests share; each is the real one."""
+"""Fixtures that all tests share: real servers, one of each for the whole run."""
 
 import shutil
 import sys

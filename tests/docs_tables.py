@@ -1,4 +1,4 @@
-"""Tables of the docs that are made from the code; HEADRACE_GOLDEN=write rewrites them."""
+"""Tables of the docs that are generated from the code; HEADRACE_GOLDEN=write rewrites them."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The support matrix, from the tests' marks: `python -m tests.matrix` rewrites docs/operators.md.
+"""The support matrix, generated from the tests' marks: `python -m tests.matrix` rewrites docs/operators.md.
 
     @pytest.mark.shows("session window", lane="micro-batch", late=("drop", "update"))    a test sees it hold
     @pytest.mark.shows("session window", kills=20)                                       … through so many kill -9

@@ -1,4 +1,4 @@
-"""The processes that a test has started, as the system shows them."""
+"""The child processes of a test, read from /proc."""
 
 from contextlib import suppress
 from pathlib import Path

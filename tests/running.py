@@ -1,4 +1,4 @@
-"""A whole Headrace, run as a user runs it: `headrace up`, in processes of its own."""
+"""Runs a whole Headrace as a user does: `headrace up`, in its own processes."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Servers that a test may stop, kill and start again: a Redis, a cluster of three, a PostgreSQL."""
+"""Servers that a test may stop, kill and restart: a Redis, a Redis Cluster of three, a PostgreSQL."""
 
 import shutil
 import sys

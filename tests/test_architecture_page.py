@@ -1,4 +1,4 @@
-"""docs/architecture.md names real files, and few enough to be read in one sitting."""
+"""docs/architecture.md names existing files, and few enough to read in one sitting."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`hr.AsyncClient` gives what `hr.Client` does, many questions at a time, and asks nothing twice that is not safe."""
+"""`hr.AsyncClient` returns what `hr.Client` returns, runs requests concurrently, and retries only safe ones."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""The Python client gives what the server served, typed as `hr.testing` gives it, or its sentence."""
+"""The Python client returns what the server served, with the types of `hr.testing`, or raises the server's error."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""What `tools/check_layout.py` refuses."""
+"""The names and folders that `tools/check_layout.py` rejects."""
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of what runs where says what the tests say."""
+"""docs/operators.md agrees with the marks of the tests."""
 
 from tests.matrix import DELIVERIES, OPERATORS, PAGE, SINKS, gathered, page
 

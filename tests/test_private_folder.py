@@ -1,4 +1,4 @@
-"""The state folder is open to its owner alone: made so, and closed where it was open."""
+"""Only its owner can read the state folder: new folders are private, existing ones become so."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""hr.testing: unit tests of features, and the words that say how events arrive."""
+"""hr.testing: unit tests of features, and the helpers that describe how events arrive."""
 
 import json
 from datetime import UTC, datetime, timedelta

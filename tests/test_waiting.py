@@ -1,4 +1,4 @@
-"""How tests wait."""
+"""The limits and pauses of `tests.waiting`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a fixed time, and as long as a busy machine needs."""
+"""Waits for a condition, never for a fixed time; limits are long enough for a busy machine."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is kept of a window's values says what the tiles say of them, in any order and however it was merged."""
+"""Accumulators of a window's values equal the tiles' results, in any order of updates and merges."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What every aggregate function must keep to; each one that is registered is held to it on the day it is added."""
+"""The contract of every aggregate function; registering one adds it to these tests."""
 
 import math
 import pkgutil

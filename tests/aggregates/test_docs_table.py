@@ -1,4 +1,4 @@
-"""The table of aggregates in the docs is made from the classes."""
+"""The table of aggregates in the docs is generated from the classes."""
 
 from headrace.aggregates.aggregate_function import aggregate_functions
 from tests.docs_tables import made_table, require_table, row

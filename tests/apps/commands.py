@@ -1,4 +1,4 @@
-"""Every command of Headrace, asked of a running app: it answers, and no user sees a traceback."""
+"""Runs every command of Headrace against a running app: each succeeds, and none prints a traceback."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The words of each domain: what its apps call their streams and columns."""
+"""The vocabulary of each domain: the names of streams and columns in its apps."""
 
 from typing import NamedTuple
 

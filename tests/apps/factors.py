@@ -1,4 +1,4 @@
-"""What the apps of the zoo differ in: factors, their values, and the pairs of values that no app can have.
+"""The factors of the zoo's apps: their values, and the pairs of values that no app can have.
 
 A row chooses one value of every factor, and has two views, each with values of its own: what it reads, its form and its
 entity. Pairs of a view's factors count where one view has both.

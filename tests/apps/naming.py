@@ -1,4 +1,4 @@
-"""What an app of the zoo calls its declarations, by its style of names."""
+"""The names of an app's declarations in each naming style."""
 
 from dataclasses import dataclass
 

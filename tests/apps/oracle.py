@@ -1,4 +1,4 @@
-"""What an app of the zoo must have made of what was sent to it, by loops over the raw log.
+"""The expected output of an app of the zoo, computed by loops over the raw log.
 
 raw ──fates──▶ clean, late, dead, dropped ──pure operators──▶ windows, pairs, matches ──brute force──▶ served values
 """

@@ -1,4 +1,4 @@
-"""Writes docs/zoo.md: the apps of the zoo, what they are made of, and what came of playing them.
+"""Writes docs/zoo.md: the apps of the zoo, their factors, and the outcomes of their runs.
 
 Outcomes are those of real runs: HEADRACE_ZOO_PAGE=1 with `make faults` keeps each in outcomes.json and writes the page.
 """

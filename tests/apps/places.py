@@ -1,4 +1,4 @@
-"""The servers that an app of the zoo needs: each is the real one, started for it and stopped after it."""
+"""The real servers that an app of the zoo needs, started before its run and stopped after it."""
 
 import os
 import socket

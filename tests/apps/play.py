@@ -1,4 +1,4 @@
-"""Plays an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` plays one."""
+"""Runs an app of the zoo through a real `headrace up`; `python -m tests.apps.play "smart meters"` runs one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Sends traffic to a running app by the way its source says."""
+"""Sends traffic to a running app through the kind of source that it declares."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What the sinks of an app of the zoo have brought to their targets."""
+"""Reads what the sinks of an app of the zoo wrote to their targets."""
 
 import json
 from collections.abc import Callable, Iterator

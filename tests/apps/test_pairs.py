@@ -1,4 +1,4 @@
-"""The zoo has every pair of values that can be, and what cannot be is refused in the words its table has."""
+"""The zoo covers every possible pair of values; impossible pairs fail with the expected error."""
 
 from pathlib import Path
 

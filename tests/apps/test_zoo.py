@@ -1,4 +1,4 @@
-"""Apps of the zoo through a real `headrace up`: all of them with faults, one of the day without."""
+"""Apps of the zoo through a real `headrace up`: all of them with faults, those of the day without."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Turns a row of the zoo into the text of an app, as a user could have written it."""
+"""Renders a row of the zoo as the source of an app, as a user could write it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The drift section: its simulation drifts where it says, and its arithmetic is right."""
+"""The drift section: its simulation drifts where declared, and its arithmetic is right."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The lanes that are measured are those a user can choose."""
+"""The benchmark measures the lanes that a user can choose."""
 
 from click.testing import CliRunner
 

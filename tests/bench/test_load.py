@@ -1,4 +1,4 @@
-"""The load: probes wait for themselves alone, cards look alike at every moment of a run."""
+"""The load: each probe has its own card, and cards look alike at every moment of a run."""
 
 import time
 from multiprocessing import Pipe

@@ -1,4 +1,4 @@
-"""Figures become tables, files and a page, and are read back as they were."""
+"""Figures are written to tables, files and a page, and read back unchanged."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""The sections' arithmetic, on figures made up."""
+"""The sections' arithmetic, on made-up figures."""
 
 from dataclasses import replace
 from typing import Any

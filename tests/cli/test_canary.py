@@ -1,4 +1,4 @@
-"""No secret in any output: each is a word that nobody else says, looked for wherever something is said."""
+"""No output contains a secret: each secret is a unique word, searched for in every kind of output."""
 
 import logging
 import os

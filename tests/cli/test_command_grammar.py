@@ -1,4 +1,4 @@
-"""`headrace NOUN VERB APP`, and the order it was before."""
+"""`headrace NOUN VERB APP`, and the older order of words."""
 
 from pathlib import Path
 from typing import Any

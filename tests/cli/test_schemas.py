@@ -1,4 +1,4 @@
-"""What `headrace plan` says of streams whose schemas a registry has, and what it refuses; no secret is in it."""
+"""The output of `headrace plan` for streams with a schema registry, and its errors; neither contains a secret."""
 
 from pathlib import Path
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""What `headrace plan` says of sinks, and what a command says where one is missing; an address is in neither."""
+"""The output of `headrace plan` for sinks, and the errors for a missing sink; neither contains an address."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wherever the docs list connectors, the rows are made from the entries of the registries, or held to them."""
+"""The docs' lists of connectors are generated from the registries, or compared with them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields

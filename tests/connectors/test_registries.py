@@ -1,4 +1,4 @@
-"""What every connector must keep to; each one that is registered is held to it on the day it is added."""
+"""The contract of every connector; registering one adds it to these tests."""
 
 import importlib.metadata
 import inspect

@@ -1,4 +1,4 @@
-"""Alerts are declared like everything else: what cannot work fails at import, with what to write."""
+"""Declared alerts: one that cannot work fails at import, with the remedy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

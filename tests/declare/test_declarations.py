@@ -1,4 +1,4 @@
-"""What declarations mean, once they are right."""
+"""The meaning of valid declarations."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""The catalogue keeps Prometheus' rules for names, and everything that shows a number takes it from there."""
+"""The catalogue follows Prometheus' rules for names, and is the only source of every displayed metric."""
 
 import re
 from importlib.resources import files

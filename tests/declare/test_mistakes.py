@@ -1,4 +1,4 @@
-"""Every mistake in a declaration fails at import, with the name, the value, and what to write instead."""
+"""Every mistake in a declaration fails at import, with the name, the value and the remedy."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models as they are declared: what they read, and every mistake refused with what to write instead."""
+"""Declared models: their inputs, and for every mistake an error with the remedy."""
 
 from collections.abc import Callable
 from pathlib import Path

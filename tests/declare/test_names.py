@@ -1,4 +1,4 @@
-"""Names: what declarations are called elsewhere, and which of them would be one another's."""
+"""Names that declarations get in other systems, and the errors for those that collide."""
 
 from types import ModuleType
 from typing import Any

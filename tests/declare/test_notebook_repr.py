@@ -1,4 +1,4 @@
-"""What a notebook shows of declarations and answers: everything that matters, and nothing that is markup."""
+"""The notebook output of declarations and results: complete, and escaped."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Several streams of one view: their columns as one, and every way in which they cannot be."""
+"""Several streams of one view: their common columns, and every error in combining them."""
 
 from typing import Any
 

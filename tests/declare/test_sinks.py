@@ -1,4 +1,4 @@
-"""Sinks as they are declared, and every way in which they cannot be, with the line and what to write instead."""
+"""Declared sinks, and for every mistake an error with the line and the remedy."""
 
 from pathlib import Path
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Tables as they are declared: found beside the app, typed by their file, and refused with what to write instead."""
+"""Declared tables: resolved relative to the app, typed by their file, and every error with the remedy."""
 
 from collections.abc import Callable
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""A stream that is alarmed by its dead letters."""
+"""An app with an alert on its dead letters."""
 
 import headrace as hr
 

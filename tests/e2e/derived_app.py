@@ -1,4 +1,4 @@
-"""A stream derived from a derived stream, and a view that counts it: what cannot be divided raises."""
+"""A stream derived from a derived stream, and a view that counts it; a division by zero raises."""
 
 from typing import Any
 

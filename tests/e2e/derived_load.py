@@ -1,4 +1,4 @@
-"""Payments for `derived_app`, with duplicates and rows that raise, and what loops over them say."""
+"""Payments for `derived_app`, with duplicates and rows that raise, and their expected results by loops."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Hostile streams sent to a real broker now, and read back with the arrival times the log gave them."""
+"""Sends hostile streams to a real broker now, and reads them back with the log's arrival times."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Ten lines that are an app."""
+"""The smallest app: ten lines."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""A stream and a view of it, both brought to ClickHouse."""
+"""A stream and a view of it, both with a sink to ClickHouse."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""Bad records through broker, gate, server and watch: an alert fires, outlives a kill -9 untold twice, and resolves."""
+"""Bad records through broker, gate and server: an alert fires once, also across a kill -9, and resolves."""
 
 import json
 import subprocess

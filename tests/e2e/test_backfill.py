@@ -1,4 +1,4 @@
-"""A view added to a running app, its history folded meanwhile: from its first answer on it has every event once."""
+"""A view added to a running app, with a backfill: from its first answer on it has every event once."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The same app on a Spark cluster, a broker and a Redis that were there before gives the same numbers."""
+"""The same app on an existing Spark cluster, broker and Redis returns the same values."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""`headrace up` with a stream derived from a derived one: a view of it says what loops say, and what raised is told."""
+"""`headrace up` with a stream derived from a derived one: a view equals brute force, and failed rows are reported."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Through broker, Spark, store and HTTP: every served value is what loops over the raw events say."""
+"""Through broker, Spark, store and HTTP: every served value equals brute force over the raw events."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Through broker, Spark, store and scorer: every event has a prediction, and it is the training set's."""
+"""Through broker, Spark, store and scorer: every event has a prediction, equal to the training set's."""
 
 import json
 import os

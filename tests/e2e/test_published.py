@@ -1,4 +1,4 @@
-"""Events through Spark to ClickHouse, and their features beside them: what the server answers, and what was sent."""
+"""Events and their features through Spark to ClickHouse: the rows equal the server's answers and what was sent."""
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta

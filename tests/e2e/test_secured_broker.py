@@ -1,4 +1,4 @@
-"""A whole app that others can reach: over TLS, with a token, by two workers; its own parts go on asking it."""
+"""A whole app with remote access: over TLS, with a token, by two workers; its own parts keep their access."""
 
 import time
 from pathlib import Path

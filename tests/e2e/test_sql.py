@@ -1,4 +1,4 @@
-"""Events through broker, gate, lake and store: SQL says what they say, live and landed, and a panel tells it."""
+"""Events through broker, gate, lake and store: SQL returns their values, live and landed, and a panel shows them."""
 
 import json
 import subprocess

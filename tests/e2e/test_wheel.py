@@ -1,4 +1,4 @@
-"""The wheel, installed outside the project, runs an app of the user's own."""
+"""The wheel, installed outside the project, runs a user's own app."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Why a process ended: one sentence of its log, never a traceback, never a password."""
+"""Why a process ended: one sentence of its log, without a traceback or a password."""
 
 import pytest
 

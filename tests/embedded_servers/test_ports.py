@@ -1,4 +1,4 @@
-"""Which ports are chosen for what runs here."""
+"""The ports that embedded servers get."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What gives way does so with all its threads, and with what it starts."""
+"""Lowering a process's priority applies to all its threads, and to the processes it starts."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A first version of the flights' model without Spark: FOLDER gets it, and what a demo keeps that has trained it."""
+"""Trains a first version of the flights' model without Spark, and writes it and the demo's state to FOLDER."""
 
 import sys
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A policy that is told late still comes near the oracle; replayed from the log it knows what it knew."""
+"""A policy with delayed rewards comes near the oracle; replayed from the log it has the same state."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The demo's own arithmetic: history to train on, and decisions to count."""
+"""The demo's arithmetic: its training history, and its counts of decisions."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The flights as recordings: every flight of the source once, nothing but the reports made up, the same each time."""
+"""The flights as recordings: every flight of the source once, only the reports synthetic, deterministic."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The shop dies at every step there is, and every order ends: paid and shipped, or cancelled and paid back."""
+"""The shop dies at every step, and every order ends: paid and shipped, or cancelled and refunded."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""A season of flights: sent in order, drawn as it was, and a short piece of it through all of Headrace."""
+"""A season of flights: sent in order, charted correctly, and a short part of it through all of Headrace."""
 
 import re
 import subprocess

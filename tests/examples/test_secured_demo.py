@@ -1,4 +1,4 @@
-"""The whole demo on a broker with SASL_SSL and SCRAM; its password is a word that nobody else says."""
+"""The whole demo on a broker with SASL_SSL and SCRAM; no output contains its password."""
 
 import os
 import re

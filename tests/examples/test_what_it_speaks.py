@@ -1,4 +1,4 @@
-"""Every claim of docs/what-it-speaks.md names a test that exists, and nothing is both claimed and not tried."""
+"""Every claim of docs/what-it-speaks.md names an existing test, and nothing is both claimed and untested."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The app that is killed: one stream, one view by card and one across partitions."""
+"""The app under faults: one stream, one view by card and one across partitions."""
 
 import headrace as hr
 

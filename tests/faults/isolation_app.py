@@ -1,4 +1,4 @@
-"""An app with parts that serving does not need: a lake, evaluation, operators, a sink, the check, the watch."""
+"""An app with parts that serving does not need: lake, evaluation, operators, sink, consistency check, alerts."""
 
 import headrace as hr
 

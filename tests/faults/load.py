@@ -1,4 +1,4 @@
-"""Load with duplicates, and a reader that remembers: what runs against a Headrace that is being killed."""
+"""Load with duplicates, and a reader that remembers every answer, for a Headrace under kill -9."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""An app whose model is retrained when it is bad, by a function that the test chooses, and learns online."""
+"""An app with online learning and retraining on poor quality; the test chooses the training function."""
 
 import os
 import time

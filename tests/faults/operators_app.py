@@ -1,4 +1,4 @@
-"""Every operator over two streams, with windows of seconds; of most only what is wanted, for each stream has a gate."""
+"""Every operator over two streams, with windows of seconds; most have only their `out` stream, as each costs a gate."""
 
 import headrace as hr
 

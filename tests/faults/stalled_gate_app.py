@@ -1,4 +1,4 @@
-"""The app whose gate stalls: one stream, one view, and an alert that notifies within seconds."""
+"""An app for a stalled gate: one stream, one view, and an alert that notifies within seconds."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""Several operations start beside processes that take every core: none of them fails to start."""
+"""Several operations start beside processes that use every core: all of them start."""
 
 import multiprocessing
 from collections.abc import Iterator

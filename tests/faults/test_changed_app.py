@@ -1,4 +1,4 @@
-"""`headrace up` of an app that was changed, goes back, or computes again: its rows are those of a loop over events."""
+"""`headrace up` of an app that was changed, reverted or rebuilt: its rows equal brute force over its events."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A page that is open for a day: told as often as in a day, in minutes, it does not grow."""
+"""A page gets a day's updates within minutes, and its memory does not grow."""
 
 import sys
 import time

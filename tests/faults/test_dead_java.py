@@ -1,4 +1,4 @@
-"""Where Spark's Java process dies alone, the process that needs it ends within seconds, so that it is started again."""
+"""If Spark's Java process dies, the process that needs it ends within seconds, so that it is restarted."""
 
 import os
 import signal

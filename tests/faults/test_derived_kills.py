@@ -1,4 +1,4 @@
-"""kill -9 of the streaming part while streams are derived: for whoever drops by id, each id is there exactly once."""
+"""kill -9 of the streaming part with derived streams: after deduplication by id, each id is there exactly once."""
 
 import json
 import random

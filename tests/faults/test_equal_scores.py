@@ -1,4 +1,4 @@
-"""Ten thousand payments of the fraud example, scored in the stream and over HTTP: each score is that of a batch.
+"""Ten thousand payments of the fraud example, scored in the stream and over HTTP: each score equals the batch's.
 
 request with include ──▶ answer, logged with what it contains ─┐
         │ then produced                                        ├─▶ the same events, by the training set's own kernel

@@ -1,4 +1,4 @@
-"""A topic is given more partitions while its app is stopped, and while it runs: nothing is lost or counts twice."""
+"""A topic gets more partitions while its app is stopped, and while it runs: no event is lost or counts twice."""
 
 import random
 from pathlib import Path

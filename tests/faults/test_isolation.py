@@ -1,4 +1,4 @@
-"""kill -9 in a loop of every part that serving does not need: no read fails, and `headrace status` is right each time.
+"""kill -9 in a loop of every part that serving does not need: no read fails, and `headrace status` stays right.
 
 HEADRACE_ISOLATION_SECONDS sets for how long; the default is a minute, and each part is killed once at least.
 """

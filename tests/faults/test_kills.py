@@ -1,4 +1,4 @@
-"""kill -9 of any part at any moment, under load with duplicates: nothing lost, nothing wrong, nothing goes back."""
+"""kill -9 of any part at any moment, under load with duplicates: no value is lost, wrong, or older than before."""
 
 import random
 import time

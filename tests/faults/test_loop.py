@@ -1,4 +1,4 @@
-"""The whole loop under `headrace up`: a bad champion is seen by its labels, alarmed, and replaced once."""
+"""The whole loop under `headrace up`: labels reveal a bad champion, an alert fires, and it is replaced once."""
 
 import os
 import random

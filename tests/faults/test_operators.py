@@ -1,4 +1,4 @@
-"""kill -9 while every operator runs: each tells what it tells where nothing is in between, and once."""
+"""kill -9 while every operator runs: each emits what it emits without faults, once."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Every number and a span pushed to a real OpenTelemetry collector, where there is one: `otelcol` on the path."""
+"""Every metric and a span pushed to a real OpenTelemetry collector, if `otelcol` is on the path."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""1,000 ids in Avro through three versions in flight, beside the same in JSON: no error, and the same features.
+"""1,000 ids in Avro through three mixed schema versions, and the same in JSON: no error, and the same features.
 
 writer first   v1 │ v1 v2 mixed, the reader knows of neither before it comes
 reader first          │ restarted with a column nobody writes yet │ v1 v2 v3 mixed, the newest has it

@@ -1,4 +1,4 @@
-"""A gate that stands still for 30 s under load: seen at once, alarmed, and caught up when it was said to be."""
+"""A gate stalls for 30 s under load: detected at once, an alert fires, and it catches up when estimated."""
 
 import logging
 import os

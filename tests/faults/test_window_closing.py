@@ -1,4 +1,4 @@
-"""A window closes in seconds, whatever became of the last record of a partition."""
+"""A window closes within seconds, whatever the fate of a partition's last record."""
 
 import time
 from pathlib import Path

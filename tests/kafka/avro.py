@@ -1,4 +1,4 @@
-"""Records in Avro as a producer writes them: with fastavro, another implementation than Spark's."""
+"""Avro records as a producer writes them, with fastavro: an implementation independent of Spark's."""
 
 import json
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""An authority of our own and what it signs: good, out of date, and for another name."""
+"""A certificate authority for tests, and its certificates: valid, expired, and for another name."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta

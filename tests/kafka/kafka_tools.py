@@ -1,4 +1,4 @@
-"""What a user does to their own broker with Kafka's tools."""
+"""Kafka's command-line tools, as a user runs them against their own broker."""
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 

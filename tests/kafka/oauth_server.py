@@ -1,4 +1,4 @@
-"""Who gives tokens: an endpoint of OAuth's client credentials, and the keys by which a broker checks them."""
+"""A token endpoint with OAuth client credentials, and the keys with which a broker verifies its tokens."""
 
 import base64
 import json

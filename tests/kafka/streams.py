@@ -1,4 +1,4 @@
-"""Streams with a name of their own, so that tests can share one broker."""
+"""Streams with unique names, so that tests can share one broker."""
 
 from itertools import count
 from typing import Any

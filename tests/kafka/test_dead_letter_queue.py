@@ -1,4 +1,4 @@
-"""Dead letters: each is sent again once ever, whoever dies on the way, and what was done is known."""
+"""Dead letters: each is replayed at most once, whichever process dies meanwhile, and the outcome is recorded."""
 
 import json
 import time

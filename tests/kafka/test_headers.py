@@ -1,4 +1,4 @@
-"""Headers of records: the bytes of each, in one table that the code, the docs and Spark go by."""
+"""Record headers: the bytes of each, in one table that the code, the docs and Spark share."""
 
 import ast
 import os

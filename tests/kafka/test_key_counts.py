@@ -1,4 +1,4 @@
-"""A stream's clean records by their keys, and by what else views group by."""
+"""Counts of a stream's clean records by key, and by every other entity that views group by."""
 
 import json
 import time

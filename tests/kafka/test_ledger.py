@@ -1,4 +1,4 @@
-"""The ledger balances whatever is replayed, reordered or deleted."""
+"""The ledger balances, whatever is replayed, reordered or deleted."""
 
 from hypothesis import given
 from hypothesis import strategies as st

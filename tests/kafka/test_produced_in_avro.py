@@ -1,4 +1,4 @@
-"""`hr.produce` to a stream in Avro: the declared columns become the first version, a later one is written as it is."""
+"""`hr.produce` to an Avro stream: the declared columns are its first version, and rows use the newest one."""
 
 from datetime import UTC, datetime
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""A follower that its group lets in no more is given another client; one that has just nothing to read is not."""
+"""A consumer that its group no longer admits gets a new client; one without new records keeps its client."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Owners of topics: one app writes a topic, whoever starts when, until another takes it over."""
+"""Topic ownership: one app writes a topic, whatever the start order, until another app takes it over."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The topics of an app are there, set as they must be, or there is a sentence that says what to do."""
+"""The topics of an app exist with the required settings, or the error says what to do."""
 
 import time
 from dataclasses import replace

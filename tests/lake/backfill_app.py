@@ -1,4 +1,4 @@
-"""A few aggregates over a hostile stream; BACKFILLED names the stream, for tests share a broker."""
+"""A few aggregates over a hostile stream; BACKFILLED sets its name, as tests share a broker."""
 
 import os
 import sys

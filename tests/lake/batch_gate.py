@@ -1,4 +1,4 @@
-"""Streams whose records have gone through the gate, without waiting for a running one: Spark's gate, as a batch."""
+"""Runs streams through Spark's gate as a batch, so that no test waits for a running one."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compacts a table over and over, until it is killed: python -m … FOLDER."""
+"""Compacts a table in a loop until it is killed: python -m … FOLDER."""
 
 import sys
 from datetime import date

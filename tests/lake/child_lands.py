@@ -1,4 +1,4 @@
-"""Lands a stream and compacts its tables over and over, until it is killed: python -m … BROKER LAKE STREAM."""
+"""Lands a stream and compacts its tables in a loop until it is killed: python -m … BROKER LAKE STREAM."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Tables of a lake as others read them: by the library of their format."""
+"""Reads the tables of a lake with the library of their format."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A stream that is computed again: what an earlier run of it had landed is removed, in every format."""
+"""A rebuilt stream: the rows of its earlier run are removed, in every format."""
 
 from collections.abc import Callable
 from datetime import date

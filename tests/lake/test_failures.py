@@ -1,4 +1,4 @@
-"""One table of the lake that fails is reported and tried again, alone, and leaves no files behind."""
+"""One table of the lake that fails is reported and retried, alone, and leaves no files behind."""
 
 import shutil
 import time

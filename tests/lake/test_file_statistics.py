@@ -1,4 +1,4 @@
-"""Tables land and are read whole whatever their Parquet files tell of their columns."""
+"""Tables land and are read whole, whatever statistics their Parquet files have."""
 
 import operator
 from collections.abc import Iterator

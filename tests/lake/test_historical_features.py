@@ -1,4 +1,4 @@
-"""Features of the past, for many pairs at once: what loops over the events that were known then say."""
+"""Point-in-time features of many pairs at once equal brute force over the events known then."""
 
 import random
 from decimal import Decimal

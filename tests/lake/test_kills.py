@@ -1,4 +1,4 @@
-"""kill -9 while tables are written and compacted: no event is lost, none is there twice."""
+"""kill -9 while tables are written and compacted: no event is lost or doubled."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Features of the past that read tables and lists: the same as a fed view gives at that time."""
+"""Point-in-time features that read tables and lists: they equal those of a fed view at that time."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

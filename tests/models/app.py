@@ -1,4 +1,4 @@
-"""An app with a model to be trained and one that was exported elsewhere."""
+"""An app with a model to train and one that was exported elsewhere."""
 
 from typing import Any
 

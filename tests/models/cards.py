@@ -1,4 +1,4 @@
-"""Versions without a training: whatever ONNX a test wants to see promoted, under a card that fits it."""
+"""Model versions without a training: any ONNX that a test wants to promote, with a matching card."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stream, views and models that the tests of this room share."""
+"""The stream, views and models that the tests of this folder share."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Small ONNX models, made by hand: whatever shape a test wants to see refused."""
+"""Small handmade ONNX models, in every shape that a test wants to see rejected."""
 
 from collections.abc import Sequence
 from typing import Any

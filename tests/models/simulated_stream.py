@@ -1,4 +1,4 @@
-"""An app with a model whose gate and tiles are played by the test: what they would write, written at once."""
+"""An app with a model; the test writes the output of its gate and tiles itself, at once."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Scorers share a stream, and whoever of them is killed when, every event has one prediction that counts."""
+"""Scorers share a stream; whichever is killed at any time, every event has one prediction that counts."""
 
 import os
 import random

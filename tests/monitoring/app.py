@@ -1,4 +1,4 @@
-"""An app whose model is trained on what its labels say."""
+"""An app whose model is trained on its labels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Hostile histories of predictions and labels, and what brute force makes of them."""
+"""Hostile histories of predictions and labels, and their outcomes by brute force."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A lake of payments and chargebacks, as Spark would have landed them."""
+"""A lake of payments and chargebacks, in the layout that Spark lands."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Predictions and clean labels put into a broker's log, and what a join has made of them."""
+"""Writes predictions and clean labels to a broker, and reads the outcomes of a join."""
 
 import json
 import math

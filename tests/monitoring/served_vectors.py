@@ -1,4 +1,4 @@
-"""Vectors that a model is served, put into a broker's log as scorers do; what brute force counts of them."""
+"""Writes served vectors to a broker as scorers do, and counts them by brute force."""
 
 import json
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""`headrace train` without a spine and `headrace retrain`: what the labels in the lake say is what is trained on."""
+"""`headrace train` without a spine and `headrace retrain` train on the labels in the lake."""
 
 import json
 from collections.abc import Iterator

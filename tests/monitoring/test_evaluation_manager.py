@@ -1,4 +1,4 @@
-"""An evaluation that cannot be made or started leaves the others and the lake as they are, is told, and tried again."""
+"""An evaluation that cannot be created or started is reported and retried; the others and the lake continue."""
 
 import threading
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""kill -9 while predictions are joined with labels: nothing is lost, nothing counts twice, the books always balance."""
+"""kill -9 while predictions are joined with labels: nothing is lost or counts twice, and the counts balance."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Each label that counts teaches once, in one order for everybody, whenever whoever writes lessons is killed."""
+"""Each label that counts makes one online update, in one order for all readers, whenever the writer is killed."""
 
 import random
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""An alert fires: of two who look one trains, the better model takes over, and whoever scores follows."""
+"""An alert fires: one of two processes retrains, the better model is promoted, and scorers follow."""
 
 import subprocess
 import sys

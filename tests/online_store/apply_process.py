@@ -1,4 +1,4 @@
-"""One apply worker as a process of its own: python -m tests.online_store.apply_process BROKER STORE_URL VIEW."""
+"""One apply worker in its own process: python -m tests.online_store.apply_process BROKER STORE_URL VIEW."""
 
 import sys
 from dataclasses import replace

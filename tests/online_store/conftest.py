@@ -1,4 +1,4 @@
-"""The servers that a store may be in: shared by all tests, or one that a test may kill."""
+"""The servers of online stores: shared by all tests, or one that a test may kill."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A shared store as a test reads it."""
+"""Reads a shared store directly, for tests."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence

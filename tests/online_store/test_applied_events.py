@@ -1,4 +1,4 @@
-"""A store tells whether an event's own tiles have taken it in: every hop of its stream whose windows reach it."""
+"""Whether a store has applied an event: every hop of its stream whose windows cover the event."""
 
 import asyncio
 from collections.abc import Callable, Sequence

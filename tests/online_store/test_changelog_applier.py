@@ -1,4 +1,4 @@
-"""Apply workers share the changelog, lose nothing, and fill a server that came back empty."""
+"""Apply workers share the changelog, lose nothing, and refill a server that came back empty."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""An answer says what it is made of, of the very tiles it was read from, even while they change."""
+"""An answer reports the versions of the very tiles it was read from, even while they change."""
 
 import asyncio
 import sys

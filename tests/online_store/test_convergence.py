@@ -1,4 +1,4 @@
-"""Any order, repetition and interleaving of tile versions ends in the same reads, and no count goes back."""
+"""Any order, repetition and interleaving of tile versions converges to the same reads, and no count decreases."""
 
 import asyncio
 import random

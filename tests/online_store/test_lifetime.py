@@ -1,4 +1,4 @@
-"""A lifetime window: its tiles are never let go of, by either store, and its answers hold until a tile changes."""
+"""A lifetime window: neither store expires its tiles, and cached answers hold until a tile changes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

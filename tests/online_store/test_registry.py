@@ -1,4 +1,4 @@
-"""The store that a URL names, and what is said where it cannot be had."""
+"""The store that a URL names, and the errors for one that is not available."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A view with salt in a shared store: its parts are fields of one entity, and read as they are from memory."""
+"""A salted view in a shared store: its parts are fields of one entity, and reads equal those from memory."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The contract of every shared store: it answers as memory does, in whatever order tiles come, and is filled again."""
+"""The contract of every shared store: reads equal memory's in any order of tiles, and it is refilled after a loss."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A tile comes out of Redis as it went in."""
+"""A tile survives the round trip through Redis unchanged."""
 
 import math
 

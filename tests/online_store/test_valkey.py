@@ -1,4 +1,4 @@
-"""The contract of the table in Redis, kept by Valkey: the same tests, by another server."""
+"""The Redis store's contract on Valkey: the same tests, with another server."""
 
 from collections.abc import Iterator
 

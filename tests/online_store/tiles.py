@@ -1,4 +1,4 @@
-"""Changelog records as Spark would write them: each event gives a new version of its tile in every hop."""
+"""Changelog records in Spark's format: each event makes a new version of its tile in every hop."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Events for joins: any order, any batches, any clocks that keep their promise."""
+"""Random events for joins: any order, any batches, any valid clock."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

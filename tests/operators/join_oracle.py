@@ -1,4 +1,4 @@
-"""What a join must make of a set of events, by looking at every pair of them; written apart from the operators."""
+"""The expected rows of a join, by brute force over every pair; independent of the operators."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Each event once, whatever comes again, and nothing remembered for longer than it can."""
+"""Deduplication: each event once, whatever is repeated, and no id is kept longer than a repetition can arrive."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What an operator raises is put aside, and everything else goes on."""
+"""An event on which an operator raises is put aside; processing continues."""
 
 from typing import Any
 

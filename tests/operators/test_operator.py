@@ -1,4 +1,4 @@
-"""How events are taken and time passes, whatever the operator."""
+"""How every operator takes events and advances time."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Features of the rows a captured table has: after any history they are those of the rows that are left."""
+"""Features of a captured table's rows: after any history they equal those of the remaining rows."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Conditions on one event at a time: random trees over hostile values give what numpy gives."""
+"""Conditions on one event at a time: random trees over hostile values equal numpy's result."""
 
 from typing import Any
 

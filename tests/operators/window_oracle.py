@@ -1,4 +1,4 @@
-"""Windows by their definition, in loops over all events; nothing of the operator is used here but the declarations."""
+"""Windows by their definition, in loops over all events; it shares only the declarations with the operator."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

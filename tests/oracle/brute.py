@@ -1,4 +1,4 @@
-"""The oracle: features by their definition, in loops over raw events; only the declarations are shared."""
+"""The oracle: features by their definition, in loops over raw events; it shares only the declarations."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Patterns and events at random, as the definition and as the automaton take them."""
+"""Random patterns and events, in the form of the definition and of the automaton."""
 
 from functools import cache
 from math import inf

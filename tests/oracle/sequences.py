@@ -1,4 +1,4 @@
-"""Matches by their definition in docs/patterns.md: all choices of events are tried, and those that are matches kept.
+"""Matches by their definition in docs/patterns.md: tries all choices of events, and returns the matches.
 
 It shares nothing with the automaton: no state, no order of evaluation, not even the conditions' language.
 """

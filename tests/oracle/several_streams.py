@@ -1,4 +1,4 @@
-"""Several hostile streams for one view: other columns, other names of id and time, narrower types, the same ids."""
+"""Several hostile streams for one view: different columns, id and time names, narrower types, equal ids."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Random hostile streams, the same for the same seed: what producers, networks and clocks do to events.
+"""Random hostile streams, deterministic for a seed: the effects of producers, networks and clocks on events.
 
 Out of order, duplicated (some with other content and another time), late by every kind of lateness, one hot key,
 nulls, NaN and infinities, empty and unicode keys, the extremes of 64 bits, and records the gate must refuse.

@@ -1,4 +1,4 @@
-"""A cut anywhere in a hostile stream: history and stream, folded apart and merged when read, are the whole."""
+"""Cuts a hostile stream anywhere: history and stream, folded apart and merged on read, equal the whole."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""An event read as if it were stored: every aggregate over every window says what loops over all events say."""
+"""An event included in a read: every aggregate over every window equals brute force over all events."""
 
 import asyncio
 import os

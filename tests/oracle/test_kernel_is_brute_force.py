@@ -1,4 +1,4 @@
-"""Every aggregate over every window on random hostile streams: the kernel says what loops over raw events say."""
+"""Every aggregate over every window on random hostile streams: the kernel equals brute force over raw events."""
 
 import math
 import random

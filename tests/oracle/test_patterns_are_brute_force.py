@@ -1,4 +1,4 @@
-"""Random patterns over random events: the automaton tells what the definition says, under every strategy."""
+"""Random patterns over random events: the automaton emits what the definition says, under every strategy."""
 
 from collections.abc import Iterator
 from random import Random

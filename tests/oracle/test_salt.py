@@ -1,4 +1,4 @@
-"""With salt, tiles are folded in parts and merged when read: the numbers are what loops over all events say."""
+"""With salt, tiles are folded in parts and merged on read: the values equal brute force over all events."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Several streams that feed one view are what loops over all their events say, in the kernel and looking back."""
+"""Views of several streams equal brute force over all their events, in the kernel and in point-in-time reads."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What the page may ask: commands of a fixed list, names of the app, and values that are never options."""
+"""The dashboard's commands: a fixed list, names of the app, and values that are never options."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""No part ends because the broker is away when it starts: it says so, waits, and still stops at once."""
+"""A part that starts without a broker does not end: it reports that, waits, and still stops at once."""
 
 import logging
 import threading

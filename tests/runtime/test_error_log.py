@@ -1,4 +1,4 @@
-"""An error that nobody expected is one sentence; its trace is in a file, or on the terminal of whoever debugs."""
+"""An unexpected error is one sentence; its traceback is in a file, or on the terminal in debug mode."""
 
 from pathlib import Path
 

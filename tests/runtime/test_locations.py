@@ -1,4 +1,4 @@
-"""Every command takes the same locations: by flag, variable and headrace.toml, with one meaning and one default."""
+"""Every command takes the same locations by flag, variable and headrace.toml, with one meaning and one default."""
 
 from collections.abc import Iterator
 from pathlib import Path

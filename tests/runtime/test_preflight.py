@@ -1,4 +1,4 @@
-"""`plan` refuses what `up` refuses: both run the same checks."""
+"""`plan` rejects what `up` rejects: both run the same checks."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a part logs of Python code that Spark calls: the query's failure, not py4j's traceback of it."""
+"""A part logs the failure of Python code that Spark calls as the query's, without py4j's traceback."""
 
 import logging
 from collections.abc import Iterator

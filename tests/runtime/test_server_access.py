@@ -1,4 +1,4 @@
-"""Where others could ask, nothing starts without a token and TLS; what is secret is on no command line."""
+"""Remote access needs a token and TLS before anything starts; no command line contains a secret."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Settings are read from flags, variables and headrace.toml; what cannot be meant is refused in one sentence."""
+"""Settings come from flags, variables and headrace.toml; an invalid one is rejected in one sentence."""
 
 from dataclasses import replace
 from datetime import timedelta

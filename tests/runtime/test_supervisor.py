@@ -1,4 +1,4 @@
-"""Parts that end are restarted for ever, each alone, with a growing pause; what is said of that, and when."""
+"""Parts that end are restarted for ever, each alone, with a growing back-off; and the messages about that."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the tests of who may ask have in common."""
+"""Fixtures that the tests of authentication share."""
 
 from collections.abc import Iterator
 

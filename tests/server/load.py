@@ -1,4 +1,4 @@
-"""A process that asks over so many connections, each again as soon as it is answered.
+"""A load process with many connections, each of which sends its next request after a response.
 
 `python -m tests.server.load PORT 40 1.0` prints how often each status was answered.
 """

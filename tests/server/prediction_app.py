@@ -1,4 +1,4 @@
-"""A stream, a view and a model that the tests of predictions share, and what they must say."""
+"""The stream, view and model that the tests of predictions share, and the expected predictions."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A guarded server of a model, and who asks it."""
+"""A server of a model with authentication, and its clients."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A server in a process of its own, whose memory can be measured: python -m tests.server.served_process FOLDER."""
+"""A server in its own process, so that its memory can be measured: python -m tests.server.served_process FOLDER."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A server in this process, and what is needed to ask it."""
+"""A server in this process, and a client for it."""
 
 import json
 import ssl

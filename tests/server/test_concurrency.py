@@ -1,4 +1,4 @@
-"""Reading while tiles are applied: what a reader has seen stays seen."""
+"""Reads while tiles are applied: a reader never sees an older state than before."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

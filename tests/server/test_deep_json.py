@@ -1,4 +1,4 @@
-"""JSON that is nested deeply is a bad request wherever a body is read, and never an error of ours."""
+"""Deeply nested JSON is a bad request wherever a body is read, never an internal error."""
 
 import json
 from collections.abc import Iterator

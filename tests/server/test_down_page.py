@@ -1,4 +1,4 @@
-"""The page shows what is down on every page, as text, and hides it once all runs."""
+"""Every page shows what is down, as text, and hides the notice once all runs."""
 
 from dataclasses import replace
 from pathlib import Path

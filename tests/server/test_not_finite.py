@@ -1,4 +1,4 @@
-"""NaN and the infinities against `check`, on every way an event is judged: what docs/declarations.md says of them."""
+"""NaN and infinities against `check`, on every path that checks events, as docs/declarations.md says."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A hundred promotions and rollbacks of a server that is asked all the while: nothing fails, nothing is mixed."""
+"""A hundred promotions and rollbacks under constant requests: no request fails, no response mixes versions."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Other ways to ask a model: the clients of Triton and MLflow get what /predict says."""
+"""Other inference protocols: the clients of Triton and MLflow get what /predict returns."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Serving from Redis: as from memory, ready once it is filled, and quick to say that it is gone."""
+"""Serving from Redis: equal to memory, ready once it is filled, and quick to report an outage."""
 
 from contextlib import AbstractContextManager
 from functools import partial

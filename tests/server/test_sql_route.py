@@ -1,4 +1,4 @@
-"""POST /sql and the panels of saved queries: the numbers of /features, and nobody else waits for a query."""
+"""POST /sql and the panels of saved queries: the values of /features, and a query delays no other request."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is done to the system while it runs: each fault strikes, lasts a while, and is over."""
+"""The faults of the soak test: each starts, lasts a while, and ends."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What must have become of every record of the raw log, by loops over the log itself and what was sent."""
+"""The expected fate of every record of the raw log, by loops over the log and what was sent."""
 
 import json
 from collections import Counter, defaultdict

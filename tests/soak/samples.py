@@ -1,4 +1,4 @@
-"""What the system takes of the machine, looked at every few seconds, and the slope of each over time.
+"""Samples of the system's resource use every few seconds, and the slope of each over time.
 
 Memory is told by part and disk by folder: a restart makes a part small again, and the log and the lake grow with what
 they are asked to keep, so that sums alone would hide a leak or show one that is none.

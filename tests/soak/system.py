@@ -1,4 +1,4 @@
-"""The system that is soaked: `headrace up` on a file system and a clock of its own, with a Redis and a PostgreSQL."""
+"""The system under soak: `headrace up` on its own file system and clock, with a Redis and a PostgreSQL."""
 
 import os
 import shutil

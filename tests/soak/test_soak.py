@@ -1,4 +1,4 @@
-"""The parts of the soak that need no running system: its schedule, its slopes, and what it expects of a record."""
+"""The parts of the soak that need no running system: schedule, slopes, and the expected fate of a record."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bookings, what tables say of their shop in three ways, and a view of each: every query at once in one Spark."""
+"""Bookings enriched from tables of their shop in three ways, and a view of each: all queries at once in one Spark."""
 
 import os
 from pathlib import Path

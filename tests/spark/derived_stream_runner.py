@@ -1,4 +1,4 @@
-"""A derived stream alone: clean events in, the raw records of what is derived out; no gate, no app."""
+"""Runs one derived stream without gate and app: clean events in, raw records of the derived stream out."""
 
 import json
 import time

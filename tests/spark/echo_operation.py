@@ -1,4 +1,4 @@
-"""An operation for tests of its runners: it emits each event at once, and a count of events on a timer."""
+"""An operation for tests of the runners: it emits each event at once, and a count of events on a timer."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""A gate alone: raw records in, what it makes of them out; no app."""
+"""Runs a gate without an app: raw records in, its output records out."""
 
 from collections import Counter
 from collections.abc import Iterator

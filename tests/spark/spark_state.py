@@ -1,4 +1,4 @@
-"""Spark's state and timers of one grouping key, in memory: what runs there can be tried a thousand times a second."""
+"""Spark's state and timers of one grouping key, in memory, so that a test can run them thousands of times a second."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A pattern tells on Spark and a broker what it tells where nothing is in between, through a kill."""
+"""A pattern on Spark and a broker emits what the pure operator emits, also across a kill."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Small lakes, as Spark would have landed them."""
+"""Small lakes, in the layout that Spark lands."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

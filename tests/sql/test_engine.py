@@ -1,4 +1,4 @@
-"""What SQL says of a lake is what its events say, and nothing but the tables can be reached or changed."""
+"""SQL over a lake returns what its events say, and can read and change nothing but its tables."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""SQL over a lake in Iceberg says what it says over one in Delta."""
+"""SQL over an Iceberg lake returns what it returns over a Delta lake."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A saved query that could not be answered is refused before anything runs."""
+"""A saved query that cannot run is rejected before anything starts."""
 
 import sys
 from pathlib import Path

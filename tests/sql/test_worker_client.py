@@ -1,4 +1,4 @@
-"""The process of queries: limited, without secrets, ended where it must be, and there again for the next."""
+"""The query process: limited, without secrets, stopped where necessary, and restarted for the next query."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Messages of a server arrive as they were sent, whatever JSON has no word for."""
+"""Messages of a server survive the round trip, including values that JSON cannot represent."""
 
 from datetime import UTC, datetime
 from math import inf, isnan, nan

@@ -1,4 +1,4 @@
-"""Which default alerts fire, from progress through /metrics to the engine, over a time that is simulated."""
+"""Simulates which default alerts fire: from progress through /metrics to the engine, over simulated time."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector

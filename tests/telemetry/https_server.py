@@ -1,4 +1,4 @@
-"""A real HTTPS server that behaves, or does not."""
+"""A real HTTPS server that responds well or badly, as the test sets it."""
 
 import ipaddress
 import json

@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP that takes nothing but what the protocol's own schema allows, in its JSON mapping."""
+"""An OTLP receiver over HTTP that accepts only what the protocol's schema allows, in its JSON mapping."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""One event's way through a view with salt: the tiles of its own part, before and after."""
+"""Traces one event through a salted view: the tiles of its own part, before and after."""
 
 import json
 import time

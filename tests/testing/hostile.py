@@ -1,4 +1,4 @@
-"""What tests and producers give that is not as it should be: events, keys, requests and times."""
+"""Invalid input from tests and producers: events, keys, requests and times."""
 
 import json
 from datetime import UTC, date, datetime, timedelta, timezone

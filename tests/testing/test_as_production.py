@@ -1,4 +1,4 @@
-"""hr.testing refuses what production refuses, in the same words: the gate on Spark, the server, the client."""
+"""hr.testing rejects what production rejects, with the same message: the gate on Spark, the server, the client."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The features at a time are a mapping by key, of the entities that were fed."""
+"""The features at a time are a mapping by key, over the entities that were fed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

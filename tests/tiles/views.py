@@ -1,4 +1,4 @@
-"""The small views the tests of this room share."""
+"""The small views that the tests of this folder share."""
 
 import headrace as hr
 from headrace.declare.features.view import View

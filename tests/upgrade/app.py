@@ -1,4 +1,4 @@
-"""The app of the kept state folder: a view, windows, a join, a pattern, a derived stream, a model and its labels."""
+"""The app of the archived state folder: a view, windows, a join, a pattern, a derived stream, a model, labels."""
 
 from typing import Any
 

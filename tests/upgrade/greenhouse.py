@@ -1,4 +1,4 @@
-"""The traffic of the kept state folder's app, and what the app must say of it, by loops over what was sent."""
+"""The traffic of the archived state folder's app, and the app's expected output, by loops over that traffic."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A state folder that an earlier version wrote is started by this one, and goes on with every value right."""
+"""This version starts from a state folder of an earlier one, and continues with every value right."""
 
 import json
 import tarfile

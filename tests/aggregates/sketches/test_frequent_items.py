@@ -1,4 +1,4 @@
-"""Most frequent values from the bytes of sketches: exact while a map holds every value, within its error beyond."""
+"""Most frequent values from sketches: exact while a map holds every value, within its error beyond."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The heaviest keys of late: bounds hold whatever there is no room for, and what is over is let go of."""
+"""Recent heavy hitters: the bounds hold whatever the sketch evicts, and an expired half is dropped."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Quantiles by the bytes of KLL sketches: exact while a sketch holds every value, within its error beyond."""
+"""Quantiles from KLL sketches: exact while a sketch holds every value, within its error beyond."""
 
 import math
 import random

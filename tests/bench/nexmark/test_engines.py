@@ -1,4 +1,4 @@
-"""Engines in processes of their own: what they answer, and what becomes of those that do not."""
+"""Engines in their own processes: their responses, and the restart of one that does not respond."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Nexmark's events: what they are, and that the quick way makes the same ones."""
+"""Nexmark's events: their properties, and that the vectorized generator makes the same ones."""
 
 from dataclasses import asdict
 from itertools import chain

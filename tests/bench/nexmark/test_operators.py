@@ -1,4 +1,4 @@
-"""Headrace's own windows and join over Nexmark's events: their rows are those of DuckDB."""
+"""Headrace's own windows and join over Nexmark's events return the rows of DuckDB."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nexmark's queries: the answer of each is that of DuckDB, over a table and over a stream."""
+"""Nexmark's queries return DuckDB's results, over a table and over a stream."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is read as an answer, and what is found wrong with it."""
+"""Parsing an engine's result, and comparing it with the expected one."""
 
 from collections import Counter
 

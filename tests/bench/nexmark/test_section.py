@@ -1,4 +1,4 @@
-"""The section's arithmetic, on figures made up."""
+"""The section's arithmetic, on made-up figures."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A table that Connect captures, and its published changes."""
+"""A table that Kafka Connect captures, and its published changes."""
 
 import os
 import signal

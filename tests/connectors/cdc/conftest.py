@@ -1,4 +1,4 @@
-"""A database whose changes can be captured; it is the real one."""
+"""A real PostgreSQL with change data capture."""
 
 from collections.abc import Iterator
 

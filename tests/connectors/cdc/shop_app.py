@@ -1,4 +1,4 @@
-"""A captured table in every way it can be used: looked up, counted by its rows, and as a stream of its changes."""
+"""An app with every use of a captured table: a lookup, a view of its rows, and a stream of its changes."""
 
 import headrace as hr
 

@@ -1,4 +1,4 @@
-"""A shop that writes its table: random transactions, some of them rolled back, and what they leave."""
+"""A writer of a shop's table: random transactions, some rolled back, and the rows they leave."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""The queries of a captured table, run beside a test, and what a store has of them."""
+"""Runs the queries of a captured table during a test, and reads their results from a store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

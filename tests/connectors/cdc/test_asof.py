@@ -1,4 +1,4 @@
-"""What was valid at an event's time, of a captured table: as the database itself tells by its commits."""
+"""As-of join with a captured table: the row valid at an event's time, by the database's own commits."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A table of a real PostgreSQL, captured by a real Connect, and what is refused before anything starts."""
+"""A table of a real PostgreSQL, captured by a real Kafka Connect, and what fails before anything starts."""
 
 from pathlib import Path
 

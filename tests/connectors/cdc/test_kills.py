@@ -1,4 +1,4 @@
-"""Connect and PostgreSQL killed again and again, queries stopped: rows and features end as the database has them."""
+"""Connect and PostgreSQL killed repeatedly, queries stopped: rows and features end as the database has them."""
 
 import os
 import signal

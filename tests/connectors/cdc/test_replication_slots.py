@@ -1,4 +1,4 @@
-"""`headrace changes APP ls|drop`: the slots of an app in a real PostgreSQL."""
+"""`headrace changes APP ls|drop`: the replication slots of an app in a real PostgreSQL."""
 
 import json
 from pathlib import Path

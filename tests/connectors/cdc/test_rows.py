@@ -1,4 +1,4 @@
-"""What Spark and a follower make of a captured table is what the database says: its rows, and features of them."""
+"""Spark and a consumer rebuild a captured table: its rows, and features of them, equal the database's."""
 
 from pathlib import Path
 

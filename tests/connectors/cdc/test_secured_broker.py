@@ -1,4 +1,4 @@
-"""A table captured on a broker that asks who comes: its changes arrive, and nobody is told a password."""
+"""A table captured on a secured broker: its changes arrive, and no process shows a password."""
 
 import logging
 import os

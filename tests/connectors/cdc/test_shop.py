@@ -1,4 +1,4 @@
-"""A whole app over a captured table: what is served is what the database says, also after everything was killed."""
+"""A whole app over a captured table serves what the database has, also after every process was killed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A relay in its own process, which dies at a given step: PG_URL, then table, broker, step, times."""
+"""A relay in its own process that dies at a given step: PG_URL, then table, broker, step, times."""
 
 import os
 import signal

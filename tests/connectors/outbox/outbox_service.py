@@ -1,4 +1,4 @@
-"""A service that writes its business change and the outbox in one transaction: some roll back, some commit late."""
+"""A service that writes its business change and the outbox in one transaction: rollbacks and late commits included."""
 
 import random
 import threading

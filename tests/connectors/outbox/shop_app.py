@@ -1,4 +1,4 @@
-"""A shop whose changes come by its outbox, and what is known of each account by them."""
+"""A shop whose changes arrive through its outbox, and a view of its accounts."""
 
 import headrace as hr
 from tests.connectors.outbox.outbox_service import SCHEMA

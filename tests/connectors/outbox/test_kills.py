@@ -1,4 +1,4 @@
-"""`kill -9` of the relay between every two of its steps: nothing is lost, nothing is doubled for who keeps ids."""
+"""`kill -9` of the relay between every two of its steps: no row is lost, and none is doubled after deduplication."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""A relay sends what was committed, in order, parks what never fits, and waits for what is away."""
+"""A relay sends committed rows in order, parks rows that can never be sent, and waits for unavailable servers."""
 
 import json
 import threading

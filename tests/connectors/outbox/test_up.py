@@ -1,4 +1,4 @@
-"""`headrace up` with an outbox: what was committed is counted once, also where the relay died before it removed."""
+"""`headrace up` with an outbox: a committed row counts once, also if the relay dies before it deletes the row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""One sink, whose source and target are set by its environment."""
+"""An app with one sink; environment variables set its source and target."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Targets of sinks; each is the real one."""
+"""The real servers that sinks write to."""
 
 from collections.abc import Iterator
 from pathlib import Path

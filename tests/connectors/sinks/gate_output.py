@@ -1,4 +1,4 @@
-"""Events as a gate writes them, without one: records with their raw offsets, some written again, some sent twice."""
+"""Clean events as a gate writes them: records with raw offsets, some rewritten, some sent twice."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""A new table or prefix of each kind of target, on the server that the tests have."""
+"""Creates a table or prefix of each kind of target on the servers of the tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is in a target, read by its own client."""
+"""Reads a target with its own client."""
 
 from datetime import datetime, timedelta
 from pathlib import Path

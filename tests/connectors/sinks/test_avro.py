@@ -1,4 +1,4 @@
-"""A topic in Avro: every row with the schema it was registered under, readable by who has never heard of us."""
+"""A topic in Avro: every row has its registered schema, and is readable without Headrace."""
 
 import json
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""The engine of today's ClickHouse, inside this process: what our blocks are to it, and how it describes its tables."""
+"""The current ClickHouse engine, in-process: how it reads our blocks, and how it describes its tables."""
 
 import struct
 from collections.abc import Iterator

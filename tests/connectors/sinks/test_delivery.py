@@ -1,4 +1,4 @@
-"""Deliveries against a target that fails in every way, at any moment: what is promised holds, whatever happens."""
+"""Delivery to a target that fails in every way at any moment: the guarantee holds."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""A view's features as rows: the last one of each key is what the server answers, and what brute force gives."""
+"""A view's features as rows: the last one of each key equals the server's answer and brute force."""
 
 import random
 from datetime import datetime

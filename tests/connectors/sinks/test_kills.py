@@ -1,4 +1,4 @@
-"""kill -9 of a sink at any moment while events flow: what its delivery promises holds, row by row."""
+"""kill -9 of a sink at any moment while events flow: its delivery guarantee holds, row by row."""
 
 import os
 import random

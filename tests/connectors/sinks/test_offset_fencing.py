@@ -1,4 +1,4 @@
-"""Targets that keep places: rows and places in one step, and none of either where somebody else has been."""
+"""Targets that store offsets: rows and offsets in one transaction, and neither from a fenced writer."""
 
 from collections.abc import Callable
 from itertools import count

@@ -1,4 +1,4 @@
-"""A model's predictions as rows: the first of each event, version and role."""
+"""A model's predictions as rows: the first one of each event, version and role."""
 
 from pathlib import Path
 

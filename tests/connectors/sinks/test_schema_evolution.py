@@ -1,4 +1,4 @@
-"""A stream gains a column, and loses it again: the tables of its sinks go on, and old rows have null in it."""
+"""A stream gains a column and loses it again: its sinks continue, and older rows have null in it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Records as rows: their values, their places, and which of them are no news."""
+"""Records as rows: their values, their offsets, and which of them are duplicates."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Targets that go away, refuse rows, or are not what was declared: nothing is lost, and everything is told."""
+"""Targets that are away, reject rows or differ from their declaration: no row is lost, every failure is reported."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows in every target: what was sent, each once, however often the gate and producers have sent it."""
+"""Rows in every target: each row that was sent is there once, however often gate and producers repeat it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A NATS and a Pulsar for every test of bridges."""
+"""A NATS and a Pulsar server that all tests of bridges share."""
 
 from collections.abc import Iterator
 

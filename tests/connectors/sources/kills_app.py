@@ -1,4 +1,4 @@
-"""A stream that comes from NATS, named by the environment."""
+"""An app with a stream from NATS; environment variables set its name."""
 
 import os
 

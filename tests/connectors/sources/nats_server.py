@@ -1,4 +1,4 @@
-"""A NATS server with JetStream, and what a publisher does to it."""
+"""A NATS server with JetStream, with the actions of a publisher."""
 
 import asyncio
 import os

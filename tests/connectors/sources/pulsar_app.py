@@ -1,4 +1,4 @@
-"""A stream that comes from a partitioned topic of Pulsar, named by the environment."""
+"""An app with a stream from a partitioned Pulsar topic; environment variables set its name."""
 
 import os
 

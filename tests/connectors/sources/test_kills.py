@@ -1,4 +1,4 @@
-"""kill -9 of a bridge while messages come; and the fraud example's payments through NATS, number by number."""
+"""kill -9 of a bridge during traffic; and the fraud example's payments through NATS, value by value."""
 
 import json
 import os

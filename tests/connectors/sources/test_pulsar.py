@@ -1,4 +1,4 @@
-"""What a topic of Pulsar has is in the raw topic once and in its order, whatever happened on the way."""
+"""The raw topic has every message of a Pulsar topic once and in order, whatever fails meanwhile."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The fraud example's payments twice: straight into Kafka, and through NATS."""
+"""The fraud example's payments in two streams: produced to Kafka, and bridged from NATS."""
 
 import headrace as hr
 from headrace.declare.streams.external_source import ExternalSource

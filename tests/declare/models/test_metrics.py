@@ -1,4 +1,4 @@
-"""Metrics as they are asked for: values of their own, and every mistake refused with what to write instead."""
+"""Declared metrics: their values, and for every mistake an error with the remedy."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`@hr.derive`: what a derived stream is where little is said, and what is refused with its line."""
+"""`@hr.derive`: the defaults of a derived stream, and its errors with the line."""
 
 from types import ModuleType
 from typing import Any

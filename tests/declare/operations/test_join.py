@@ -1,4 +1,4 @@
-"""Joins as they are declared: the streams they make, and every mistake with its line and what to write instead."""
+"""Declared joins: the streams they make, and for every mistake an error with its line and the remedy."""
 
 from collections.abc import Callable
 from pathlib import Path

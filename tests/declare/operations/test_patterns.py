@@ -1,4 +1,4 @@
-"""Patterns as they are written: what they declare, and what is refused, with the line."""
+"""Declared patterns: their steps and streams, and their errors with the line."""
 
 import re
 from collections.abc import Callable

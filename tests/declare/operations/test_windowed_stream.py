@@ -1,4 +1,4 @@
-"""hr.windowed: what it declares, and what it refuses with the line, the value and the remedy."""
+"""hr.windowed: its declaration, and its errors with the line, the value and the remedy."""
 
 from typing import Any
 

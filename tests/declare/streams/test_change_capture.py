@@ -1,4 +1,4 @@
-"""Captured tables as they are declared, and what is refused at once."""
+"""Declared captured tables, and the errors that are raised at import."""
 
 import types
 from typing import Any

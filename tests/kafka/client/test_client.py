@@ -1,4 +1,4 @@
-"""A broker that is busy is waited for; one that is not there is named soon."""
+"""The client waits for a busy broker, and soon reports one that does not exist."""
 
 import os
 import signal

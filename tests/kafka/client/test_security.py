@@ -1,4 +1,4 @@
-"""A broker that asks who comes is reached by every mechanism, and why we do not come in is said clearly."""
+"""A secured broker is reached with every mechanism; a failed authentication is reported with its cause."""
 
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The estimate of the time to catch up, beside what really happened in simulated streams."""
+"""The estimated time to catch up, compared with the real one in simulated streams."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Positions know what is left of what was there at the start."""
+"""The catch-up state knows how many of the records present at the start are still unread."""
 
 from headrace.kafka.consumers.catch_up_state import CatchUpState
 from headrace.kafka.record import ConsumerRecord, Partition

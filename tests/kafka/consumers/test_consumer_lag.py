@@ -1,4 +1,4 @@
-"""How far queries are behind: beside brute force over every record."""
+"""Consumer lag of queries, compared with brute force over every record."""
 
 from math import inf
 

@@ -1,4 +1,4 @@
-"""The tail of a topic: its last records at first, then what has come since."""
+"""The tail of a topic: first its last records, then the new ones."""
 
 from headrace.embedded_servers.broker import EmbeddedBroker
 from headrace.kafka.consumers.last_records import LastRecordsReader

@@ -1,4 +1,4 @@
-"""A follower sees every record, says when it has caught up, and waits for a broker that is gone."""
+"""A tailing consumer reads every record, reports when it has caught up, and waits for a broker that is away."""
 
 import threading
 from collections.abc import Iterator

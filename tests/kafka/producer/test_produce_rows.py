@@ -1,4 +1,4 @@
-"""`hr.produce`: all rows fit and land in the log, or none is sent and the error names row and column."""
+"""`hr.produce`: either all rows are valid and written, or none is and the error names row and column."""
 
 import json
 import math

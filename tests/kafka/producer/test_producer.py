@@ -1,4 +1,4 @@
-"""What a producer says it has sent is in the log, and what is not is an error."""
+"""The log has every record that a producer reports as delivered; any other record is an error."""
 
 from datetime import UTC, datetime
 

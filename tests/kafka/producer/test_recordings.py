@@ -1,4 +1,4 @@
-"""What a file holds is what is sent: in order, each row once, nothing changed on the way."""
+"""A recording is sent as its file has it: in order, each row once, unchanged."""
 
 import json
 import math

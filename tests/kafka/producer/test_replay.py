@@ -1,4 +1,4 @@
-"""The pace of a replay, told by a clock that only moves when somebody waits."""
+"""The pace of a replay, measured with a clock that advances only while a caller waits."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Which columns a registered schema gives, in each format, and what is said of those it does not."""
+"""The columns that a registered schema supplies, in each format, and the errors for those it does not."""
 
 import json
 from typing import Any

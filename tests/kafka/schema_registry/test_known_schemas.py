@@ -1,4 +1,4 @@
-"""What a gate knows of schemas grows, is kept, and changes only where there is news."""
+"""A gate's schemas are saved, only ever added to, and written only if there is a new one."""
 
 from pathlib import Path
 

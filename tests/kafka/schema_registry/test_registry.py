@@ -1,4 +1,4 @@
-"""A registry is asked as Confluent's is, and what goes wrong is said without a secret."""
+"""The client speaks the protocol of Confluent's registry; its errors contain no secret."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""What of an app is down: by what its parts, queries, tables and sinks last said, and when they said it."""
+"""Which components of an app are down, by the age and content of their last status reports."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Status reports are read by their kind; and what is missing of an app by what its queries report."""
+"""Status reports are read by kind; missing components of an app follow from the reports of its queries."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""One worker among others that fails is made anew, alone; steps that need the broker are tried until it is there."""
+"""A worker that fails is restarted alone; steps that need the broker are retried until it is available."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A part's workers are started, reported each second, restarted alone and stopped, whatever each works on."""
+"""The workers of a part are started, reported each second, restarted alone and stopped, whatever their task."""
 
 import threading
 from collections.abc import Iterator

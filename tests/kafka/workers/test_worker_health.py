@@ -1,4 +1,4 @@
-"""How long a worker that failed is let rest, and what is told of it meanwhile."""
+"""The back-off of a failed worker, and the health that is reported meanwhile."""
 
 from headrace.kafka.workers.worker_health import Backoff, RestartPolicy, WorkerHealth
 

@@ -1,4 +1,4 @@
-"""History folded in a batch and the stream after it: together they are every event once, whatever is killed."""
+"""History folded in a batch and the stream after it: together they have every event once, despite kills."""
 
 import json
 import os

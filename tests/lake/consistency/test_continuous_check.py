@@ -1,4 +1,4 @@
-"""The sample of the check that never stops: replays and duplicates are not in it, and it stays small."""
+"""The sample of the continuous consistency check: without replays and duplicates, and bounded."""
 
 import json
 from typing import Any

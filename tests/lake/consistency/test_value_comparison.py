@@ -1,4 +1,4 @@
-"""What was served is compared with what its events say: right answers pass, wrong ones are found and explained."""
+"""Served values compared with those of their events: right ones pass, wrong ones are found and explained."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""One stream landed in every format of a lake: the same rows, the same training set, the same history."""
+"""One stream landed in every table format: the same rows, the same training set, the same history."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The catalogue of a lake in Iceberg: wherever its folder is, and whoever makes it at the same moment."""
+"""The catalogue of an Iceberg lake: in a folder anywhere, and created by several processes at once."""
 
 import subprocess
 import sys

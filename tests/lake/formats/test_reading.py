@@ -1,4 +1,4 @@
-"""Other tools read the tables, and no file is skipped that holds an answer."""
+"""Other tools read the tables, and file skipping never skips a file with matching rows."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What lands is what arrived: every record once, typed as plain Python types it, whatever is written twice."""
+"""The lake has every record that arrived once, with the types of plain Python, whatever is written twice."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lateness, its recommendation and its losses are those that pandas finds by brute force."""
+"""Lateness, its recommendation and its losses equal those that pandas finds by brute force."""
 
 import json
 import math

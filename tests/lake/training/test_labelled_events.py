@@ -1,4 +1,4 @@
-"""Labelled events through Spark: of each event the label that loops over what was known say, and outcomes as well."""
+"""Labelled events through Spark: each event's label and outcome equal brute force over what was known."""
 
 import math
 import random

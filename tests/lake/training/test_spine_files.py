@@ -1,4 +1,4 @@
-"""Spines as others write them: each form that is clear gives the features of its moments, the others are refused."""
+"""Spines in files: each unambiguous form gives the features of its moments, the others are rejected."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Training sets through Spark: the same as loops over the events that were known at each row's time."""
+"""Training sets through Spark equal brute force over the events known at each row's time."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A vector is what the features say at an event's time, with the event's own fields, and it says what it is made of."""
+"""A vector has the features at an event's time and the event's own fields, and records the versions it is made of."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The inputs of a model are bound by name and type when it is loaded; each mismatch is refused with its sentence."""
+"""Model inputs are bound by name and type at load; each mismatch is rejected with its error."""
 
 import json
 from typing import Any

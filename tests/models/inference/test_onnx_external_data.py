@@ -1,4 +1,4 @@
-"""A model that keeps tensors in other files is refused, wherever in it they are, before any file is opened."""
+"""A model with tensors in other files is rejected, wherever they are referenced, before any file is opened."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A model that hangs is ended in its time, on one input alone too, and those beside it are not."""
+"""A hanging model is stopped at its time limit, on a single input too; other models continue."""
 
 import os
 import threading

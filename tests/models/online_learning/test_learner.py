@@ -1,4 +1,4 @@
-"""A learner is River's own run over the same lessons in the same order, whenever it began and whatever breaks it."""
+"""A learner equals River's own run over the same updates in the same order, whenever it started, despite failures."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Each event of a stream is scored once, on its features with the event in them, or says in what way it is less."""
+"""Each event of a stream is scored once, on features that include it, or its prediction names what is degraded."""
 
 import math
 import threading

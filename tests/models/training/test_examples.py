@@ -1,4 +1,4 @@
-"""Examples are split by time: no later row, and no label that came later, is ever fitted on."""
+"""Examples are split by time: no fit sees a later row, or a label that arrived later."""
 
 import numpy as np
 import pyarrow as pa

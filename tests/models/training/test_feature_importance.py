@@ -1,4 +1,4 @@
-"""What estimators say of their inputs: shares that sum to one, or nothing where they say nothing of the inputs."""
+"""Feature importance of estimators: shares that sum to one, or nothing if an estimator has none."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What ONNX says is what the estimator says, for all three libraries, nulls included; else the model is refused."""
+"""The ONNX export predicts what the estimator predicts, for all three libraries and for nulls; else it is rejected."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a spine to a champion to scores, by the commands: on Spark the same scores as without it."""
+"""From a spine to a champion to scores, by the commands: Spark's scores equal those without Spark."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Who scores follows who is promoted, in one step; what is unfit never scores, and is told of."""
+"""Scorers follow promotions in one step; an unfit version never scores, and is reported."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""MLflow has every version once, with what its card says, and loads it; the folder is what counts."""
+"""MLflow has every version once, with the content of its card, and loads it; the folder is authoritative."""
 
 from pathlib import Path
 from typing import Any

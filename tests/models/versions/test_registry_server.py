@@ -1,4 +1,4 @@
-"""A real MLflow server over HTTP is told the same as a folder; it is an environment of its own, or this is skipped."""
+"""A real MLflow server over HTTP gets what a folder gets; skipped without its separate environment."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Versions are never overwritten, champions change whole under their readers, and hostile files are refused."""
+"""Versions are never overwritten, champions change atomically for readers, and hostile files are rejected."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Drift is told where there is some, not where there is none, and the column that matters comes first."""
+"""Drift is reported where it exists and only there, with the column that matters most first."""
 
 from dataclasses import replace
 

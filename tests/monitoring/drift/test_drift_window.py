@@ -1,4 +1,4 @@
-"""A window has the rows of its minutes, however long it is; vectors are read as they were sent, the first of each."""
+"""A window has the rows of its minutes, whatever its length; of each vector, the first record counts, unchanged."""
 
 import numpy as np
 import orjson

@@ -1,4 +1,4 @@
-"""Served vectors are counted once through restarts and kills, and what drifted is told, ranked and alarmed."""
+"""Served vectors count once despite restarts and kills; drift is reported and ranked, and raises alerts."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Outcomes as they are added to their table are told to the detectors, each once, whatever is compacted meanwhile."""
+"""The detectors get each new outcome of the table once, whatever is compacted meanwhile."""
 
 from datetime import date
 from pathlib import Path

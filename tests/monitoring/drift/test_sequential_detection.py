@@ -1,4 +1,4 @@
-"""Errors that become more are suspected, then confirmed; those that do not, or become fewer, are left alone."""
+"""A rising error rate is suspected, then confirmed; a constant or falling one is not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tiles count what brute force counts, merge in any order, and refuse what is not theirs."""
+"""Tiles equal brute-force counts, merge in any order, and reject records that are no tiles."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Rounds through the lake: what they change adds up to brute force, and nothing older than the reach is needed."""
+"""Batches through the lake: their changes add up to brute force, and need nothing older than the lookback."""
 
 from collections import Counter
 from dataclasses import dataclass

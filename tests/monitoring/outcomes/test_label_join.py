@@ -1,4 +1,4 @@
-"""Outcomes on Spark: what it writes is what brute force says, once, however often it is stopped."""
+"""The label join on Spark: its outcomes equal brute force, once each, however often it is stopped."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Outcomes through the lake: in rounds, what is written is what brute force says, once, however often it is stopped."""
+"""The label join through the lake: its batches equal brute force, once each, however often it is stopped."""
 
 import logging
 import math

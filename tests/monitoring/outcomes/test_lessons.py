@@ -1,4 +1,4 @@
-"""What is learned from outcomes is River's own run over them in their order, through restarts and kill -9."""
+"""Online learning from outcomes equals River's own run over them in order, despite restarts and kill -9."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The clock moves once gate and join have read what there was, and not before."""
+"""The clock advances once gate and join have read all earlier records, and not before."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What the join says of itself, from changes to /metrics."""
+"""The counts that the join reports, from changes to /metrics."""
 
 import orjson
 import pyarrow as pa

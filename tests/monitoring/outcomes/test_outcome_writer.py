@@ -1,4 +1,4 @@
-"""The book of outcomes: a batch counts once, and what the tables hold is taken up again."""
+"""The outcome writer: a batch counts once, and a restart resumes from the tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The cases of predictions and labels: brute force says the same, whatever came in which order and when."""
+"""Outcomes of predictions and labels equal brute force, in any order and at any time of arrival."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Random lives of predictions: scores, states and labels that come, change and go, as changes and as they end."""
+"""Random histories of predictions: scores, states and labels that arrive, change and go, and their final state."""
 
 import random
 from dataclasses import dataclass, field

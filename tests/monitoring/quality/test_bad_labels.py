@@ -1,4 +1,4 @@
-"""Labels that are none: what the gate lets die never reaches a join, and says why."""
+"""Invalid labels: the gate rejects them with a reason, and they never reach a join."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What scores promise: sums over them, scaled to what came of earlier ones, and near what labels say in the end."""
+"""Quality estimated from scores: sums, calibrated on earlier outcomes, close to the labels in the end."""
 
 import numpy as np
 import pytest

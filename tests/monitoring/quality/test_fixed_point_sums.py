@@ -1,4 +1,4 @@
-"""Sums of floats are exact, in any order, and leave nothing once all is taken out."""
+"""Sums of floats are exact in any order, and exactly zero once all values are removed."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Tiles in their topic: what they look like, which one wins, what a window holds, what is refused."""
+"""Quality tiles in their topic: their format, the version that wins, the content of a window, the errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every metric of tiles is what scikit-learn says of the raw pairs, however they came, were split and corrected."""
+"""Every metric of tiles equals scikit-learn's on the raw pairs, in any order, split and correction."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Tiles of columns: for tests that need many predictions at once."""
+"""Columns of quality tiles, for tests with many predictions at once."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A model trained anew takes over where it is better, in every segment; else it challenges, and its card says why."""
+"""A retrained model is promoted if it is better in every segment; else it is a challenger, and its card says why."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models are due so long after the last time, or once an alert began to fire since then; never twice for one reason."""
+"""A retraining is due an interval after the last, or when an alert has fired since; never twice for one reason."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The table in Cassandra: rows expire, only what windows hold is read, and what it lacks is said."""
+"""The table in Cassandra: rows expire, reads cover only what windows need, and missing parts are reported."""
 
 import time
 from collections.abc import Iterator

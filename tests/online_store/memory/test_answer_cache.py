@@ -1,4 +1,4 @@
-"""An answer that is given again is the one that would be computed."""
+"""A cached answer equals the one that would be computed."""
 
 from hypothesis import given
 from hypothesis import strategies as st

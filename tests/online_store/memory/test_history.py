@@ -1,4 +1,4 @@
-"""Tiles of history beside those of the stream: both stores keep, merge and let go of them alike."""
+"""Backfilled tiles beside the stream's: both stores keep, merge and expire them alike."""
 
 from collections.abc import Iterator
 

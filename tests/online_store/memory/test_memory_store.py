@@ -1,4 +1,4 @@
-"""The table in memory: bounded, safe to read while it is written, and never going back."""
+"""The table in memory: bounded, safe to read during writes, and never older than before."""
 
 import threading
 

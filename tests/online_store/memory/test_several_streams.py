@@ -1,4 +1,4 @@
-"""Tiles of several streams side by side: both stores keep, merge and let go of the parts alike, whoever runs ahead."""
+"""Tiles of several streams: both stores keep, merge and expire them alike, whichever stream is ahead."""
 
 from collections.abc import Iterator
 from dataclasses import replace

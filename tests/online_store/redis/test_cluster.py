@@ -1,4 +1,4 @@
-"""The table in a Redis Cluster of three answers as the one in memory, and knows when one of them lost its part."""
+"""The table in a Redis Cluster of three equals the one in memory, and notices when a server lost its data."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""One connection to Redis: answers find their questions, and trouble is quick and over when it is over."""
+"""One connection to Redis: responses match their requests; failures are quick, and end with their cause."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The table in Redis is bounded, and says so when it is gone."""
+"""The table in Redis is bounded, and reports when it is unavailable."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a reader of Redis keeps is what Redis would send again."""
+"""A cached row equals the one that Redis would return."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""As-of joins: each left event with what was valid at its time, by what had arrived when it was decided."""
+"""As-of joins: each left event with the row valid at its time, by what had arrived at the decision."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows by time: found by range, forgotten one by one at no cost to the rest."""
+"""Rows ordered by time: range lookups, and removal of one row without moving all others."""
 
 import time
 

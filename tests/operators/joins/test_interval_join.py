@@ -1,4 +1,4 @@
-"""Joins of two streams by key and time: every pair once, who stays alone is told so when nobody can come any more."""
+"""Interval joins: every pair once; an unmatched row is emitted once no match can arrive any more."""
 
 import time
 from random import Random

@@ -1,4 +1,4 @@
-"""A pattern as an operator: whatever the batches and the clocks, what it tells is what the definition says."""
+"""The pattern operator emits what the definition says, whatever the batches and the clocks."""
 
 from heapq import heappop
 from random import Random

@@ -1,4 +1,4 @@
-"""When windows tell what, one story each."""
+"""When windows emit, and which rows: one scenario per test."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Windows are what their definition says of the set of events, however these came, and whatever was stopped between."""
+"""Windows equal their definition over the set of events, whatever the order, batches and restarts."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""docs/settings.md has the table of settings as it is in the code; HEADRACE_GOLDEN=write writes it anew."""
+"""docs/settings.md has the table of settings of the code; HEADRACE_GOLDEN=write rewrites it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A key of headrace.toml that nothing reads is refused, with the one that was probably meant."""
+"""An unknown key in headrace.toml is an error that suggests the key probably meant."""
 
 from pathlib import Path
 

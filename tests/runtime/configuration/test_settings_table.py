@@ -1,4 +1,4 @@
-"""Every row of the table keeps one contract: flag, variable, headrace.toml and the processes of parts agree on it."""
+"""Each setting's flag, variable, headrace.toml key and part processes agree on it."""
 
 import os
 from collections.abc import Iterator, Mapping

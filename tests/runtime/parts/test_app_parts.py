@@ -1,4 +1,4 @@
-"""Which processes an app has, and what is evaluated of its models."""
+"""The processes of an app, and which evaluations of its models run."""
 
 from dataclasses import replace
 from itertools import chain

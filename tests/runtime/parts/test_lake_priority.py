@@ -1,4 +1,4 @@
-"""The lake and evaluation give way once each has begun; the lake ends where that lets it fall far behind."""
+"""Lake and evaluation run at lower priority once started; a lake that falls far behind ends and is restarted."""
 
 import os
 import threading

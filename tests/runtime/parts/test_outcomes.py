@@ -1,4 +1,4 @@
-"""What the command line says of outcomes: how labels are joined, and what is missing without a lake."""
+"""The command line's output on outcomes: how labels are joined, and what is missing without a lake."""
 
 from dataclasses import replace
 from pathlib import Path

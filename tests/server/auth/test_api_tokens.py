@@ -1,4 +1,4 @@
-"""Tokens are kept as hashes in a file that nobody else may read; what cannot be trusted is refused."""
+"""Tokens are stored as hashes in a file that only its owner may read; an untrusted file is rejected."""
 
 import stat
 import threading

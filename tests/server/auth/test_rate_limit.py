@@ -1,4 +1,4 @@
-"""How often, and how slowly, somebody may ask: the others go on."""
+"""Limits on request rates and on slow clients; other clients are unaffected."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Readiness tells "can answer" from "is fresh" from "everything runs", and what is down to who may read."""
+"""Readiness separates "can answer", "is fresh" and "everything runs", and says what is down to authorized readers."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Who may ask: every route is asked for by everybody, and answers only those who may."""
+"""Authorization: every route is requested with every scope, and answers only authorized requests."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""Browsers: a token is entered once, a session reads as its token does, and ends for all when it is ended."""
+"""Browser sessions: a token is entered once, a session has its token's scope, and a logout ends it on all workers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Pages that ask commands, with answers that a test gives: everything is text, and every question is asked."""
+"""Pages that run commands, with results from the test: all output is escaped, and every command is requested."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A view whose history is not whole is not served, and says what is missing."""
+"""A view with an incomplete backfill is not served, and the response says what is missing."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What another parser of HTTP/1.1 reads in the same bytes: h11, which shares no code with httptools."""
+"""A second HTTP/1.1 parser for the same bytes: h11, which shares no code with httptools."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Bytes that are nearly HTTP/1.1: requests with every kind of framing, mutated, and cut anywhere."""
+"""Bytes close to HTTP/1.1: requests with every kind of framing, mutated, and cut anywhere."""
 
 from itertools import pairwise
 from typing import NamedTuple

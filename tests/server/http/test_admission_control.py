@@ -1,4 +1,4 @@
-"""More than the server can do: some are told to come back, the others are answered as always, and it recovers."""
+"""Overload: some requests get 429, the others are answered as usual, and the server recovers."""
 
 import asyncio
 import json

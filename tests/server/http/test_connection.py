@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients may speak it: one after the other, several at once, in pieces, and with all its small print."""
+"""Valid HTTP/1.1 in all forms: sequential, pipelined, in pieces, and with the protocol's rare features."""
 
 import asyncio
 import re

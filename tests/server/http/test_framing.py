@@ -1,4 +1,4 @@
-"""Bytes that two readers of HTTP/1.1 could read as two sets of requests are refused, and refusals keep their place."""
+"""Bytes that two HTTP/1.1 parsers could split differently are rejected, and rejections keep their order."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the server reads the requests in them that another parser reads, or refuses and closes.
+"""Whatever bytes arrive, the server reads the requests that another parser reads, or rejects them and closes.
 
 bytes ─┬─▶ h11 ────────────▶ requests, and how they end
        └─▶ cut ─▶ server ──▶ what its handlers saw     a beginning of the same; fewer only after a refusal or a close

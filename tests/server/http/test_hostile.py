@@ -1,4 +1,4 @@
-"""Requests that were made to hurt: each is answered with a sentence, and the next one as if nothing had been."""
+"""Hostile requests: each gets an error sentence, and the next request is served normally."""
 
 import json
 import socket

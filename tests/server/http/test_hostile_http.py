@@ -1,4 +1,4 @@
-"""Bytes that were made to hurt a server of HTTP, whichever it is: bounds on memory, on work and on time."""
+"""Hostile bytes against any HTTP server implementation: bounds on memory, work and time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a client cannot do: every refusal has its status and a sentence, and nothing brings the server down."""
+"""Limits on clients: every rejection has its status and a sentence, and no request stops the server."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""`GET /openapi.json` tells of every route, is valid OpenAPI 3.1, and what the server answers is what it says."""
+"""`GET /openapi.json` covers every route, is valid OpenAPI 3.1, and matches the server's responses."""
 
 import json
 from collections.abc import Iterator

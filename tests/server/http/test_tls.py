@@ -1,4 +1,4 @@
-"""TLS: a real handshake, what cannot be used refused at once, and own parts know their server by its certificate."""
+"""TLS: real handshakes, unusable certificates rejected at start, and parts verify their server's certificate."""
 
 import asyncio
 import shutil

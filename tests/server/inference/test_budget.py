@@ -1,4 +1,4 @@
-"""An answer within the budget, or a lesser one within it: a store that is slow or gone, a model that fails."""
+"""An answer within the time budget, if need be a degraded one: a slow or lost store, a failing model."""
 
 import logging
 import os

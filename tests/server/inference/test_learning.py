@@ -1,4 +1,4 @@
-"""A model that learns is asked as any other; beside a batch model it scores the same vectors, for the log."""
+"""A model with online learning predicts as any other; beside a batch model it scores the same vectors, for the log."""
 
 import math
 from itertools import count

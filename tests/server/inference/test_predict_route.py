@@ -1,4 +1,4 @@
-"""POST /predict/MODEL: the score of an event on what the store knows, and what it was made of."""
+"""POST /predict/MODEL: the score of an event on the store's features, and the features it used."""
 
 import json
 import re

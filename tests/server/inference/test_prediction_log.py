@@ -1,4 +1,4 @@
-"""Every prediction over HTTP is in the model's topic, or counted as lost and said."""
+"""Every prediction over HTTP is in the model's topic, or counted as lost and reported."""
 
 import logging
 from collections import Counter

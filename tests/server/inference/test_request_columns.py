@@ -1,4 +1,4 @@
-"""Tables over HTTP and in the client: joined at read, and read again while the server runs."""
+"""Tables over HTTP and in the client: joined on read, and reloaded while the server runs."""
 
 from collections.abc import Iterator
 from pathlib import Path

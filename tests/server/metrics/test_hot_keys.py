@@ -1,4 +1,4 @@
-"""GET /hot: a planted hot key is named with bounds that hold, nobody else is, and no metric has a key in it."""
+"""GET /hot: a planted hot key is named with valid bounds, no other key is, and no metric contains a key."""
 
 import json
 import time

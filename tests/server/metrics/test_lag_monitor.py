@@ -1,4 +1,4 @@
-"""How far whoever reads a real broker's log is behind, as this server sees it and tells other tools."""
+"""Consumer lag on a real broker, as this server measures it and exposes it to other tools."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The page and its news: safe to look at, once a second, looked up once for all, and nobody is held up."""
+"""The live page and its events: safe files, one event a second, computed once for all listeners, without blocking."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The history of the golden numbers: a day of it, thinner the older it is, the same after a restart."""
+"""The history of the golden signals: a day, at a resolution that falls with age, unchanged by a restart."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""GET /metrics: what Prometheus reads, from what is counted."""
+"""GET /metrics: the counters in Prometheus' format."""
 
 import json
 import time

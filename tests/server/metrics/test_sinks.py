@@ -1,4 +1,4 @@
-"""What /metrics says of sinks: what their copies have done together, and how far they are behind, dead or alive."""
+"""The metrics of sinks: the totals of all copies, and their lag, whether they run or not."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""What holds back a watermark is said in words, and the cause that comes first is named."""
+"""What holds back a watermark is explained in a sentence that names the first cause."""
 
 import time
 

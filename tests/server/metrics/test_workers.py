@@ -1,4 +1,4 @@
-"""Several processes on one port: any of them speaks for all, and one that dies is missed by nobody for long."""
+"""Several processes on one port: each reports for all, and a dead one leaves the reports soon."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A savepoint has what was committed, is not changed by what comes after, and is gone back to whole."""
+"""A savepoint has the committed state, is not changed by later batches, and is restored as a whole."""
 
 import json
 import os

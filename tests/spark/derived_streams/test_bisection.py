@@ -1,4 +1,4 @@
-"""Rows that raise are found by halves: all of them, only them, whatever the others are."""
+"""Bisection finds all rows that raise and no others, whatever the other rows are."""
 
 from collections.abc import Sequence
 

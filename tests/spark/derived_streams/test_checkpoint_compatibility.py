@@ -1,4 +1,4 @@
-"""A changed function goes on from its checkpoint; with other parents or other state it is refused, and says so."""
+"""A changed function resumes from its checkpoint; changed parents or state are rejected with the reason."""
 
 from pathlib import Path
 from typing import Any

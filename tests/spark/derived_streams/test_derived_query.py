@@ -1,4 +1,4 @@
-"""Derived streams on Spark and a broker: the function's rows, the lane it runs in, and rows that raise put aside."""
+"""Derived streams on Spark and a broker: the function's rows, its lane, and rows that raise put aside."""
 
 import json
 from collections.abc import Callable

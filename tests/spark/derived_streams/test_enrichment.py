@@ -1,4 +1,4 @@
-"""Enrichment on Spark and a broker: in real time, with the rows a table has now, and those it has after a change."""
+"""Enrichment on Spark and a broker: in real time, with a table's current rows, and its new rows after a change."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which rows are blamed for what a function raises, and how they are remembered beside the checkpoint."""
+"""Which rows are blamed for a function's exception, and how they are stored beside the checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

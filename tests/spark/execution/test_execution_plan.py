@@ -1,4 +1,4 @@
-"""`headrace plan` says how many tiles a key may have, or that a lifetime window has no such number."""
+"""`headrace plan` prints the maximum number of tiles per key, or that a lifetime window has none."""
 
 from pathlib import Path
 

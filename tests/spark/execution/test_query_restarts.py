@@ -1,4 +1,4 @@
-"""What fails is attempted again, alone, after a back-off; nothing of Spark is needed to see that."""
+"""A failed query is restarted alone, after a back-off; the tests need no Spark."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""While a query is down, its driver makes topics again that are gone, and ends where partitions were added."""
+"""While a query is down, its driver recreates missing topics, and ends if partitions were added."""
 
 from pathlib import Path
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""A query that fails is restarted alone: the others go on, and in the end everything is what it would have been."""
+"""A failed query is restarted alone: the others continue, and the final output equals that without the failure."""
 
 import threading
 import time

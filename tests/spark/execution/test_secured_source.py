@@ -1,4 +1,4 @@
-"""Spark reads and writes a broker that asks who comes, and shows nobody who it is there."""
+"""Spark reads and writes a secured broker, and shows its credentials nowhere."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How long state is kept."""
+"""The watermark delay, which decides how long state is kept."""
 
 from headrace.declare.durations import duration_us
 from headrace.spark.execution.watermark_delay import watermark_delay_us

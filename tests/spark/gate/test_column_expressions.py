@@ -1,4 +1,4 @@
-"""An expression gives the same on Spark and in numpy, for random trees over hostile values."""
+"""An expression has the same value on Spark and in numpy, for random trees over hostile values."""
 
 import math
 import random

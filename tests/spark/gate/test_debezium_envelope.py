@@ -1,4 +1,4 @@
-"""Captured changes in the gate: Debezium's envelope becomes a plain event, and what is none is said."""
+"""Captured changes in the gate: Debezium's envelope becomes a plain event; any other record is rejected."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The gate on Spark says the same as the gate in plain Python, whatever the bytes."""
+"""The gate on Spark equals the gate in plain Python, whatever the bytes."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The gate reads Avro as it reads JSON, through every version; bytes that are no event are said to be none."""
+"""The gate reads Avro as it reads JSON, through every schema version; bytes that are no event are rejected."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A gate under way meets schemas it has not seen: it learns them from a real registry, and no record is misjudged."""
+"""A running gate meets unknown schemas: it fetches them from a real registry, and misjudges no record."""
 
 import json
 from datetime import UTC, datetime

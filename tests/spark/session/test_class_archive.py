@@ -1,4 +1,4 @@
-"""The archive of the Spark driver's classes: one for each Java, Spark and set of jars, and in use where it was made."""
+"""The class-data archive of the Spark driver: one per Java, Spark and set of jars, and used where it was created."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One sentence for what Spark, Java and Py4J raise; the texts are those that Spark 4.3 has written."""
+"""One sentence for each exception of Spark, Java and Py4J; the texts are those of Spark 4.3."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Queries and the tables they broadcast have room in one Spark, and where they have none it is said."""
+"""One Spark has slots for all queries and the tables they broadcast, or the error says that it has not."""
 
 import os
 import sys

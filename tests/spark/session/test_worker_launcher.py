@@ -1,4 +1,4 @@
-"""Python workers import the installed pyspark, not Spark's zip of it, and find what their driver finds."""
+"""Python workers import the installed pyspark, not Spark's zip of it, and the modules that the driver imports."""
 
 import os
 import subprocess

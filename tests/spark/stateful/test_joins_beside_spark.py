@@ -1,4 +1,4 @@
-"""Joins beside Spark's own stream-stream join: the same pairs and the same rows alone, and how quick both are (-s)."""
+"""Joins compared with Spark's stream-stream join: equal pairs, equal unmatched rows, and the speed of both (-s)."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Joins on Spark and a broker make what the operators make where nothing is in between, and what every pair says."""
+"""Joins on Spark and a broker emit what the pure operators emit, and what brute force over every pair gives."""
 
 import time
 from collections.abc import Iterable, Sequence

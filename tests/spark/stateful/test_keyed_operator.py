@@ -1,4 +1,4 @@
-"""Whatever falls into which batch, and whenever the clock is told: what a bucket makes is what its operator makes."""
+"""In any batches and with any clock updates, a bucket emits what its pure operator emits."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""How far an operation has come, as those see it that read what it makes."""
+"""The progress of an operation, as its downstream operations see it."""
 
 import json
 import random

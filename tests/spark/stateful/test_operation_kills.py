@@ -1,4 +1,4 @@
-"""kill -9 while an operation runs: what is written is what the operator makes, once its ids are looked at."""
+"""kill -9 while an operation runs: its output, deduplicated by id, is what the operator emits."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Any operator on Spark and a broker makes what it makes where nothing is in between."""
+"""Every operator on Spark and a broker emits what the pure operator emits."""
 
 import time
 from collections.abc import Iterator

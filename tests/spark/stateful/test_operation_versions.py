@@ -1,4 +1,4 @@
-"""A changed operation is refused with its line; a rebuild begins anew, and reaches everything that is made of it."""
+"""A changed operation is rejected with its line; a rebuild starts from the beginning, as do all its consumers."""
 
 import json
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Keys on shelves are where they were put, whatever their number and size, and no shelf is much too full."""
+"""Keys in paged state are found where they were put, whatever their number and size, and no page is much too full."""
 
 import orjson
 from hypothesis import given

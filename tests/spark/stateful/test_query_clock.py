@@ -1,4 +1,4 @@
-"""A clock goes as far as everything has been read, and no further."""
+"""A query's clock advances as far as all inputs have been read, and no further."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The most frequent values as Spark's own sketches hold them: read as ours are, exact or within the stated error."""
+"""The most frequent values in Spark's own sketches are read like ours: exact, or within the stated error."""
 
 import random
 from collections import Counter

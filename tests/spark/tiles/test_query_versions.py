@@ -1,4 +1,4 @@
-"""A changed definition goes on where it can, and is refused with what to do where it cannot."""
+"""A changed definition resumes where it can; otherwise it is rejected with the remedy."""
 
 import json
 from pathlib import Path

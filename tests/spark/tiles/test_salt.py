@@ -1,4 +1,4 @@
-"""A query with salt folds an event into the part that its id alone decides: Spark says what Python says."""
+"""A salted query folds an event into the part that its id alone selects: Spark and Python agree."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

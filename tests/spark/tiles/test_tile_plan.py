@@ -1,4 +1,4 @@
-"""What one tiles query keeps: partials once, of views of one stream and of several, and none that it cannot feed."""
+"""The state of a tiles query: each partial once, for views of one and of several streams, and only computable ones."""
 
 import headrace as hr
 from headrace.declare.features.view import View

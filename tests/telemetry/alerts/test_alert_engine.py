@@ -1,4 +1,4 @@
-"""All alerts together: told once, grouped, silenced, and the same after a restart."""
+"""All alerts together: each notified once, grouped, silenced, and unchanged by a restart."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The phases of an alert are what its declaration says, over any series of values."""
+"""The phases of an alert follow its declaration, over any series of values."""
 
 import math
 from dataclasses import dataclass

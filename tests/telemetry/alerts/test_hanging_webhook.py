@@ -1,4 +1,4 @@
-"""A webhook that hangs: alerts fire and are resolved in the topic all the same, and are told once it speaks again."""
+"""A hanging webhook: alerts still fire and resolve in the topic, and are delivered once it responds again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is exported asks only for what there is, in words that Prometheus understands."""
+"""Exported dashboards and rules query only existing metrics, in valid PromQL."""
 
 import json
 import re

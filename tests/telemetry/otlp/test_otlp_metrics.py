@@ -1,4 +1,4 @@
-"""The catalogue's numbers in OTLP, read back by the protocol's own schema."""
+"""The catalogue's metrics in OTLP, decoded with the protocol's own schema."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Pushes to a receiver that takes them, or does not: nobody waits for it, and it is told once."""
+"""Pushes to an OTLP receiver that accepts or rejects them: no caller waits for one, and a failure is logged once."""
 
 import logging
 import threading

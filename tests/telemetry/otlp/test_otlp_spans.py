@@ -1,4 +1,4 @@
-"""Spans of traced events: what the log says of the gate and of scores, under the producer's own span."""
+"""Spans of traced events: the gate's and the scores' records in the log, under the producer's own span."""
 
 from dataclasses import asdict, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Growth of counts within windows, and how fast an objective is used up."""
+"""Increases of counters within windows, and the burn rate of an objective."""
 
 import pytest
 from hypothesis import given

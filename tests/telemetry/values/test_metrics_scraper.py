@@ -1,4 +1,4 @@
-"""Values from /metrics, as the server writes it."""
+"""Values from /metrics, in the format that the server writes."""
 
 import time
 from dataclasses import replace

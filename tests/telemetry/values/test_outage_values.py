@@ -1,4 +1,4 @@
-"""Alerts of what is down fire with the reason, by the progress topic or, without a broker, by the supervisor's file."""
+"""Outage alerts fire with the reason, from the progress topic or, without a broker, from the supervisor's file."""
 
 from dataclasses import replace
 from pathlib import Path

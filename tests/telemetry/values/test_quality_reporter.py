@@ -1,4 +1,4 @@
-"""What quality has lost against a card, and how many labels come, is told, and alarmed by the defaults."""
+"""The loss of quality against a model card, and the rate of labels, are reported, and raise the default alerts."""
 
 import time
 from dataclasses import replace

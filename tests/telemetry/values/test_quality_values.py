@@ -1,4 +1,4 @@
-"""What the topic of a model's quality says is what alerts and `headrace quality` read."""
+"""Alerts and `headrace quality` read the values of a model's quality topic."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Notifications over real HTTPS: delivered, tried again, given up; never waited for, never where they must not go."""
+"""Notifications over real HTTPS: delivered, retried, given up; never blocking, never to a forbidden address."""
 
 import socket
 from pathlib import Path

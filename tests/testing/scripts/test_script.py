@@ -1,4 +1,4 @@
-"""hr.testing.script: what it says of an operation, and how it says what is not so."""
+"""hr.testing.script: its checks of an operation, and the message of a failed check."""
 
 import json
 from datetime import datetime, timedelta

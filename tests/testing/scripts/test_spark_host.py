@@ -1,4 +1,4 @@
-"""A script makes on Spark what it makes where nothing is in between: windows of every shape, and through kills."""
+"""A script on Spark emits what the pure operator emits: windows of every shape, and across kills."""
 
 from typing import Any
 

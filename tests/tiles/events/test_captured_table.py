@@ -1,4 +1,4 @@
-"""The rows a captured table has now, whatever is told again."""
+"""The current rows of a captured table, whatever changes are repeated."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random trees over hostile values: numpy says what a row-by-row reading says."""
+"""Random trees over hostile values: numpy equals a row-by-row evaluation."""
 
 import math
 import sys

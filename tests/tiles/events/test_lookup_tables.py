@@ -1,4 +1,4 @@
-"""Tables in memory: every key, every type, and a file that changes, breaks and goes while features are read."""
+"""Tables in memory: every key, every type, and a file that changes, breaks and disappears during reads."""
 
 import logging
 import os

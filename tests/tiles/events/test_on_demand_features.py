@@ -1,4 +1,4 @@
-"""Derived features: one expression on a view's outputs, the same wherever they are read."""
+"""On-demand features: one expression on a view's outputs, with the same value wherever it is read."""
 
 import math
 

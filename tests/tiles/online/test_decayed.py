@@ -1,4 +1,4 @@
-"""Exponentially weighted means: half the weight a half-life earlier, whatever the tiles and the time asked."""
+"""Exponentially weighted means: half the weight a half-life earlier, at any time, whatever the tiles."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A few rows merged without numpy are the same as with it."""
+"""Merging a few rows without numpy equals merging them with it."""
 
 import math
 from itertools import chain

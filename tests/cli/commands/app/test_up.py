@@ -1,4 +1,4 @@
-"""What can never work is refused before `up` starts anything: ports, folders, stores and declarations."""
+"""`up` rejects what can never work before it starts anything: ports, folders, stores and declarations."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""`headrace replay` brings a recording into the stream's topic: complete, in order for each key, at once or paced."""
+"""`headrace replay` writes a recording to the stream's topic: complete, in order per key, at once or paced."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""`headrace sql`: asked of a server or of the lake, and printed so that people and programs can read it."""
+"""`headrace sql`: queries a server or the lake, and prints results for people and for programs."""
 
 import csv
 import io

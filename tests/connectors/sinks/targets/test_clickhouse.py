@@ -1,4 +1,4 @@
-"""ClickHouse over HTTP: every row once to who reads with FINAL; what it cannot hold is known before a row is sent."""
+"""ClickHouse over HTTP: FINAL reads every row once; rows it cannot store are found before they are sent."""
 
 import math
 import struct

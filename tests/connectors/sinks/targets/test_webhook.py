@@ -1,4 +1,4 @@
-"""Rows over real HTTPS: each with its place, repeated under the same key, never where they must not go."""
+"""Rows over real HTTPS: each with its offset, retried under the same key, never to a forbidden address."""
 
 from pathlib import Path
 from typing import Any
