@@ -21,7 +21,7 @@ STREAMS = {
 
 @dataclass(frozen=True)
 class Query:
-    """A query: where it updates, a later row takes the place of the one with the same key; else each row stays."""
+    """A query: if it updates, a later row replaces the earlier one of the same key; otherwise rows are final."""
 
     name: str
     function: Callable[..., DataFrame]

@@ -98,7 +98,7 @@ class _Batch:
 
 
 def taken(places: Numbers, of: tuple[str, ...]) -> pa.Array:
-    """The texts at some places of a list."""
+    """The texts at some indices of a list."""
     return _array(of).take(pa.array(places))
 
 
@@ -108,7 +108,7 @@ def _array(of: tuple[str, ...]) -> pa.Array:
 
 
 def events(count: int, shape: Shape, first: int = 0) -> Events:
-    """The events at so many places of the log, from one on."""
+    """The events at `count` positions of the log, from a first one on."""
     places = np.arange(first, first + count, dtype=np.int64)
     return events_of(places // shape.group * shape.group + places * SHUFFLE % shape.group, shape)
 

@@ -27,7 +27,7 @@ QUIET_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Drained:
-    """How long an answer took, or why there is none; `wrong` says what is wrong with it."""
+    """The time of a result, or why there is none; `wrong` is its difference from the expected one."""
 
     seconds: float | None
     wrong: str = ""

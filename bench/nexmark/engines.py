@@ -24,12 +24,12 @@ GRACE_SECONDS = 20.0
 
 
 class NotAnswered(BenchFailed):
-    """An engine failed at an order, or did not answer in time."""
+    """An engine failed on an order, or did not respond in time."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """How an engine is started."""
+    """The command that starts an engine."""
 
     name: str
     command: Sequence[str]
@@ -37,20 +37,20 @@ class Program:
 
 
 def ours(broker: str, folder: Path) -> Program:
-    """Spark as Headrace sets it up."""
+    """Spark as Headrace configures it."""
     command = [sys.executable, "-m", "bench.nexmark.spark", broker, str(folder / "spark")]
     return Program("Headrace", command, folder / "spark.out")
 
 
 def flink(broker: str, folder: Path) -> Program:
-    """Flink, set up where it is not yet; skipped, with the reason, where it cannot be."""
+    """Flink, installed if necessary; skipped, with the reason, if that is not possible."""
     python = FLINK.set_up() / "python"
     command = [str(python), "-m", "bench.peers.flink.run", broker, str(folder / "flink"), str(connector())]
     return Program("Flink", command, folder / "flink.out")
 
 
 class Engine:
-    """A running engine; after it was ended for being slow, the next order starts it anew."""
+    """A running engine; if a timeout has ended it, the next order restarts it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -64,7 +64,7 @@ class Engine:
         self.end()
 
     def ask(self, order: Mapping[str, Any], limit_s: float) -> Any:
-        """What the engine says to an order."""
+        """Send an order and return the engine's response."""
         process = self._process or self._start()
         print(json.dumps(order), file=process.stdin, flush=True)
         try:

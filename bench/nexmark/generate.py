@@ -27,7 +27,7 @@ START_MS = 1_767_225_600_000  # 2026-01-01
 class Shape:
     """What events look like: which chance, how many a second of event time, from when, in what disorder.
 
-    The event at a place of the log is one of the `group` numbers around it; a group of 1 is in order.
+    The event at a position of the log is one of the `group` numbers around it; a group of 1 is in order.
     """
 
     seed: int = 1
@@ -40,7 +40,7 @@ class Shape:
         return self.start_ms + number * 1_000 // self.rate
 
     def number_at(self, place: int) -> int:
-        """Which event is at a place of the log.
+        """The number of the event at a position of the log.
 
         >>> [Shape(group=5).number_at(place) for place in range(10)]
         [0, 3, 1, 4, 2, 5, 8, 6, 9, 7]
@@ -55,7 +55,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who is new."""
+    """A new person."""
 
     number: int
     id: int

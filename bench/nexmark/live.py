@@ -87,7 +87,7 @@ def _send(broker: str, topic: str, pace: Pace) -> list[Bid]:
 
 
 def _delays(records: Iterable[ConsumerRecord], answers: Answered, since_ms: float) -> Iterator[float]:
-    """Of each row; one that was taken back is none."""
+    """The delay of each row; a retracted row has none."""
     for row in records:
         happened_ms = None if row.value is None else answers(orjson.loads(row.value))
         if happened_ms is not None and happened_ms >= since_ms:
@@ -95,7 +95,7 @@ def _delays(records: Iterable[ConsumerRecord], answers: Answered, since_ms: floa
 
 
 def by_number(bids: list[Bid]) -> Answered:
-    """For answers that name the bid they are about."""
+    """For results that contain the number of their bid."""
     happened_ms = {bid["number"]: bid["happened_ms"] for bid in bids}
     return lambda answer: happened_ms.get(answer.get("number", -1))
 

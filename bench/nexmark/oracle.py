@@ -8,7 +8,7 @@ from bench.nexmark.columns import Events
 
 Row = tuple[Any, ...]
 
-# Where a query speaks of what has ended, `ends` says when; rows that end after the last real event are nobody's answer.
+# `ends` is the end of a window or an auction; no engine has to emit rows that end after the last real event.
 _WINNING = """
     SELECT a.id, a.item, a.category, a.seller, a.happened AS opened, a.expires AS ends,
            b.number, b.bidder, b.price, b.happened

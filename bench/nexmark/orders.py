@@ -7,15 +7,15 @@ import json
 import sys
 from typing import Any
 
-ANSWER = "answer "  # what a JVM prints into the same pipe does not begin so
+ANSWER = "answer "  # tells a response from what a JVM prints into the same pipe
 
 
 def obey(engine: Any) -> None:
-    """Do what each line says, by the method it names, until there are no more."""
+    """Execute each line with the method it names, until the input ends."""
     for line in sys.stdin:
         order = json.loads(line)
         try:
             answer = {"said": getattr(engine, order.pop("do"))(**order)}
-        except Exception as failure:  # noqa: BLE001  # whoever gave the order is told
+        except Exception as failure:  # noqa: BLE001  # the response reports it
             answer = {"failed": f"{type(failure).__name__}: {failure}"}
         print(f"\n{ANSWER}{json.dumps(answer)}", flush=True)

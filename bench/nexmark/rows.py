@@ -28,7 +28,7 @@ def _row(value: bytes, columns: Sequence[str]) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """Times as milliseconds, everything else as it is; a time that names no zone is UTC's."""
+    """Convert times to milliseconds, and leave other values as they are; a time without a zone is in UTC."""
     if not (isinstance(value, str) and TIME.fullmatch(value)):
         return value
     moment = datetime.fromisoformat(value)
@@ -36,9 +36,9 @@ def plain(value: Any) -> Any:
 
 
 def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str], until_ms: int) -> str:
-    """What is wrong with an answer, in a sentence; empty where it is right.
+    """How a result differs from the expected one, in a sentence; empty if it is right.
 
-    Windows that end after `until_ms` are looked at by nobody: whether they end depends on the engine.
+    Ignores windows that end after `until_ms`: whether they end depends on the engine.
     """
     counts = ended_by(until_ms, columns)
     right = Counter(row for row in wanted if counts(row))
@@ -51,7 +51,7 @@ def difference(found: Counter[Row], wanted: Sequence[Row], columns: Sequence[str
 
 
 def ended_by(until_ms: int, columns: Sequence[str]) -> Callable[[Row], bool]:
-    """Whether a row is about something that has ended by then; rows that do not say when they end always are."""
+    """A predicate: whether a row's window has ended by then; true for rows without `ends`."""
     if "ends" not in columns:
         return lambda _row: True
     place = columns.index("ends")

@@ -39,7 +39,7 @@ class Engine:
         return time.monotonic() - began
 
     def begin(self, query: str, sources: Mapping[str, str], to: str, lane: str) -> None:
-        """Start a query that goes on until it is stopped."""
+        """Start a query that runs until it is stopped."""
         self._query = self._start(QUERIES[query], sources, to, Lane(lane))
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ def records(rows: DataFrame, query: Query) -> DataFrame:
 @click.argument("broker")
 @click.argument("folder", type=click.Path(path_type=Path))
 def main(broker: str, folder: Path) -> None:
-    """Start Spark, then do as told."""
+    """Start Spark, then execute orders."""
     spark = start_session(SparkSessionConfig(None, SLOTS, jar_paths("spark"), folder / "scratch"))
     obey(Engine(spark, broker, folder))
     spark.stop()

@@ -25,7 +25,7 @@ def _url(number: int) -> str:
 
 
 def _channel_url(number: int) -> str:
-    """One in ten does not say which channel it is of."""
+    """One URL in ten has no channel."""
     named = draw(number, 0, CHANNELS, 10) > 0
     return _url(number) + (f"&channel_id={draw(number, 1, CHANNELS, 1 << 31)}" if named else "")
 

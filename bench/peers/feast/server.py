@@ -27,7 +27,7 @@ online_store:
   connection_string: {redis}
 entity_key_serialization_version: 3
 """
-# Unless told otherwise a worker is replaced after a thousand requests, and fails those in hand.
+# By default a worker is replaced after a thousand requests, and fails those in flight.
 FLAGS = ("--workers", str(WORKERS), "--no-access-log", "--max-requests", "0")
 
 Vector = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Feast:
         return Question(f"http://{HOST}:{self.port}/get-online-features", json.dumps(asked))
 
     def vector(self, card: str) -> Vector:
-        """What it says about one card."""
+        """The features of one card."""
         said = json.loads(self.question.answer(card))
         found = zip(said["metadata"]["feature_names"], said["results"], strict=True)
         return {name: column["values"][0] for name, column in found if name != "card"}

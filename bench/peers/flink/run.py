@@ -67,7 +67,7 @@ class Engine:
         return time.monotonic() - began
 
     def begin(self, query: str, sources: Mapping[str, str], to: str) -> None:
-        """Start a query that goes on until it is stopped."""
+        """Start a query that runs until it is stopped."""
         self._result = self._inserted(query, sources, to, bounded=False)
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class Engine:
             self._result = None
 
     def _inserted(self, query: str, sources: Mapping[str, str], to: str, *, bounded: bool) -> TableResult:
-        """Waiting to gather rows is for throughput alone: who looks at latency wants each at once."""
+        """Mini-batches favour throughput only; a measurement of latency needs each row at once."""
         self._tables.get_config().set("table.exec.mini-batch.enabled", str(bounded).lower())
         self._tables.get_config().set("execution.buffer-timeout.interval", "100 ms" if bounded else "2 ms")
         for name in STREAMS:
