@@ -18,7 +18,7 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-
 
 
 def chromium() -> str:
-    """Where a browser is; a test that needs one is skipped where there is none, and says so."""
+    """The path of an installed browser; skips the test if there is none."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("no browser: install Debian's chromium")
@@ -26,7 +26,7 @@ def chromium() -> str:
 
 
 class Browser:
-    """One page of a browser of its own; keeps what the page said on its console."""
+    """One page in its own browser; records errors and warnings of its console."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,17 +64,17 @@ class Browser:
         self.do("Page.navigate", url=url)
 
     def value(self, script: str) -> Any:
-        """What an expression is on the page."""
+        """Evaluate an expression on the page."""
         answer = self.do("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def picture(self) -> bytes:
-        """What the window shows."""
+        """A screenshot of the window, as PNG."""
         return base64.b64decode(self.do("Page.captureScreenshot")["data"])
 
     def do(self, method: str, **parameters: Any) -> Any:
-        """A command to the page, and its answer."""
+        """Send a command to the page and return its result."""
         return self._do(method, self._session, **parameters)
 
     def _do(self, method: str, session: str | None = None, **parameters: Any) -> Any:
@@ -98,7 +98,7 @@ class Browser:
         return heard
 
     def _note(self, heard: dict[str, Any]) -> None:
-        """Keep every error and warning."""
+        """Record errors and warnings."""
         said = heard.get("params", {})
         match heard.get("method"):
             case "Runtime.exceptionThrown":

@@ -142,7 +142,7 @@ class OwnCassandra:
 
 
 def _installed() -> list[Path]:
-    """The jars of Cassandra; where they have not been fetched, its tests say that they skip."""
+    """The jars of Cassandra; skips the test if they have not been fetched."""
     jars, cache = locked_jars("cassandra"), cache_dir()
     if faulty_jars(jars, cache):
         pytest.skip("Cassandra is not installed: run `python3 tools/setup.py cassandra`")

@@ -27,7 +27,7 @@ from tests.kafka.secured_broker import Guarded, guarded_broker
 from tests.servers import SHORT_LIVED, OwnCluster, own_postgres
 from tests.waiting import patiently, wait_until
 
-# How long an example takes depends on the machine; speed belongs in benchmarks.
+# The duration of an example depends on the machine; benchmarks measure speed.
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
 
@@ -35,7 +35,7 @@ WHOLE_APPS = {"e2e", "examples", "faults"}
 
 
 class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """Shares tests out file by file, but for the heavy ones: whole apps run one at a time, and so does Spark."""
+    """Distributes tests by file, except heavy ones: whole apps run one at a time, and so do Spark sessions."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -44,7 +44,7 @@ class HeavyOnesApart(LoadScopeScheduling):  # type: ignore[misc]  # untyped
 
 @cache
 def _heavy(file: Path) -> str | None:
-    """What a file's tests start: a whole app, a Spark session, or neither."""
+    """The heavy resource that a file's tests start: a whole app, a Spark session, or none."""
     text = file.read_text()
     if file.parent.name in WHOLE_APPS or "tests.running" in text or "tests.apps.play" in text:
         return "apps"
@@ -57,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HeavyOnesApa
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The heavy ones begin, for they take longest; a test's own limit is as long as a busy machine needs."""
+    """Run heavy tests first, as they take longest, and extend each test's timeout for a busy machine."""
     items.sort(key=lambda item: ("apps", "spark", None).index(_heavy(item.path)))
     for item in items:
         if (limit := item.get_closest_marker("timeout")) is not None:
@@ -66,14 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """One broker for the whole run; give each test topics of its own."""
+    """One broker for the whole run; each test uses its own topics."""
     with EmbeddedBroker(tmp_path_factory.mktemp("state"), port=0, jvm_options=SHORT_LIVED) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistryClient]:
-    """One schema registry for the whole run; give each test subjects of its own."""
+    """One schema registry for the whole run; each test uses its own subjects."""
     try:
         find_newer_java()
     except JavaMissing as missing:
@@ -91,7 +91,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One Redis for the whole run; give each test keys of its own."""
+    """One Redis for the whole run; each test uses its own keys."""
     program = shutil.which("redis-server") or shutil.which("redis-server", path=Path(sys.executable).parent)
     if program is None:
         pytest.skip("redis-server is not installed: run `make setup`, or install it")
@@ -108,7 +108,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCassandra]:
-    """One Cassandra for the whole run; give each test views of its own."""
+    """One Cassandra for the whole run; each test uses its own views."""
     server = OwnCassandra(tmp_path_factory.mktemp("cassandra"))
     server.start()
     yield server
@@ -122,7 +122,7 @@ def cassandra_url(cassandra: OwnCassandra) -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
-    """One PostgreSQL for the whole run, which a test may stop and start; give each test tables of its own."""
+    """One PostgreSQL for the whole run, which a test may stop and start; each test uses its own tables."""
     with own_postgres() as server:
         yield server
 
@@ -147,5 +147,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def recorded_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events of tests have times of long ago and arrive at them: no time passes for a store but theirs."""
+    """Stop the stores' wall clock: events of tests have past times, so only event time advances a store."""
     monkeypatch.setattr(shared_store, "current_time_us", lambda: 0)

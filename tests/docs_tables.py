@@ -13,13 +13,13 @@ def row(*cells: str) -> str:
 
 
 def made_table(head: Iterable[str], rows: Iterable[str]) -> str:
-    """The lines of a table, its head by the cells."""
+    """A Markdown table with these header cells and rows."""
     cells = list(head)
     return "\n".join([row(*cells), f"|{' --- |' * len(cells)}", *rows])
 
 
 def require_table(page: str, begins: str, made: str) -> None:
-    """The one table of a page whose head begins so is what was made."""
+    """Require that the table of a page with this header equals the generated one; or rewrite it."""
     file = DOCS / page
     before, beginning, rest = file.read_text().partition(f"\n{begins}")
     assert beginning, f"docs/{page} has no table whose head begins with {begins}"

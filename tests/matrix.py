@@ -54,7 +54,7 @@ Any stream, derived stream, view or model may have a sink; see [delivery semanti
 
 @dataclass
 class Seen:
-    """What the tests say of one operator or sink: its cells, the most kills it was seen to survive, and their names."""
+    """The marks of one operator or sink: its cells, the most kills it survived, and the names of its tests."""
 
     cells: dict[str, str] = field(default_factory=dict)
     kills: int = 0
@@ -69,7 +69,7 @@ def page() -> str:
 
 
 def gathered() -> dict[str, Seen]:
-    """What the tests of each operator and sink say."""
+    """The marks of each operator's and sink's tests."""
     seen: dict[str, Seen] = defaultdict(Seen)
     columns = {name: columns for names, columns in TABLES for name in names}
     for test, word, name, cells in _marks():

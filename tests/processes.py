@@ -14,7 +14,7 @@ def own_children() -> set[int]:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; nothing of one that has ended."""
+    """The command line of a process; empty if it has ended."""
     with suppress(FileNotFoundError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""

@@ -26,7 +26,7 @@ _SAMPLE = re.compile(r"(\w+)(?:\{([^}]*)\})? (\S+)")
 
 
 class Running:
-    """`headrace up APP` on free ports; stopped, with everything it started, at the end."""
+    """Runs `headrace up APP` on free ports; stops it and everything it started at the end."""
 
     def __init__(self, app: Path, state: Path, *flags: str, python: str = sys.executable) -> None:
         self.app, self.state, self.flags, self.python = app, state, flags, python
@@ -40,7 +40,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """The process of `headrace up`."""
+        """The pid of `headrace up`."""
         assert self._process is not None
         return self._process.pid
 
@@ -76,7 +76,7 @@ class Running:
         return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs if log.exists())
 
     def stop(self) -> int | None:
-        """Stop it as Ctrl-C does; its exit code."""
+        """Stop it as Ctrl-C does; returns its exit code."""
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -90,7 +90,7 @@ class Running:
         return self._process.returncode
 
     def features(self, view: str, keys: Sequence[Any], at: str | int | None = None) -> list[dict[str, Any]]:
-        """The rows the server answers, or an error with what it said."""
+        """The rows of a view; fails with the server's error."""
         body = {"keys": list(keys), **({} if at is None else {"at": at})}
         status, answer = self._ask("POST", f"/features/{view}", json.dumps(body))
         assert status == 200, answer
@@ -98,20 +98,20 @@ class Running:
         return rows
 
     def predict(self, model: str, event: dict[str, Any], include: bool = False) -> dict[str, Any]:
-        """The server's prediction, or an error with what it said."""
+        """The server's prediction; fails with the server's error."""
         status, answer = self._ask("POST", f"/predict/{model}?include={str(include).lower()}", json.dumps(event))
         assert status == 200, answer
         prediction: dict[str, Any] = json.loads(answer)
         return prediction
 
     def metrics(self) -> dict[tuple[str, str], float]:
-        """Each sample of /metrics by its name and labels."""
+        """The samples of /metrics by name and labels."""
         _, text = self._ask("GET", "/metrics")
         samples = (_SAMPLE.fullmatch(line) for line in text.splitlines())
         return {(found[1], found[2] or ""): float(found[3]) for found in samples if found}
 
     def events(self, stream: str) -> dict[str, int]:
-        """How many events of a stream came in, and what became of them."""
+        """The counts of a stream's events by fate, and of those that came in."""
         prefix = f'stream="{stream}"'
         labelled = {
             labels: value for (name, labels), value in self.metrics().items() if name == "headrace_events_total"
@@ -125,26 +125,26 @@ class Running:
         }
 
     def pid_of(self, part: str) -> int | None:
-        """The process of a part: broker, serve, stream, lake, apply, or Java: the stream's Spark, or Debezium."""
+        """The pid of a part: broker, serve, stream, lake, apply; or of Java: the stream's Spark, or Debezium."""
         words = _words(part)
         above = self.pid_of("stream") if part == "spark" else self._process and self._process.pid
         ours = descendants(above) if above else []
         return next((pid for pid in ours if words in _command(pid)), None)
 
     def processes_of(self, parts: Sequence[str]) -> dict[str, list[int]]:
-        """The processes of each of these parts that runs, and all below them; in one look at the machine."""
+        """The pids of each running part and of its descendants, from one scan of /proc."""
         children = _children()
         commands = {pid: _command(pid) for pid in children.get(self.pid, [])}
         mains = {part: [pid for pid, command in commands.items() if _words(part) in command] for part in parts}
         return {part: [main, *_below(main, children)] for part, found in mains.items() for main in found[:1]}
 
     def kill(self, part: str) -> int:
-        """kill -9 of a part, once it is there."""
+        """Kill a part with SIGKILL, once it runs; returns its pid."""
         killed: list[int] = []
 
         def is_killed() -> bool:
             if (pid := self.pid_of(part)) is not None:
-                with suppress(ProcessLookupError):  # it ended just now: the next one is killed
+                with suppress(ProcessLookupError):  # it has just ended: kill its successor
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
             return bool(killed)
@@ -169,12 +169,12 @@ class Running:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below one, however deep."""
+    """All descendants of a process."""
     return _below(pid, _children())
 
 
 def _children() -> dict[int, list[int]]:
-    """The processes that each process has started."""
+    """The child processes of each process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -195,7 +195,7 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
 
 
 def _words(part: str) -> str:
-    """What the command line of a part contains."""
+    """A text that identifies the command line of a part."""
     return JAVA.get(part, f"\0{part}\0")
 
 

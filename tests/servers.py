@@ -16,13 +16,13 @@ from headrace.embedded_servers.child_process import ChildProcess
 from headrace.embedded_servers.ports import HOST, free_port, is_listening
 from tests.waiting import patiently, wait_until
 
-# A broker of tests lives too short to earn back what its JVM's second compiler costs.
+# A test's broker does not run long enough to amortize the JVM's second compiler.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
-BOUNDS = [0, 5461, 10923, 16384]  # of the slots that each server of a cluster has
+BOUNDS = [0, 5461, 10923, 16384]  # the slot ranges of a cluster's servers
 
 
 class OwnRedis:
-    """A Redis without persistence: started again, it is empty; with `lasting`, it has what it had."""
+    """A Redis without persistence: empty after a restart; with `lasting`, it keeps its data."""
 
     def __init__(self, folder: Path, *flags: str, lasting: bool = False) -> None:
         self._folder, self._port, self._flags = folder, free_port(), flags
@@ -65,7 +65,7 @@ class OwnRedis:
 
 
 class OwnValkey(OwnRedis):
-    """A Valkey, where one is installed."""
+    """A Valkey; skips the test if none is installed."""
 
     def _program(self) -> str:
         program = shutil.which("valkey-server")
@@ -75,7 +75,7 @@ class OwnValkey(OwnRedis):
 
 
 class OwnCluster:
-    """A Redis Cluster of three servers without replicas or persistence; each may be stopped and comes back empty."""
+    """A Redis Cluster of three servers without replicas or persistence; each may be stopped, and restarts empty."""
 
     def __init__(self, folder: Path) -> None:
         self.servers = []
@@ -101,7 +101,7 @@ class OwnCluster:
             server.stop()
 
     def server_of(self, key: bytes) -> OwnRedis:
-        """Who has a key."""
+        """The server that has the slot of a key."""
         return next(server for server, end in zip(self.servers, BOUNDS[1:], strict=True) if key_slot(key) < end)
 
     @staticmethod
@@ -112,7 +112,7 @@ class OwnCluster:
 
 @contextmanager
 def own_postgres(*, is_captured: bool = False) -> Iterator[OwnPostgres]:
-    """A PostgreSQL that is gone at the end; where none can be had, its tests say that they skip."""
+    """A PostgreSQL that is removed at the end; skips the test if none is available."""
     try:
         server = OwnPostgres(is_captured=is_captured)
     except Skipped as why:

@@ -5,22 +5,22 @@ from collections.abc import Callable
 
 import pytest
 
-# A limit only ends a test that hangs: it costs nothing where all is well, so it need not be short.
-PATIENCE = 4.0  # so many times what an idle machine would be given
+# A limit only ends a test that hangs; a passing test never reaches it, so it need not be short.
+PATIENCE = 4.0  # a multiple of the limit for an idle machine
 LEAST_S = 60.0
-SOCKET_S = LEAST_S  # what a client waits for an answer that must come
-# Many conditions read a whole topic or table: looking must leave the cores to what is waited for.
+SOCKET_S = LEAST_S  # a client's timeout for a response that must arrive
+# Many conditions read a whole topic or table: pauses leave the cores to the system under test.
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.02, 0.5
 PAUSES_PER_LOOK = 4.0
 
 
 def patiently(limit_s: float) -> float:
-    """A limit on waiting, as a busy machine needs it."""
+    """Extend a limit on waiting for a busy machine."""
     return max(LEAST_S, PATIENCE * limit_s)
 
 
 def wait_until(condition: Callable[[], object], limit_s: float, what: str, said: Callable[[], str] = str) -> None:
-    """Wait for a condition; fail once the limit, and much more, has passed, with what was said meanwhile."""
+    """Wait for a condition; fail after the extended limit, with the output of `said`."""
     began, limit_s = time.monotonic(), patiently(limit_s)
     looked = began
     while not condition():
