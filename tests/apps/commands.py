@@ -25,7 +25,7 @@ class Asked:
 
 
 def every_command(row: Row, app: App, running: Running, folder: Path) -> list[Asked]:
-    """What is asked of an app: everything but what starts it."""
+    """The commands to run on an app: all but those that start it."""
     file, state, broker = str(running.app), ("--state", str(running.state)), ("--broker", running.broker)
     http, lake = ("--http", f"127.0.0.1:{running.http_port}"), ("--lake", str(folder / "lake"))
     stream, view = app.streams[0], app.views[0]

@@ -145,7 +145,7 @@ class Oracle:
             yield f"{stream.name}: {len(found - wanted)} events too many, {len(wanted - found)} missing"
 
     def served(self) -> Iterator[str]:
-        """Each value of each entity over HTTP is what loops over the events say."""
+        """Each served value of each entity equals brute force over the events."""
         for view in self.app.views:
             counted = self._counted(view)
             entities = sorted({one for e in counted if None not in (one := tuple(e[c] for c in view.by))}, key=str)
@@ -198,7 +198,7 @@ class Oracle:
             }
             try:
                 rows = read_back(self.folder / "lake" / landing.table)
-            except Exception as problem:  # noqa: BLE001 - whatever a library says of a table that is not there yet
+            except Exception as problem:  # noqa: BLE001 - the table may not exist yet; each library has its own error
                 if offsets:
                     yield f"{landing.table}: {type(problem).__name__} {problem}"
                 continue
@@ -223,7 +223,7 @@ def rows_now(broker: str, stream: Stream) -> list[Event]:
 
 
 def _added(model: Model, features: Event) -> float:
-    """What a network that adds its inputs says."""
+    """The prediction of a network that adds its inputs."""
     return sum(float(features[name]) for name in model.inputs or () if features[name] is not None)
 
 
@@ -251,7 +251,7 @@ def _ratio(view: View, values: Event, mean: float | None) -> Iterator[str]:
 
 
 def _differences(stream: DerivedStream, found: Event, wanted: Event, is_recorded: bool) -> Iterator[str]:
-    """Of rows that are replaced or corrected only what stands in the end is the same, however often it was asked."""
+    """How rows differ from the expected ones; rows that are replaced or corrected count by their last version."""
     if "revision" in stream.schema:
         found, wanted = _standing(found), _standing(wanted)
     found, wanted = _without_nulls(found), _without_nulls(wanted)
@@ -265,7 +265,7 @@ def _differences(stream: DerivedStream, found: Event, wanted: Event, is_recorded
 
 
 def _without_nulls(rows: Event) -> Event:
-    """A row that was written before a column was added says nothing of it, which is null."""
+    """Rows without nulls: a row that is older than a column does not have it."""
     return {key: {name: value for name, value in row.items() if value is not None} for key, row in rows.items()}
 
 

@@ -63,7 +63,7 @@ AT_ONCE = 3
 
 @dataclass
 class Outcome:
-    """What came of playing an app: the steps that went well, with their seconds, and what did not."""
+    """The outcome of an app's run: the steps that succeeded, with their seconds, and the failures."""
 
     row: Row
     steps: dict[str, float] = field(default_factory=dict)

@@ -31,7 +31,7 @@ class Sender:
         self.names = traffic.names
 
     def send(self, count: int) -> None:
-        """One burst to the main stream and, beside it, to the other one; then what came of events."""
+        """One burst to the main stream and, beside it, to the other one; then the outcomes of events."""
         self.traffic.bursts += 1
         has_other = self.names.other in [stream.name for stream in self.app.streams]
         others = self.traffic.burst(count // 2, is_other=True) if has_other else []

@@ -37,7 +37,7 @@ def send(producer: Producer, events: list[Event], dice: random.Random) -> None:
 
 
 def instalments(events: list[Event]) -> dict[str, int]:
-    """By id, what `instalments` should say of each payment it has."""
+    """The expected row of `instalments` for each payment in it, by id."""
     return {
         event["id"]: event["amount"] // event["parts"]
         for event in events

@@ -47,7 +47,7 @@ def test_dead_letters_are_alarmed_and_the_alarm_ends_with_them(tmp_path: Path) -
         with Running(APP, tmp_path / "state", "--alerts-every", "500ms", "--lake", "off", *hook) as running:
             running.wait_until_ready()
             wait_until(lambda: running.events("taps"), 60, "the ledger to have read the past", running.said)
-            # The watch has looked before anything comes: what was there already is nobody's news.
+            # Alerts are evaluated once before any event: earlier values raise no alert.
             since = time.time()
             wait_until(lambda: looked_at(running) > since + 1, 60, "a look", running.said)
             assert alerts(running, "ls")["bad taps"]["status"] == "ok"

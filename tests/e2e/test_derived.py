@@ -39,7 +39,7 @@ def deriving(running: Running) -> set[str]:
 
 
 def all_counted(told: Mapping[str, float], events: list[dict[str, Any]]) -> bool:
-    """Whether the gate has told of every event; it does so at each checkpoint, which may write some of them again."""
+    """Whether the gate has counted every event; it reports at each checkpoint, which may rewrite some of them."""
     exact = (told["dead"], told["late"], told["dropped"]) == (len(raising(events)), 0, 0)
     return exact and told["clean"] >= len(instalments(events))
 

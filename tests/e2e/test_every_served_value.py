@@ -56,7 +56,7 @@ def served(app: App, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 
 
 def ask_on(running: Running, view: str, keys: list[str], stop: threading.Event) -> None:
-    """Ask all the while until told to stop, so that answers are given with events in flight."""
+    """Send requests until stopped, so that responses are given with events in flight."""
     for key in itertools.cycle(keys):
         running.features(view, [key])
         if stop.wait(0.05):
@@ -74,7 +74,7 @@ def test_every_record_is_accounted_for(app: App, served: tuple[Running, dict[str
 
 
 def all_accounted(running: Running, stream: str, total: int) -> bool:
-    """What arrived and what became of it are looked up one after the other: wait for both."""
+    """Wait for the counts of arrived events and of their fates, which are read one after the other."""
     events = running.events(stream)
     return events["in"] == total == sum(events[fate] for fate in FATES)
 

@@ -176,7 +176,7 @@ def each_once(events: list[Event], arrivals_us: list[int]) -> tuple[list[Event],
 def features_of(
     view: View, predictions: list[Prediction], spine: list[Event], events: list[Event], arrivals_us: list[int]
 ) -> tuple[pa.Table, Any]:
-    """What the training set's kernel says of each prediction's event, and where it found as many events."""
+    """The training set kernel's result for each prediction's event, and where it has the same number of events."""
     (entity,) = view.entity
     known = [one.known[view.name] for one in predictions]
     columns = {"e0": pa.array([event[entity.name] for event in spine], ARROW_TYPES[entity.kind])}
@@ -320,7 +320,7 @@ def test_a_hot_key_is_named_on_the_page(scored: Scored, tmp_path: Path) -> None:
 
 
 def send_on(broker: str, stop: threading.Event) -> None:
-    """Some events a second, until told to stop."""
+    """Send some events a second until stopped."""
     with Producer(broker) as producer:
         for number in count():
             event = {"id": f"flow{uuid4()}", "card": f"c{number % 40}", "shop": SHOPS[number % 30], "points": 1}
@@ -337,7 +337,7 @@ def opened(browser: Browser, scored: Scored, **asked: str) -> None:
 
 
 def settled(browser: Browser, panel: str) -> None:
-    """Wait until a panel has what it asked for."""
+    """Wait until a panel shows its response."""
     state = f"document.getElementById('{panel}').dataset.panel"
     text = f"document.getElementById('{panel}').textContent"
     wait_until(lambda: browser.value(state) in {"there", "error"}, 60, f"the panel {panel}")
@@ -353,7 +353,7 @@ def pictured(browser: Browser, name: str, wait_s: float = 0) -> None:
 
 
 def shown_of_orders(browser: Browser) -> dict[str, int]:
-    """What the page says became of the orders."""
+    """The outcomes of the orders on the page."""
     cells = browser.value(
         "Object.fromEntries([...document.querySelectorAll('#streams [data-row=orders] td')]"
         ".map((cell) => [cell.dataset.column, Number(cell.dataset.value)]))"

@@ -44,7 +44,7 @@ class Street:
         open_shop(broker, name)
 
     def order_all_kinds(self) -> None:
-        """Three orders: one that is fine, one nobody can pay, one of what is out of stock."""
+        """Three orders: a valid one, one whose payment fails, and one for an item that is out of stock."""
         orders, commands = [], streams(self.name)[0]
         for item, amount in (("book", 10.0), ("book", 1000.0), ("unicorn", 20.0)):
             number = next(self._numbers)
@@ -79,7 +79,7 @@ def step_on(shop: Shop) -> None:
 
 
 def require_ended_well(shop: Shop, orders: int) -> None:
-    """Each order has one of two ends; money and pieces add up; the log tells the same."""
+    """Each order has one of two ends; money and stock add up; the log agrees."""
     ask = shop.database.execute
     ends = ask("""SELECT o.status, p.status, s.order_id IS NOT NULL, count(*) FROM orders o
         LEFT JOIN payments p USING (order_id) LEFT JOIN shipments s USING (order_id) GROUP BY 1, 2, 3""").fetchall()

@@ -9,7 +9,7 @@ from server import HOST, port_near
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Says 503, with what is missing."""
+    """Responds with 503 and what is missing."""
 
     def do_GET(self):
         self.send_response(503)

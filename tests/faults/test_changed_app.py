@@ -69,7 +69,7 @@ class App:
         self.running.start()
 
     def refused(self, text: str, *flags: str) -> str:
-        """What it says where it does not start."""
+        """The error of an app that does not start."""
         self.start(text, *flags)
         wait_until(self.running.ended, LIMIT_S, "it to be refused", self.running.said)
         assert self.running.stop() == 1

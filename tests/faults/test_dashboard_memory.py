@@ -54,7 +54,7 @@ def test_a_day_of_news_does_not_make_the_page_grow(tmp_path: Path, monkeypatch: 
 
 
 def quick_news(stream: str) -> Callable[[], bytes]:
-    """Numbers as the server tells them, of a time that passes quicker than the clock."""
+    """Metrics as the server sends them, with a time that advances faster than the clock."""
     began_ms, numbers = time.time_ns() // 1_000_000 - DAY_MS, count(1)
 
     def look() -> bytes:
@@ -70,6 +70,6 @@ def quick_news(stream: str) -> Callable[[], bytes]:
 
 
 def heap_bytes(browser: Browser) -> int:
-    """What scripts hold once everything that nobody needs is gone."""
+    """The memory of the page's scripts after a garbage collection."""
     browser.do("HeapProfiler.collectGarbage")
     return int(browser.do("Runtime.getHeapUsage")["usedSize"])

@@ -17,11 +17,11 @@ from tests.waiting import wait_until
 
 APP = Path(__file__).parents[1] / "e2e" / "derived_app.py"
 A_SECOND = 40
-QUICK_S, STEADY_S = (1, 15), (35, 45)  # now and then long enough that nobody takes it for a part that keeps dying
+QUICK_S, STEADY_S = (1, 15), (35, 45)  # some are long enough that the part does not count as always failing
 
 
 class Sending(threading.Thread):
-    """Sends payments, some each second, until told to stop."""
+    """Sends some payments each second until stopped."""
 
     def __init__(self, broker: str, seed: int) -> None:
         super().__init__(daemon=True)

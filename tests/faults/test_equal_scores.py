@@ -44,7 +44,7 @@ ALIKE = 1e-6
 
 
 class Contained(NamedTuple):
-    """A prediction, and the events its vector says it is made of, each with its arrival."""
+    """A prediction, and the events that its vector names as its input, each with its arrival."""
 
     prediction: Prediction
     events: list[tuple[Event, int]]
@@ -90,7 +90,7 @@ class Shop(threading.Thread):
                 for number in range(self._first, COUNT, CLIENTS):
                     time.sleep(max(0.0, self._began + number / A_SECOND - time.monotonic()))
                     self._pay(producer, number)
-        except Exception as failure:  # noqa: BLE001 - told by the test
+        except Exception as failure:  # noqa: BLE001 - the test reports it
             self.failure = failure
 
     def _pay(self, producer: Producer, number: int) -> None:
@@ -181,8 +181,8 @@ def contained(predictions: Sequence[Prediction], by_card: dict[str, list[tuple[E
 def _events(one: Prediction, of_card: list[tuple[Event, int]]) -> list[tuple[Event, int]]:
     """The first events of the card, as many as were counted; over HTTP the payment itself came by the request.
 
-    Two events of a card that come at once may change places between Spark's tasks, which share events out by their
-    ids: the last is then the one that is told, and the one before it in the log is still to come.
+    Two events of a card that arrive at once may be reordered between Spark's tasks, which share events out by their
+    ids: the prediction then names the last one, and the one before it in the log is still to come.
     """
     hops = {tuple(hop) for hop in one.known["CardSpend"]}
     count, arrival_us = hops.pop()
@@ -196,7 +196,7 @@ def _events(one: Prediction, of_card: list[tuple[Event, int]]) -> list[tuple[Eve
 
 
 def recomputed(model: hr.Model, state: Path, found: Sequence[Contained]) -> pa.Table:
-    """The vectors and scores of a batch: each vector is an entity of its own, with the events it is made of."""
+    """The vectors and scores of a batch: each vector is a separate entity with its own input events."""
     view = model.views[0]
     asked = [(str(place), one) for place, one in enumerate(found)]
     past = [({**event, "card": name}, arrival_us) for name, one in asked for event, arrival_us in one.events]

@@ -30,7 +30,7 @@ SIGKILL = "killed by signal 9 (SIGKILL)"
 
 
 class Status(NamedTuple):
-    """What `headrace status --json` says, and its exit code."""
+    """The output of `headrace status --json`, and its exit code."""
 
     code: int
     said: dict[str, Any]
@@ -116,7 +116,7 @@ def test_parts_are_killed_in_a_loop_and_no_read_fails(tmp_path: Path) -> None:
 
 
 def kill_in_a_loop(running: Running) -> dict[str, int]:
-    """Kill one part after the other; `headrace status` says after each which it was. How often each was killed."""
+    """Kill one part after the other; `headrace status` names each. Returns how often each was killed."""
     kills = dict.fromkeys(KILLED, 0)
     deadline = time.monotonic() + SECONDS
     for part in cycle(KILLED):

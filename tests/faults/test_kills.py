@@ -60,7 +60,7 @@ def at_a_random_moment(dice: random.Random) -> None:
 
 
 def check_everything(running: Running, load: Load) -> None:
-    """Every value of every entity is what loops over the sent events say, and every record is accounted for."""
+    """Check that every value of every entity equals brute force over the sent events, and that the ledger balances."""
     app = load_app(str(APP))
     wanted = [(app.view("ByCard"), CARDS), (app.view("ByShop"), SHOPS)]
     at_us = max(event["at"] for event in load.events)
@@ -85,7 +85,7 @@ def rows_in(table: Path) -> int:
 
 
 def places_in(table: Path) -> list[tuple[int, int]]:
-    """The place in the raw log of each row of a table."""
+    """The raw offset of each row of a table."""
     rows = DeltaTable(table).to_pyarrow_table(columns=["hr_partition", "hr_offset"])
     return list(zip(rows["hr_partition"].to_pylist(), rows["hr_offset"].to_pylist(), strict=True))
 

@@ -53,7 +53,7 @@ def hopeless_champion(state: Path) -> VersionStore:
 
 
 class Shop:
-    """Payments, and some seconds later what became of them: the large ones were fraud."""
+    """Payments, and their labels some seconds later: the large ones are fraud."""
 
     def __init__(self, running: Running) -> None:
         self._producer, self._rounds = Producer(running.broker), list[list[tuple[str, float, int]]]()

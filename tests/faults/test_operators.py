@@ -29,11 +29,11 @@ from tests.waiting import patiently, wait_until
 APP = Path(__file__).with_name("operators_app.py")
 FOREVER_US = 4_000_000_000_000_000
 EVENTS_A_SECOND = 40
-CORRECTED, REPLACED = "visits", "totals"  # how often they tell of a window depends on when they are asked
+CORRECTED, REPLACED = "visits", "totals"  # how often they emit a window depends on timing
 
 
 class Load(threading.Thread):
-    """Sends events of twenty users to both streams, some late, some twice, until it is told to stop."""
+    """Sends events of twenty users to both streams, some late, some twice, until stopped."""
 
     def __init__(self, broker: str, seed: int) -> None:
         super().__init__(daemon=True)
@@ -111,7 +111,7 @@ def is_right(broker: str, stream: DerivedStream, rows: dict[str, dict[str, Any]]
 
 
 def _net(rows: Any) -> dict[tuple[Any, ...], int]:
-    """Final results and corrections less what was taken back."""
+    """Final results and corrections minus retractions."""
     net: dict[tuple[Any, ...], int] = {}
     for row in rows:
         of = (row["user"], row["window_start"], row["window_end"], row["n"], row["most"])

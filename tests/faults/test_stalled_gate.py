@@ -48,7 +48,7 @@ class Load(threading.Thread):
 
 
 class Seen(NamedTuple):
-    """What /metrics said at a moment."""
+    """The content of /metrics at a moment."""
 
     at_s: float
     lag: float
@@ -81,7 +81,7 @@ def look_until(running: Running, seen: list[Seen], enough: Callable[[Seen], bool
 
 @contextmanager
 def standing_still(running: Running) -> Iterator[None]:
-    """The JVM of the gate and the tiles is stopped, and goes on at the end."""
+    """Suspend the JVM of the gate and the tiles, and resume it at the end."""
     pid = running.pid_of("spark")
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

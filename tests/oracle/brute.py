@@ -102,7 +102,7 @@ def _feature(view: View, feature: Feature, own: list[dict[str, Any]], at_us: int
     if function == "ewm":
         ages_us = [time_of(view, event) - time_of(view, events[-1]) for event in events]
         return _ewm(values, [2.0 ** (age_us / (feature.aggregate.halflife_us or 1)) for age_us in ages_us])
-    if function not in _KNOWN:  # one that says itself what it means, in plain Python
+    if function not in _KNOWN:  # a function with its own definition in plain Python
         return Expected(aggregate_function(function).by_definition(values), 1.0)
     squared = [value * value for value in values] if function == "var" else values
     return Expected(_of_values(function, values), _scale(squared))
@@ -130,7 +130,7 @@ def total(values: Sequence[Any]) -> Any:
 
 
 def _quantile(values: list[Any], share: float, error: float) -> Expected:
-    """By its definition, in order; NaN has no place in it. Twice the stated error holds for all but one in many."""
+    """By its definition, in order, without NaN. Almost all values keep twice the stated error."""
     ordered = sorted(float(value) for value in values if not math.isnan(value))
     if not ordered:
         return Expected(None, 0.0)

@@ -13,7 +13,7 @@ from tests.oracle.sequences import Chain, Definition, Event
 
 
 def found(matching: PatternMatcher, happened: list[Event]) -> tuple[list[Chain], list[Chain]]:
-    """What the automaton tells: matches, and time-outs."""
+    """The matches and time-outs that the automaton emits."""
     runs: list[PartialMatch] = []
     told: list[EndedMatch] = []
     for number, event in enumerate(happened):

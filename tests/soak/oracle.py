@@ -41,7 +41,7 @@ def records_of(broker: str, topic: str) -> Iterator[ConsumerRecord]:
 
 
 def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expected:
-    """What the gate must make of the raw log; `reasons` says of which bytes it must be a dead letter, and why."""
+    """The expected output of the gate for the raw log; `reasons` has the bytes that must be dead letters, and why."""
     expected = Expected()
     for record in sorted(records_of(broker, stream.name), key=lambda one: one.appended_us):
         value = record.value or b""

@@ -43,7 +43,7 @@ def _reading(chance: random.Random, reading_id: str, at_ms: int) -> Event:
 
 
 def send(broker: str, events: Iterable[Event]) -> None:
-    """Send readings, each seventh twice, and for each fifth what came of it."""
+    """Send readings, each seventh twice, and a label for each fifth."""
     with Producer(broker) as producer:
         for number, event in enumerate(events):
             record = {name: value for name, value in event.items() if name != "late"}
@@ -102,7 +102,7 @@ def landed(running: Running, table: str) -> int:
 
 
 def wait_until_right(running: Running, sent: list[Event]) -> None:
-    """Wait until views, windows and the lake say of all that was sent what they must."""
+    """Wait until views, windows and the lake have the expected values for everything sent."""
     houses = expected_houses(sent)
     warm = _count(sent, lambda event: event["degrees"] > 20)
     counts = {house: values["readings_forever"] for house, values in houses.items()}

@@ -43,7 +43,7 @@ def _train(state: Path, sent: Sequence[Event]) -> None:
     spine = state.parent / "spine.csv"
     rows = [
         f"{one['house']},{one['degrees']},{_text(one['at'] - 60_000 * number)},{str(one['degrees'] > 20).lower()}"
-        for number, one in enumerate(sent)  # a minute apart: a model is tested on what came after its labels
+        for number, one in enumerate(sent)  # a minute apart: a model is tested on events after its labels
     ]
     spine.write_text("house,degrees,at,broken\n" + "\n".join(rows) + "\n")
     command = [sys.executable, "-m", "headrace", "train", str(APP), "broken", "--spine", str(spine), "--promote"]
