@@ -97,7 +97,7 @@ def tiles(given: list[dict[str, Any]]) -> list[tuple[FeatureTileKey, FeatureTile
 
 
 def read(*parts: list[tuple[FeatureTileKey, FeatureTile]]) -> dict[str, Any]:
-    """What a reader says of tiles, of several parts as of a view of several streams."""
+    """The result of a reader over tiles, in several parts as for a view of several streams."""
     rows = [TileRows(LAYOUT) for _ in parts]
     for one, part in zip(rows, parts, strict=True):
         for _, tile in part:
@@ -191,7 +191,7 @@ def _to_spark(event: dict[str, Any], name: str) -> Any:
 
 
 def test_every_file_of_a_function_is_exported() -> None:
-    """A file that nobody imports would be an aggregate that nobody has."""
+    """Without an import of its file an aggregate would not be registered."""
     folders = ("counts", "statistics", "selection")
     modules = {
         module.name

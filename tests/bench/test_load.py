@@ -17,7 +17,7 @@ NOW_US = 1_767_268_800_000_000
 
 
 class InTwoAnswers:
-    """A server that counts a card the second time it is asked for."""
+    """A server that counts a card on its second request."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()

@@ -40,7 +40,7 @@ def app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What the environment of a command says."""
+    """The environment of a command."""
     told = {
         "HEADRACE_STORE": f"redis://user:{PASSWORD}@{HOST}:{free_port()}/0",
         "HEADRACE_WEBHOOK": f"https://{HOST}/{HOOK}",
@@ -85,7 +85,7 @@ def test_a_store_that_is_written_wrong_is_not_repeated(app: Path, store: str) ->
 
 
 def said_of(ask: Asking, headers: Mapping[str, str]) -> str:
-    """Every answer to one who asks for everything, heads included."""
+    """The responses of several routes, with their headers."""
     said = []
     for path in ("/", "/metrics", "/history", "/dashboard/app.json", "/nowhere", "/version"):
         answer = ask("GET", path, headers=headers)
@@ -97,7 +97,7 @@ def said_of(ask: Asking, headers: Mapping[str, str]) -> str:
 
 
 def everybody(ask: Asking, token: str) -> list[str]:
-    """What each of those who may and may not is told."""
+    """The responses to authorized and to unauthorized clients."""
     return [said_of(ask, headers) for headers in ({}, bearer(token), bearer(token + "x"), {"Cookie": token})]
 
 

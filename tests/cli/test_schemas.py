@@ -27,7 +27,7 @@ class Spend:
 
 
 class Planned:
-    """An app whose stream has a subject of its own."""
+    """An app whose stream has a unique subject."""
 
     def __init__(self, folder: Path, registry: SchemaRegistryClient) -> None:
         self.folder, self.registry, self.name = folder, registry, f"taps-{uuid4().hex[:8]}"

@@ -23,7 +23,7 @@ class Authority:
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def sign(self, name: str, *, address: str = HOST, days: int = 30) -> tuple[Path, Path]:
-        """A certificate and its key, each in a file of its own."""
+        """A certificate and its key, each in its own file."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
         begun = _begun(_named(name), self._name, key.public_key(), days).add_extension(names, critical=False)

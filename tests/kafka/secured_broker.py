@@ -53,7 +53,7 @@ class Guarded:
         return self.broker.address
 
     def security(self, name: str, address: str, **words: str | bool) -> Path:
-        """A file that says who we are to an address."""
+        """A file with the credentials for an address."""
         file = self.folder / f"{name}.toml"
         file.touch(mode=0o600)
         lines = [f"{word} = {_toml(value)}" for word, value in words.items()]

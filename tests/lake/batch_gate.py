@@ -74,7 +74,7 @@ def read_topic(broker: str, topic: str) -> list[ConsumerRecord]:
 def judged(
     broker: str, stream: hr.Stream
 ) -> dict[Place, tuple[ConsumerRecord, record_classification.ClassificationResult]]:
-    """What plain Python says of each raw record."""
+    """The plain Python gate's result for each raw record."""
     raw = read_topic(broker, stream.name)
     verdicts = record_classification.classify_records(
         stream, [record_classification.RawRecord(record.value, record.appended_us) for record in raw]

@@ -43,7 +43,7 @@ def child(module: str, *arguments: str, output: Path) -> Iterator[ChildProcess]:
 def wait_at_random(
     dice: random.Random, running: ChildProcess, said: Callable[[], str], word: str, seconds: float
 ) -> None:
-    """Wait until the child has said a word, and a random moment more."""
+    """Wait for the child's first output, and a random time more."""
     wait_until(lambda: word in said() or not running.is_alive(), 120, f"the child to have {word}", said)
     assert running.is_alive(), said()
     moment = time.monotonic() + dice.uniform(0, seconds)

@@ -140,7 +140,7 @@ class Played:
         ]
 
     def expected(self, prediction: Prediction) -> dict[str, Any]:
-        """What loops over the events its vector was made of say; of each hop its own, for tiles come one by one."""
+        """Brute force over the input events of its vector; each hop has its own, as tiles arrive one by one."""
         card, amount = self._of(prediction.event_id)
         known = prediction.known[self.view.name]
         all_of_card = [event["amount"] for event, _ in self.events.get(card, [])]

@@ -89,7 +89,7 @@ def _placed(record: PredictionEvent | LabelEvent, offset: int) -> PredictionEven
 
 
 def _copy(told: Told, offset: int) -> Told:
-    """A killed scorer says something else of the same event, later in the log; a killed gate writes the same again."""
+    """After a kill, a scorer writes another score for an event later in the log, and a gate repeats its records."""
     event, record = told
     return event, record._replace(offset=offset, score=0.5) if isinstance(record, PredictionEvent) else record
 

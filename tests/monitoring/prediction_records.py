@@ -26,7 +26,7 @@ _numbers = count()
 
 
 def new_model(name: str, within: str = "5m", arrival: str | None = None, **labels: Any) -> hr.Model:
-    """A model on a stream of its own, with labels of its own, which may tell when they arrived."""
+    """A model with its own stream and labels; the labels may have an arrival time."""
     payments = hr.Stream(
         f"{name}-payments", schema="id string, card string, amount double, at timestamp", id="id", key="card", time="at"
     )
@@ -85,7 +85,7 @@ def lake_of(broker: str, folder: Path) -> LakeConfig:
 
 
 def send(broker: str, model: hr.Model, records: Iterable[Told]) -> None:
-    """Put records into the log as scorers and gates do; a label keeps its own place, replayed or not."""
+    """Write records as scorers and gates do; a label keeps its raw offset, replayed or not."""
     assert model.labels is not None
     with Producer(broker) as producer:
         for event, record in records:
@@ -100,7 +100,7 @@ def send(broker: str, model: hr.Model, records: Iterable[Told]) -> None:
 
 
 def renumbered(told: Sequence[Told]) -> list[Told]:
-    """The same with places of labels as a gate writes them: in order, but for those it writes again."""
+    """The same, with labels' raw offsets as a gate writes them: in order, except for repetitions."""
     places: dict[tuple[int, int], int] = {}
     found: list[Told] = []
     for event, one in told:

@@ -31,7 +31,7 @@ _numbers = count()
 
 
 def new_model(name: str, **settings: Any) -> hr.Model:
-    """A model of three inputs on a stream of its own, without labels; by country."""
+    """A model of three inputs on its own stream, without labels; segmented by country."""
     payments = hr.Stream(
         f"{name}-payments",
         schema="id string, card string, country string, amount double, at timestamp, told_at timestamp",

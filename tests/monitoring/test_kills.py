@@ -24,7 +24,7 @@ from tests.monitoring.prediction_records import (
 
 
 def killed_again_and_again(kind: str, broker: str, folder: Path, kills: int) -> tuple[hr.Model, list[Told]]:
-    """A model and its records, all of them sent; those who joined were killed before they had all."""
+    """A model and its records, all of them sent; the joining processes were killed before they had read all."""
     name, dice, output = f"killed-{kind}", random.Random(kills), folder / "child.out"
     model, told = prepared(broker, name, default=False), renumbered(hostile(kills, events=25 * (kills + 1)))
     cuts = [len(told) * part // (kills + 1) for part in range(kills + 2)]

@@ -35,7 +35,7 @@ def own_redis(tmp_path: Path) -> Iterator[OwnRedis]:
 
 @pytest.fixture(params=KINDS)
 def store_url(request: pytest.FixtureRequest) -> str:
-    """The address of a store of each kind; give each test views of its own."""
+    """The address of a store of each kind; each test uses its own views."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 

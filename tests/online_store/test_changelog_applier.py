@@ -68,7 +68,7 @@ def expected(view: hr.View, records: Iterable[ConsumerRecord]) -> str:
 
 @contextmanager
 def applying(broker: EmbeddedBroker, store_url: str, view: hr.View) -> Iterator[ApplyWorker]:
-    """A worker with a store of its own."""
+    """A worker with its own store."""
     store = create_store(store_url, [view])
     try:
         with ApplyWorker(broker.address, store, [view]) as worker:
@@ -197,7 +197,7 @@ def test_a_server_emptied_between_the_first_tiles_and_their_place_is_filled_agai
 
 
 class Emptied(RedisStore):
-    """A Redis that is emptied once it has the first tiles of a group that begins."""
+    """A Redis that is emptied once it has the first tiles of a new group."""
 
     def __init__(self, server: OwnRedis, view: hr.View) -> None:
         super().__init__(server.url, [view])
@@ -206,7 +206,7 @@ class Emptied(RedisStore):
     def apply(self, records: Iterable[ConsumerRecord]) -> None:
         super().apply(records)
         self.applied += 1
-        if self.applied == 2:  # the first time there was no place, so the group began
+        if self.applied == 2:  # at the first call no offset was stored, so the group started
             self._server.stop()
             self._server.start()
 

@@ -32,7 +32,7 @@ def quick_turns() -> Iterator[None]:
 
 
 def require_whole(read: LookupResult) -> None:
-    """Its counts and its sum are those of the events it says it is made of: windows hold all there are."""
+    """Check that counts and sum are those of the events the answer names; its windows cover all events."""
     of_10m, of_1h = (known.event_count for known in read.provenance)
     assert read.values[:3] == [of_10m, of_1h, 1.5 * of_1h if of_1h else None]
 

@@ -47,7 +47,7 @@ def values_of(left: InputEvent | None, right: InputEvent | None) -> dict[str, An
 
 
 def late_rows(events: Iterable[InputEvent], patience: Patience) -> set[Told]:
-    """The events that are too late, each as a row of its own."""
+    """The events that are too late, one row each."""
     rows = set()
     for event in events:
         if not patience.counts(event) and patience.then != "drop":
@@ -113,7 +113,7 @@ class Asof(NamedTuple):
 
 
 def valid_at(events: Sequence[InputEvent], asof: Asof, patience: Patience) -> set[Told]:
-    """An as-of join: of each left event what was known when it was decided, and what came afterwards."""
+    """An as-of join: for each left event the row known at its decision, and the later corrections."""
     counted = [event for event in events if patience.counts(event)]
     rows = late_rows(events, patience)
     for left in (event for event in counted if event.input_index == 0):

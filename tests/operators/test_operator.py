@@ -9,7 +9,7 @@ from headrace.operators.operator import InputEvent, Key, OutputEvent, advance_op
 
 
 class Told:
-    """Tells of each event when it is taken, and again ten microseconds after it arrived."""
+    """Emits each event when it is taken, and again ten microseconds after its arrival."""
 
     def create_state(self) -> list[int]:
         return []

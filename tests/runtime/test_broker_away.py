@@ -77,7 +77,7 @@ def test_a_part_waits_for_a_broker_that_is_away(
     def guarded() -> None:
         try:
             run()
-        except BaseException as failure:  # noqa: BLE001  # of a thread: the test looks at it
+        except BaseException as failure:  # noqa: BLE001  # in a thread: the test checks it
             failed.append(failure)
 
     thread = threading.Thread(target=guarded)

@@ -13,7 +13,7 @@ from headrace.runtime.configuration.setting import Setting
 from headrace.runtime.configuration.settings_table import LOCATIONS
 from headrace.runtime.settings import event_source, find_lake_folder
 
-# What a command does not look at it takes all the same, and does not show in its help.
+# A command accepts locations that it does not use, and leaves them out of its help.
 NOT_OFFERED: dict[tuple[str, str], str] = {}  # (command, location): why it does not take it; none so far
 
 APP = """

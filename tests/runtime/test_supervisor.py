@@ -25,7 +25,7 @@ LIMIT_S = 60.0
 
 
 class Said(list[str]):
-    """Lines that were said, and the supervisor that said them."""
+    """The log lines of a supervisor, and the supervisor."""
 
 
 @pytest.fixture

@@ -78,12 +78,12 @@ class Client(threading.Thread):
 
 
 def is_right(score: float | None, version: str, features: dict[str, Any]) -> bool:
-    """Whether a score is that of a version on these features: their sum, as often as its number says."""
+    """Whether a score is that of a version on these features: their sum times the version's number."""
     return score == pytest.approx(int(version) * sum(value or 0 for value in features.values()), rel=1e-6)
 
 
 def is_whole(played: Played, one: Prediction) -> bool:
-    """Whether a logged vector is what the events say that it is made of."""
+    """Whether a logged vector equals brute force over the events it names."""
     card = f"c{int(one.event_id.split('-')[1]) % CARDS}"
     amounts = [event["amount"] for event, _ in played.events.get(card, [])]
     of_10m, of_1h = (events for events, _ in one.known[played.view.name])
@@ -93,7 +93,7 @@ def is_whole(played: Played, one: Prediction) -> bool:
 
 
 def change(versions: VersionStore, number: int) -> str:
-    """A promotion or, each second time, a rollback; gives the version that is champion then."""
+    """Promote a version or, every second time, roll back; returns the new champion."""
     if number % 2:
         versions.rollback()
     else:

@@ -91,7 +91,7 @@ def sql(ask: Asking, query: str, **more: Any) -> Said:
 
 
 def at_one_time(ask: Asking, keys: list[list[Any]]) -> tuple[Said, Said, list[dict[str, Any]]]:
-    """What is asked by SQL, and what is served before and after it: an event leaves some window every few seconds."""
+    """Results of SQL, and of /features before and after it: an event leaves some window every few seconds."""
     while True:
         before, said = ask.rows(VIEW, keys), sql(ask, "select * from live.Spend")
         totals = sql(ask, "select sum(taps_1h), count(*), max(cents_1h) from spend")
@@ -268,7 +268,7 @@ def test_a_panel_is_shown_as_text(ask: Asking, tmp_path: Path) -> None:
 
 
 def _events(port: int, count: int) -> list[dict[str, Any]]:
-    """The first panels that /live tells of."""
+    """The first panels that /live sends."""
     said = b""
     with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         client.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")

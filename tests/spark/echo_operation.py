@@ -83,7 +83,7 @@ def _(what: Echo, _operation: StreamOperation) -> Echoes:
 def new_keyed(
     broker: str, what: Echo | None = None, inputs: int = 1, idle_us: int = SECOND, **more: Any
 ) -> KeyedOperatorConfig:
-    """An operation over streams of its own, whose topics are there."""
+    """An operation over its own streams, whose topics exist."""
     name = more.pop("name", f"echo{next(_numbers)}")
     given = more.pop("streams", ())
     streams = given or tuple(payments(f"{name}-in{number}", **more) for number in range(inputs))
@@ -122,7 +122,7 @@ def spec_of(keyed: KeyedOperatorConfig, folder: Path, clock_us: int = FOREVER_US
 def arrivals(
     seed: int, count: int, now_us: int, *, sources: int = 1, keys: int = 7, partitions: int = 2, **more: int
 ) -> list[InputEvent]:
-    """Events of some keys, a few of them twice; nothing came after now, and no place is before the first."""
+    """Events of some keys, a few of them twice; none arrives after now, and no offset is before the first."""
     first, apart_us = more.get("first", 0), more.get("apart_us", 1000)
     dice, events, offsets = random.Random(seed), list[InputEvent](), [[first] * partitions for _ in range(sources)]
     for number in range(count):

@@ -17,7 +17,7 @@ from tests.sql.lakes import land, payment, payments
 from tests.waiting import wait_until
 
 LIVE = {"CardSpend": {"card": "VARCHAR", "spend": "DOUBLE"}}
-ENDLESS = " + ".join(f"length(repeat('{letter}', 500000000))" for letter in "abcdefgh")  # of this DuckDB cannot let go
+ENDLESS = " + ".join(f"length(repeat('{letter}', 500000000))" for letter in "abcdefgh")  # DuckDB cannot interrupt this
 
 
 @pytest.fixture(scope="module")

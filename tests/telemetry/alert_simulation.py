@@ -16,7 +16,7 @@ MINUTE_US = UNITS_US["m"]
 
 
 class Told(Collector):
-    """What /metrics says of a board's drift and quality."""
+    """The metrics of drift and quality in a progress table."""
 
     def __init__(self, board: ProgressTable) -> None:
         self._board = board
@@ -33,7 +33,7 @@ def metrics_text(board: ProgressTable) -> str:
 
 
 class Answered(ServerValues):
-    """The values of a server that answers with what a board says at each look."""
+    """The values of a server whose /metrics shows the progress table at each evaluation."""
 
     def __init__(self, alerts: tuple[Alert, ...], board: ProgressTable) -> None:
         super().__init__("http://nowhere", alerts)
@@ -44,7 +44,7 @@ class Answered(ServerValues):
 
 
 def firing_after(alerts: tuple[Alert, ...], board: ProgressTable, minutes: int) -> set[str]:
-    """The alerts that fire after so many minutes, a look each."""
+    """The alerts that fire after a number of minutes, with one evaluation a minute."""
     values, engine = Answered(alerts, board), AlertEngine(alerts, {}, lambda *_: None)
     for minute in range(minutes + 1):
         engine.evaluate(values, {}, 1_000 * UNITS_US["d"] + minute * MINUTE_US)

@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         behave(self)
 
     def log_message(self, *_words: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def answer(status: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:

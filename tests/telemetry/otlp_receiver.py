@@ -100,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.spans.append(spans_in(body))
 
     def log_message(self, *_words: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

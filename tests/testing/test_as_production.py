@@ -90,7 +90,7 @@ def test_an_event_that_is_dead_for_its_values_is_refused_over_http_with_the_same
 
 
 def refusal(reader: EventReader, event: Any) -> str:
-    """Why the server does not score an event; nothing where it would. It wants to be told of what is null."""
+    """Why the server rejects an event; empty if it scores it. The server needs nulls to be explicit."""
     ((_, record),) = to_raw_records(TAPS, [to_arrival(event)])
     written = dict.fromkeys(TAPS.schema.names) | json.loads(record.value or b"")
     try:

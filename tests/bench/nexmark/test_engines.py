@@ -68,5 +68,5 @@ def test_one_that_ends_by_itself_is_told_of_with_its_last_words(engine: Engine) 
 @pytest.mark.parametrize("name", QUERIES)
 def test_flink_is_asked_every_query_and_tells_updated_rows_apart_by_the_same_key(name: str) -> None:
     query, key = QUERIES[name], key_of(text_of(name))
-    assert key == query.key or (name == "q12" and not key)  # there Flink says each count once, when its window ends
+    assert key == query.key or (name == "q12" and not key)  # there Flink emits each count once, when its window ends
     assert key or not query.updates or name == "q12"

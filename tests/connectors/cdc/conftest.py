@@ -10,6 +10,6 @@ from tests.servers import own_postgres
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[OwnPostgres]:
-    """One PostgreSQL with wal_level=logical for the whole run; give each test tables of its own."""
+    """One PostgreSQL with wal_level=logical for the whole run; each test uses its own tables."""
     with own_postgres(is_captured=True) as server:
         yield server

@@ -44,7 +44,7 @@ class Shop:
         self.changes = 0
 
     def write(self, changes: int, each: Callable[[int], None] = lambda _: None) -> None:
-        """As many changes as are asked for, and now and then a transaction that is rolled back."""
+        """Make the requested number of changes, and sometimes a transaction that is rolled back."""
         while self.changes < changes:
             try:
                 self._transaction()
@@ -84,7 +84,7 @@ def every_key() -> list[int]:
 
 
 def table_of(postgres: OwnPostgres) -> dict[int, dict[str, Any]]:
-    """What `select *` says, as a view shows it."""
+    """The result of `select *`, in the format of a view."""
     rows = postgres.ask("SELECT id, country, credit, since FROM customers")
     return {
         key: {"country": country, "credit": credit, "since": since.astimezone(UTC)}

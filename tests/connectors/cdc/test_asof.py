@@ -95,7 +95,7 @@ class Payments:
 
 
 def standing(broker: str, joined: DerivedStream) -> dict[str, Tier | None]:
-    """The row of each payment: results less what was taken back."""
+    """The row of each payment: results minus retractions."""
     rows = rows_of(broker, joined)
     taken_back = {row["retracts"] for row in rows if row["kind"] == "retraction"}
     left = [row for row in rows if row["kind"] == "result" and row["id"] not in taken_back]
@@ -107,7 +107,7 @@ def standing(broker: str, joined: DerivedStream) -> dict[str, Tier | None]:
 
 @pytest.fixture
 def exact_postgres() -> Iterator[OwnPostgres]:
-    """A database that can be captured, and tells when a transaction was committed."""
+    """A database with change data capture that records commit timestamps."""
     with own_postgres(is_captured=True) as server:
         server.ask("ALTER SYSTEM SET track_commit_timestamp = on")
         server.stop()

@@ -35,7 +35,7 @@ def test_a_snapshot_and_then_each_committed_change_are_told_also_over_a_kill(
         first.kill()
     postgres.ask("INSERT INTO buyers VALUES (4, 'IT', 4, now())")
     with Capturing(changes, broker.address, tmp_path) as second:
-        wanted = {1: "DE", 3: "FR", 4: "IT"}  # some changes may have been told again
+        wanted = {1: "DE", 3: "FR", 4: "IT"}  # some changes may be repeated
         wait_until(lambda: _countries(second) == wanted, 60, "the rows to be the database's")
     _assert_secret(tmp_path)
     (slot,) = source_database(changes).list_slots(first.app.name)
@@ -101,7 +101,7 @@ def test_a_truncated_table_has_the_rows_that_came_after(
 
 
 def _countries(capturing: Capturing) -> dict[int, str]:
-    """The country of each row that is left, by the changes' places in the database's log."""
+    """The country of each remaining row, by the changes' positions in the database's log."""
     newest = sorted((one for one in capturing.told() if one["op"] != "t"), key=lambda one: one["source"]["lsn"])
     return {key: row["country"] for key, row in rows_left(newest).items()}
 

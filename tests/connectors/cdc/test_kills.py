@@ -65,7 +65,7 @@ def killed_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnPostgres]:
 
 
 class Supervised:
-    """Captures a table, and begins anew whenever that ends, as `up` does."""
+    """Captures a table, and restarts the capture whenever it ends, as `up` does."""
 
     def __init__(self, app: App, broker: str, state: Path) -> None:
         self._of, self._state = (app, broker, state), state

@@ -72,7 +72,7 @@ def test_it_is_so_while_connect_postgres_and_spark_are_killed(shop_database: Own
 
 
 def assert_same(running: Running, postgres: OwnPostgres, limit_s: float) -> None:
-    """Everything that is served becomes what the database says; else, what differs."""
+    """Wait until all served values equal the database's; fails with the differences."""
 
     def said() -> str:
         return f"{differences(running, postgres)}\n{running.said()}"
@@ -82,7 +82,7 @@ def assert_same(running: Running, postgres: OwnPostgres, limit_s: float) -> None
 
 
 def differences(running: Running, postgres: OwnPostgres) -> list[Any]:
-    """Some of the keys whose answers are not what the database says, beside that; or why nobody can tell."""
+    """Some keys whose served values differ from the database's, with both; or why they cannot be compared."""
     try:
         if not running.ready():
             return ["not ready"]

@@ -73,7 +73,7 @@ class Shop:
         return int(self.postgres.ask(f"SELECT count(*) FROM {self.table}")[0][0])
 
     def require_told_once(self) -> int:
-        """For who keeps ids, every version of every account is there, once and in order; how many came again."""
+        """Check that, after deduplication, each account has every version once and in order; counts the duplicates."""
         seen: set[str] = set()
         told: dict[str, list[int]] = {}
         again = 0

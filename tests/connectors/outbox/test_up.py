@@ -50,7 +50,7 @@ def arrived(shop: Shop) -> int:
 
 
 def told(running: Running) -> dict[str, float]:
-    """What /metrics say of the outbox, and of events that came again."""
+    """The metrics of the outbox and of duplicate events."""
     names = {
         ("headrace_outbox_rows_total", 'fate="sent",outbox="shop_outbox"'): "sent",
         ("headrace_outbox_rows_total", 'fate="parked",outbox="shop_outbox"'): "parked",

@@ -19,7 +19,7 @@ def own_redis(tmp_path: Path) -> Iterator[OwnRedis]:
 
 @pytest.fixture(scope="session")
 def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnClickHouse]:
-    """One ClickHouse for the whole run, which a test may stop and start; give each test tables of its own."""
+    """One ClickHouse for the whole run, which a test may stop and start; each test uses its own tables."""
     server = OwnClickHouse(tmp_path_factory.mktemp("clickhouse"))
     server.start()
     yield server

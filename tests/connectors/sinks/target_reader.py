@@ -76,7 +76,7 @@ def records_of(broker: str, topic: str) -> list[ConsumerRecord]:
 
 
 def by(column: str, rows: list[Event]) -> dict[str, Event]:
-    """Rows by a column that each has a value of its own in."""
+    """Rows by a column with unique values."""
     found = {row[column]: row for row in rows}
     assert len(found) == len(rows), "a row is there twice"
     return found

@@ -61,7 +61,7 @@ def test_rows_are_written_in_avro_with_their_schema_registered(
 def both(
     broker: str, registry: SchemaRegistryClient, of: hr.Stream | hr.Model, rows: int
 ) -> tuple[list[Any], list[Any]]:
-    """What is brought to one topic in Avro, and to another in JSON, read by who has never heard of us."""
+    """The rows delivered to an Avro topic and to a JSON topic, read by a client independent of Headrace."""
     name = f"of-{of.name}"
     targets = {
         f"{name}.avro": hr.Kafka(f"{name}.avro", format="avro", registry=registry.url),

@@ -25,7 +25,7 @@ OWN = """CREATE TABLE own (id LowCardinality(String), card LowCardinality(Nullab
 
 
 class Engine(ClickHouseClient):
-    """Asks the engine what a server would be asked; its errors have the texts that a server sends."""
+    """Executes a client's requests on the engine; its errors have the texts that a server sends."""
 
     session: Any
 

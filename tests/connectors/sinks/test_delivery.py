@@ -53,7 +53,7 @@ class Luck:
 
 
 class MemoryTarget(SinkWriter):
-    """Takes all rows of a call and moves its places in one step, or none; refuses poison."""
+    """Writes all rows of a call and their offsets in one transaction, or nothing; rejects poison rows."""
 
     def __init__(self, sink: Sink, luck: Luck, *, keeps_places: bool) -> None:
         super().__init__(sink, SinkConfig("nowhere"))
@@ -82,7 +82,7 @@ class MemoryTarget(SinkWriter):
 
 
 class MemoryLog:
-    """The records of a topic, a group's places in it, and what is parked; records are handed to work from it."""
+    """The records of a topic, a group's offsets in it, and the parked rows; the source of the processor's records."""
 
     def __init__(self, luck: Luck, records: Sequence[ConsumerRecord]) -> None:
         self.stop_event = threading.Event()
@@ -105,7 +105,7 @@ class MemoryLog:
         self.parked.append(row.location)
 
     def steps(self, work: SinkProcessor, dice: random.Random) -> Iterator[None]:
-        """Follow step by step until everything is done with; partitions come and go."""
+        """Run step by step until all records are processed; partitions are assigned and revoked meanwhile."""
         work.consumer = self
         ends = {at: 1 + max(r.offset for r in self._records if r.partition == at.number) for at in self.partitions}
         self._begin(work, self.partitions)
@@ -169,7 +169,7 @@ flows = st.lists(st.tuples(st.integers(0, 1), st.booleans() | st.just(False)), m
 
 
 def all_of(written: Sequence[tuple[int, bool]]) -> tuple[set[str], set[str]]:
-    """The places of good rows, and of bad ones."""
+    """The offsets of good rows, and of bad ones."""
     raws, places = Counter[int](), (set[str](), set[str]())
     for partition, is_poison in written:
         places[is_poison].add(f"s-{partition}@{raws[partition]}")

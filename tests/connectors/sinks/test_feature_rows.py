@@ -63,7 +63,7 @@ def grown(view: hr.View, *ends: int) -> list[ConsumerRecord]:
 
 
 def publish(broker: EmbeddedBroker, sink: Sink, records: list[ConsumerRecord]) -> None:
-    """Put tiles into the changelog, and run a sink until it has brought what they say."""
+    """Write tiles to the changelog, and run a sink until it has delivered their features."""
     send(broker, records, 2)
     with sinking(sink, SinkConfig(broker.address)) as running:
         fates = running.processor.fate_counts

@@ -45,7 +45,7 @@ Rows = Callable[[], list[Any]]
 
 
 class Killing:
-    """A sink as a process of its own, killed and started again while events flow."""
+    """A sink in its own process, killed and restarted while events flow."""
 
     def __init__(self, broker: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **told: str) -> None:
         self.gate = Gate(broker, new_stream(broker, name=f"kills_{random.getrandbits(40)}"))
@@ -116,7 +116,7 @@ def to_postgres(
     postgres.ask(AUDIT.format(table))
     gate = killing.endure(kills, kills, lambda: [{"id": row[0]} for row in postgres.ask(f"SELECT id FROM {table}")])
     found, first = by("id", in_postgres(postgres, table)), gate.first()
-    # Where the first event of an id may be lost, a later one of the same id takes its place.
+    # If the first event of an id is lost, a later one of the same id replaces it.
     sent = list(map(timed, gate.sent if delivery == "at_most_once" else first.values()))
     assert [row for row in found.values() if row not in sent] == []
     return gate, Counter(postgres.ask(f"SELECT hr_partition, hr_offset FROM {table}_tried"))

@@ -31,7 +31,7 @@ _numbers = count()
 
 @pytest.fixture(params=["postgres", "redis", "delta", "iceberg"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
-    """A new target that keeps places, and what is in it."""
+    """A new target that stores offsets, and a reader of it."""
     name, kind = f"fenced_{next(_numbers)}", request.param
     target = new_target(kind, name, request)
     if kind == "postgres":

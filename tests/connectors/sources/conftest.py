@@ -10,7 +10,7 @@ from tests.connectors.sources.pulsar_server import OwnPulsar
 
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
-    """One NATS for the whole run; give each test streams of its own."""
+    """One NATS for the whole run; each test uses its own streams."""
     server = OwnNats(tmp_path_factory.mktemp("nats"))
     server.start()
     yield server
@@ -19,7 +19,7 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNats]:
 
 @pytest.fixture(scope="session")
 def pulsar_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPulsar]:
-    """One Pulsar for the whole run; give each test topics of its own."""
+    """One Pulsar for the whole run; each test uses its own topics."""
     server = OwnPulsar(tmp_path_factory.mktemp("pulsar"))
     server.start()
     yield server

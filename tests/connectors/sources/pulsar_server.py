@@ -106,7 +106,7 @@ class OwnPulsar:
         self._ask("PUT", f"{_path(topic)}/unload")
 
     def trimmed(self, topic: str) -> bool:
-        """Let go of what retention lets go of; whether a topic has its last ledger alone."""
+        """Apply retention; returns whether a topic has only its last ledger."""
         self._ask("POST", f"{_path(topic)}/trim")
         return len(json.loads(self._ask("GET", f"{_path(topic)}/internalStats"))["ledgers"]) == 1
 
@@ -159,7 +159,7 @@ def _key(value: bytes) -> str | None:
 
 
 def _installed() -> Path:
-    """Pulsar's folder, unpacked once; where it has not been fetched, its tests say that they skip."""
+    """Pulsar's folder, unpacked once; skips the test if Pulsar has not been fetched."""
     (archive,), cache = locked_jars("pulsar"), cache_dir()
     if faulty_jars((archive,), cache):
         pytest.skip("Pulsar is not installed: run `python3 tools/setup.py pulsar`")

@@ -95,7 +95,7 @@ def test_messages_are_copied_as_they_are_in_order_and_once(broker: EmbeddedBroke
     pulsar_server.publish(topic, bad, batched=False)
     with bridging(broker, stream) as bridge:
         wait_until(lambda: bridge.copied == 603, 30, "the first copies", lambda: bridge.trouble)
-    pulsar_server.unload(topic)  # it goes on in another ledger
+    pulsar_server.unload(topic)  # it continues in another ledger
     pulsar_server.publish(topic, payments(600, 1200), batched=False)
     with bridging(broker, stream) as bridge:  # another one: it knows from the log where the first ended
         wait_until(lambda: bridge.copied == 600, 30, "the others", lambda: bridge.trouble)

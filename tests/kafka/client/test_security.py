@@ -30,7 +30,7 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test says for itself who we are; whatever a command has told its environment is forgotten."""
+    """Each test sets its own credentials; removes those that a command has put into its environment."""
     monkeypatch.setenv(SECURITY_FILE_VARIABLE, "")
     read_security_file.cache_clear()
     yield

@@ -23,7 +23,7 @@ def test_the_oldest_that_waits_came_no_later_than_the_look_that_first_counted_it
     waiting = OldestWaitTracker()
     waited = [waiting.add_sample(arrived, pending, float(second)) for second, (arrived, pending) in enumerate(looks)]
     assert waited == [0, 0, 1, 1, 0]
-    assert waiting.add_sample(5, 5, 9.0) == 0  # a ledger that begins anew
+    assert waiting.add_sample(5, 5, 9.0) == 0  # a ledger that starts again from zero
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40))

@@ -39,7 +39,7 @@ def sent_at(
     from_s: float | None = None,
     hold: Callable[[int], float] = lambda _: 0.0,
 ) -> Iterator[float]:
-    """Seconds after the start at which each event comes out; `hold` is how long whoever takes it is busy with it."""
+    """Seconds after the start at which each event is emitted; `hold` is how long the caller takes for each."""
     time = Stopped()
     started = time.now_s
     for number, _ in enumerate(

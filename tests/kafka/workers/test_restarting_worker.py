@@ -16,7 +16,7 @@ QUICK = RestartPolicy(first_pause_s=0.01, max_pause_s=0.05, steady_after_s=60.0,
 
 
 class Breaks:
-    """A worker that fails when it is told to, or at once."""
+    """A worker that fails on request, or at once."""
 
     def __init__(self, number: int, failure: Exception | None = None) -> None:
         self.number, self.stopped = number, False

@@ -20,7 +20,7 @@ PATIENT = RestartPolicy(first_pause_s=0.01, max_pause_s=0.05, steady_after_s=60.
 
 
 class Copies(WorkerThread):
-    """Copies until it is stopped, or told to fail."""
+    """Copies until the test stops it or makes it fail."""
 
     def __init__(self, name: str, number: int) -> None:
         super().__init__(name)

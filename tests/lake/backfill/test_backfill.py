@@ -93,7 +93,7 @@ class Story:
         start_query(self.spark.newSession(), spec, Lane.DRAINING).awaitTermination()
 
     def differences(self) -> Iterator[tuple[Any, ...]]:
-        """Where a store filled from the changelog says something else than loops over all events."""
+        """Where the values of a store, filled from the changelog, differ from brute force over all events."""
         yield from differences(self.broker, self.view, self.counted())
 
     def counted(self) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ def endure(spark: SparkSession, broker: str, folder: Path, kills: int) -> None:
 
 
 def kill_a_backfill(story: Story, output: Path, dice: random.Random) -> None:
-    """`headrace backfill` with its Spark, killed at a random moment after it has begun to fold."""
+    """`headrace backfill` with its Spark, killed at a random moment after it has started to fold."""
     flags = ["--lake", str(story.place.lake), "--state", str(story.place.state), "--broker", story.broker]
     command = [sys.executable, "-m", "headrace", "backfill", str(APP), story.view.name, *flags]
     output.write_text("")

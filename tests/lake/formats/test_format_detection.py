@@ -41,7 +41,7 @@ def lakes(folder: Path) -> dict[FormatName, Path]:
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Rows in the order of their places, each value equal to itself alone; moments are numbers, for any year."""
+    """Rows ordered by offset, each value equal only to itself; times are numbers, for any year."""
     moments = {name: F.unix_micros(name) for name, kind in frame.dtypes if kind == "timestamp"}
     rows = frame.withColumns(moments).orderBy("hr_partition", "hr_offset").collect()
     return [tuple(map(exact, row)) for row in rows]

@@ -37,7 +37,7 @@ def exact(value: Any) -> Any:
 
 
 def events_by_place(frame: DataFrame, stream: hr.Stream) -> dict[tuple[int, int], dict[str, Any]]:
-    """Each row's fields and its arrival by its place; fails where a place comes twice."""
+    """Each row's fields and arrival time by its offset; fails on a repeated offset."""
     plain = frame.withColumn(stream.time, F.unix_micros(stream.time)).withColumn(
         "hr_arrival", F.unix_micros("hr_arrival")
     )

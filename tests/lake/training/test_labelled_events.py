@@ -43,7 +43,7 @@ def model(keep: Any, default: bool | None, kind: str) -> hr.Model:
 
 
 def events(chance: random.Random) -> list[tuple[Any, ...]]:
-    """Payments with their times and places; some ids come twice."""
+    """Payments with their times and offsets; some ids are repeated."""
     times = sorted(START_US + chance.randrange(40 * MINUTE_US) for _ in range(120))
     return [
         (f"p{chance.randrange(100)}", f"c{chance.randrange(3)}", float(n), at, at + chance.randrange(MINUTE_US), 0, n)
@@ -82,7 +82,7 @@ def expected(sent: list[Any], told: list[Any], until_us: int, keep: str, default
 
 
 def by_outcomes(sent: list[Any], told: list[Any], until_us: int, declared: hr.Labels) -> dict[str, Any]:
-    """What the outcomes say of predictions that were made of the same events, once all of that has arrived."""
+    """The outcomes of predictions made from the same events, once everything has arrived."""
     terms, found = label_policy_of(declared), {}
     for event_id, _, _, at, arrival, partition, offset in sorted(sent, key=lambda one: one[4:]):
         if event_id in found or arrival > until_us:

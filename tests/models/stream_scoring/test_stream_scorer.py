@@ -63,7 +63,7 @@ class Hand:
         self.scorer.add_records(records)
 
     def decided(self, count: int) -> list[Prediction]:
-        """Go on until so many records are done with; what is in the log then."""
+        """Run until that many records are processed; returns the log."""
         done = []
         wait_until(lambda: len(done.extend(self.scorer.process_ready()) or done) >= count, 5, "the scorer")
         self.scorer.flush()

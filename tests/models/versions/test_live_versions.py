@@ -279,7 +279,7 @@ def test_there_is_no_lineup_without_a_champion(tmp_path: Path) -> None:
 
 
 class Taught:
-    """A learner whose past is learned when the test says so."""
+    """A learner that has replayed its past once the test says so."""
 
     def __init__(self, declared: Model) -> None:
         self.is_ready, self._learner = False, create_learner(declared)

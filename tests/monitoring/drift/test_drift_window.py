@@ -80,7 +80,7 @@ def test_what_is_remembered_is_bounded_and_begins_anew_after_a_step_that_failed(
     assert repeats.begin_partition(0, 1_000) == 990
     repeats.end_partition(0, 1_000)
     assert repeats.begin_partition(0, 1_000) == 1_000
-    assert repeats.begin_partition(0, 1_000) == 990  # nobody said that the step before had ended
+    assert repeats.begin_partition(0, 1_000) == 990  # the previous step was not reported as complete
 
 
 @pytest.mark.parametrize("value", [

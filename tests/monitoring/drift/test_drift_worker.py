@@ -133,7 +133,7 @@ def test_two_that_count_at_once_count_each_vector_once(broker: EmbeddedBroker, t
 
 
 def compared(broker: EmbeddedBroker, folder: Path, shift: float) -> tuple[hr.Model, DriftWorker, DriftProgress]:
-    """A model that was served 3,000 vectors within the hour, and what is told of them."""
+    """A model with 3,000 vectors served within the hour, and the drift reported for them."""
     model = prepared(broker.address, folder)
     times = np.linspace(now_us() - 50 * MINUTE_US, now_us() - 1_000_000, 3_000).astype(int).tolist()
     send(broker.address, model, vectors(drawn(5, 3_000, shift), times))

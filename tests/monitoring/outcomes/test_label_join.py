@@ -71,7 +71,7 @@ def hostile(seed: int, events: int = 60) -> list[Told]:
 
 
 def in_log(told: list[Told]) -> list[Told]:
-    """The same with the place that predictions get in the log."""
+    """The same, with the predictions' offsets in the log."""
     return [
         (event, one._replace(offset=place) if isinstance(one, PredictionEvent) else one)
         for place, (event, one) in enumerate(told)
@@ -122,7 +122,7 @@ def expected_of(join_model: hr.Model, told: list[Told], clock_us: int) -> Counte
 
 
 def wait_for(model: hr.Model, folder: Path, told: list[Told], clock_us: int) -> None:
-    """Wait until the changes in the lake add up to what brute force says."""
+    """Wait until the changes in the lake add up to brute force."""
     expected = expected_of(model, told, clock_us)
     wait_until(lambda: standings(folder / "lake", model) == expected, 60, "all to be joined")
 
@@ -163,7 +163,7 @@ def state_rows(join: StreamingLabelJoin) -> int:
 
 
 def endure_orphans(spark: SparkSession, broker: str, folder: Path, count: int) -> None:
-    """Labels of ids nobody knows: remembered for a while, counted for good, forgotten."""
+    """Labels of unknown ids: kept for a while, counted once, then dropped."""
     model = prepared(broker, default=False)
     labels = ((f"nobody{number}", LabelEvent(NOW_US, NOW_US, number % 2, number, 1.0)) for number in range(count))
     send(broker, model, labels)

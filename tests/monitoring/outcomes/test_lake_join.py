@@ -65,7 +65,7 @@ def opened(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> B
 
 
 def rounds(join: BatchLabelJoin) -> int:
-    """Go on until there is no reason to; how many rounds that took."""
+    """Run batches until none is due; returns their number."""
     taken = 0
     while join.run_batch():
         taken += 1
@@ -73,7 +73,7 @@ def rounds(join: BatchLabelJoin) -> int:
 
 
 def rounds_in(spark: SparkSession, model: hr.Model, broker: str, folder: Path) -> int:
-    """All rounds that there is reason for, by somebody who goes on where others were."""
+    """Run all due batches in a new join, which resumes where the earlier one stopped."""
     return rounds(opened(spark, model, broker, folder))
 
 

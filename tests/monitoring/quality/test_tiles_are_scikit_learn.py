@@ -108,7 +108,7 @@ def calibration_error(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def of_classes(chosen: list[Life]) -> dict[tuple[str, Any], float | None]:
-    """What scikit-learn says, None where it would have to make something up."""
+    """The result of scikit-learn; None where the metric is undefined."""
     all_scores, all_labels = labelled(chosen)
     scores, labels = usable(all_scores, all_labels)
     both, any_of_them, positive = 0 < labels.sum() < len(labels), len(labels) > 0, labels.sum() > 0

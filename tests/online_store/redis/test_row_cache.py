@@ -51,7 +51,7 @@ def test_an_unchanged_hash_is_not_sent_again_and_a_changed_one_is(redis_url: str
 
 
 async def count(store: RedisStore, view: hr.View, at_us: int) -> int:
-    """What the store says of the card's hour."""
+    """The store's value for the card's hour."""
     (read,) = await store.read(view.name, [CARD], at_us)
     counted: int = read.values[1]
     return counted

@@ -36,7 +36,7 @@ LOGINS = hr.Stream(
 
 
 def random_arrivals(random: Random) -> list[tuple[Event, InputEvent]]:
-    """Events, of which some are late, none at the place where its time would put it."""
+    """Events in shuffled order, some of them late."""
     happened = events(random)
     places = random.sample(range(len(happened)), len(happened))
     return [
@@ -68,7 +68,7 @@ def told(made: list[OutputEvent], output: str) -> list[OutputEvent]:
 
 
 def as_row(definition: Definition, chain: Chain, ids: list[Any]) -> dict[str, Any]:
-    """A match or a time-out of the definition, as it is told."""
+    """A match or a time-out of the definition, as the row that is emitted."""
     row: dict[str, Any] = {"pattern": "t", "started_at": definition.begin(chain)[0], "events": len(chain)}
     for number in range(len(definition.question.steps)):
         taken = [ids[event] for event, by in chain if by == number]

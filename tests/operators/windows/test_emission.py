@@ -29,7 +29,7 @@ def told(story: Script, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def minutes(story: Script) -> list[tuple[str, ...]]:
-    """The windows that were told, from and to."""
+    """The start and end of each emitted window."""
     return [
         (f"{start:%H:%M}", f"{end:%H:%M}", kind)
         for start, end, kind in told(story, "window_start", "window_end", "kind")

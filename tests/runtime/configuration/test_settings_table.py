@@ -87,7 +87,7 @@ def test_the_table_tells_which_commands_take_a_setting(row: Setting) -> None:
         for option in command.params
         if (option.name, option.opts) == (row.name, [row.flag])
         and isinstance(option, click.Option)
-        and option.metavar == row.format.metavar  # `trace` has a --since of its own
+        and option.metavar == row.format.metavar  # `trace` has its own --since
     }
     assert takers == set(COMMANDS if row.commands == EVERY_COMMAND else row.commands)
 
@@ -153,7 +153,7 @@ def test_a_part_has_the_settings_that_up_has(row: Setting, monkeypatch: pytest.M
 
 @by_name([row for row in HANDED if row.default is not None])
 def test_a_part_has_it_whatever_the_file_says(row: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `up` was told by a flag counts more than headrace.toml, also where it is the default."""
+    """A flag of `up` overrides headrace.toml, also if its value is the default."""
     settings = parse_settings(flags_of("up", [row.flag, str(row.default)]))
     for variable, value in secret_variables(settings).items():
         monkeypatch.setenv(variable, value)

@@ -30,7 +30,7 @@ from tests.server.server_thread import Asking, answering, app_of_views, serving
 from tests.waiting import SOCKET_S, wait_until
 
 NOT_ALLOWED = {401, 403}
-# What is open, and why: whoever balances load or restarts processes has no token.
+# Open routes: load balancers and process managers have no token.
 OPEN = {"/v2/health/live", "/v2/health/ready", "/ping", "/login", "/logout", "/session"}
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 ASKED = Settings("127.0.0.1:0", None, 9092, "memory", None, Path(), None, frozenset(), "real-time", 60)
@@ -54,7 +54,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Route, ...]:
 
 
 def asked(route: Route) -> list[tuple[str, str, object]]:
-    """Every way a route is asked; of what flows only the head."""
+    """Every kind of request to a route; of an event stream only the head."""
     body = event(1) if "predict" in route.path else {"keys": ["c1"]}
     ways = [method for method in route.methods if method != "GET" or route.path != "/live"]
     return [(method, route.path, body if method == "POST" else None) for method in ways]
@@ -170,7 +170,7 @@ def test_tokens_are_followed_without_a_restart(tmp_path: Path) -> None:
             assert listener.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
             revoke_token(tmp_path / "state", "late")
             began = time.monotonic()
-            while listener.recv(1 << 16):  # who listens is let go of too
+            while listener.recv(1 << 16):  # listeners are disconnected too
                 assert time.monotonic() - began < SOCKET_S
         assert ask("GET", "/metrics", headers=bearer(token)).status == 401
 

@@ -138,7 +138,7 @@ def test_a_form_of_another_site_cannot_use_a_session(server: Guarded) -> None:
         assert (said.status, "may not ask this server" in said.error) == (403, True)
         login = server.ask("POST", "/login", f"token={server.tokens[Scope.READ]}", {"Origin": origin})
         assert (login.status, "set-cookie" in login.headers) == (403, False)
-    said = server.ask("POST", "/features/CardSpend", body, cookie)  # a form of long ago says no Origin at all
+    said = server.ask("POST", "/features/CardSpend", body, cookie)  # an old browser's form sends no Origin
     assert (said.status, "send an Origin" in said.error) == (403, True)
     own = cookie | {"Origin": f"http://{host}"}
     assert server.ask("POST", "/features/CardSpend", body, own).status == 200
@@ -148,7 +148,7 @@ HOSTILE = '<img src=x onerror="window.hit=1"><script>window.hit=2</script>\'"&{{
 
 
 def test_what_is_said_back_is_never_a_page(server: Guarded) -> None:
-    """Paths, keys and values of whoever asks, in an answer that a browser was made to open."""
+    """A client's paths, keys and values in a response that a browser was made to open."""
     for said in (
         server(Scope.READ, "GET", f"/{quote(HOSTILE)}", Accept="text/html"),
         server(Scope.READ, "POST", "/features/CardSpend", {"keys": [HOSTILE]}),
@@ -214,7 +214,7 @@ def test_a_browser_logs_out_by_the_keyboard_and_is_asked_for_a_token_again(tmp_p
 
 
 def press(browser: Browser, key: str) -> None:
-    """A key that is pressed and let go."""
+    """Press and release a key."""
     code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
     for kind in ("keyDown", "keyUp"):
         browser.do("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)

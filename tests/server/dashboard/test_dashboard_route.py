@@ -51,7 +51,7 @@ ANSWERS: dict[str, Any] = {
 
 
 class Commands:
-    """Answers as commands would, and keeps what was asked."""
+    """Responds as commands would, and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []

@@ -97,7 +97,7 @@ FRAGMENTS = [
 
 
 class Mutation(NamedTuple):
-    """At one place, so many bytes are replaced by others."""
+    """Replaces a number of bytes at one position."""
 
     position: int
     removed: int

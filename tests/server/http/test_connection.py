@@ -27,7 +27,7 @@ async def echo(request: Request) -> Response:
 
 
 async def later(request: Request) -> Response:
-    """Waits as often as the body says, in a task or begun before there is one."""
+    """Awaits as often as the body says, in a task or before the task exists."""
     for _ in range(len(request.body)):
         await asyncio.sleep(0)
     await asyncio.to_thread(len, request.body)

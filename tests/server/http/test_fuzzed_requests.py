@@ -41,7 +41,7 @@ BAD_CHUNK = b"POST /task HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ntransfer
 
 
 class EchoRouter(Router):
-    """Answers with what it was asked: at once, or in a task."""
+    """Responds with the request it got: inline, or in a task."""
 
     def __init__(self) -> None:
         super().__init__([], {})
@@ -123,7 +123,7 @@ def _facts_in(head: bytes) -> RequestFacts | None:
 
 
 def converse(port: int, pieces: list[bytes], reading: Reading) -> Conversation:
-    """Send pieces and read until the server closes; once nothing more is to be answered, it is told that it has all."""
+    """Send pieces and read until the server closes; sends the end of the stream once no more response is due."""
     received, was_reset, is_ending = b"", False, reading.is_over
     with socket.create_connection((HOST, port), timeout=SOCKET_S) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -175,7 +175,7 @@ def live_connections() -> int:
 
 
 def wait_until_idle(server: EchoServer) -> None:
-    """No work is left behind, and no connection, though nobody has looked for cycles."""
+    """Wait until no request and no connection is left, without a run of the cycle collector."""
     queue = server.router.admission_queue
     wait_until(lambda: queue.unanswered == queue.running == 0, 10, "every request to be answered or gone")
     wait_until(lambda: live_connections() == 0, 10, "connections to be freed")

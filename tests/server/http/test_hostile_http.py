@@ -43,7 +43,7 @@ def connected(port: int) -> socket.socket:
 
 
 def sent_until_refused(client: socket.socket, piece: bytes, most: int) -> tuple[bytes, int]:
-    """What the server says to pieces without end, and how many bytes it took before."""
+    """The server's response to endless pieces, and the number of bytes it accepted before."""
     count = 0
     with suppress(ConnectionError):
         while count < most:
@@ -139,7 +139,7 @@ def test_closed_connections_leave_no_memory_behind(process: tuple[int, int]) -> 
     assert max(later) - first < 50 * MIB, (first / MIB, [one / MIB for one in later])
 
 
-# Work that nobody waits for, and work that takes its time.
+# Abandoned work, and slow work.
 
 ENDED, BEGUN = threading.Event(), threading.Event()
 
@@ -206,7 +206,7 @@ def test_a_body_that_comes_slowly_and_steadily_is_read(port: int, monkeypatch: p
         client.sendall(b"POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
         for _ in range(20):
             client.sendall(b" " * 50_000)
-            select.select([client], [], [], 0.17)  # a slow line: nothing is said until it has all come
+            select.select([client], [], [], 0.17)  # a slow connection: no response until all bytes have arrived
         assert client.recv(1000).endswith(b"\r\n\r\n1000000")
 
 

@@ -200,7 +200,7 @@ def test_no_bytes_break_the_server(ask: Asking, sent: bytes) -> None:
 
 
 def _raw(ask: Asking, sent: bytes) -> bytes:
-    """What the server says to these bytes, nothing after them."""
+    """The server's response to these bytes, with nothing after them."""
     with socket.create_connection((HOST, ask.port), timeout=SOCKET_S) as client:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)

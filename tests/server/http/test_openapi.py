@@ -151,7 +151,7 @@ def tensors(**changes: Any) -> dict[str, Any]:
 
 ROW = event(1)
 LACKING = {name: value for name, value in ROW.items() if name != "amount"}
-# By path, bodies that are as the document says and bodies that are not; the server has to be of the same opinion.
+# By path, bodies that the document allows and bodies that it does not; the server has to agree.
 BODIES: dict[str, list[Any]] = {
     "/features/CardSpend": [
         None, [], "c1", {}, {"keys": "c1"}, {"keys": [5]}, {"keys": [None]}, {"keys": []}, asked_with(),

@@ -96,7 +96,7 @@ def test_a_client_that_trusts_the_certificate_is_answered(server: Guarded, acces
 
 
 def features_by(kind: type, url: str, **how: Any) -> Any:
-    """What a client of either kind is told of one card."""
+    """One card's features, from both kinds of client."""
     if kind is hr.Client:
         return hr.Client(url, **how).features(CardSpend, ["c1"])
 
@@ -132,7 +132,7 @@ def test_own_parts_know_the_server_by_this_very_certificate(
     assert scrape_metrics(InternalClient(url, state, access.tls_cert)) is not None
     assert (
         scrape_metrics(InternalClient(url.replace(HOST, "127.0.0.9"), state, access.tls_cert)) is None
-    )  # nobody listens there
+    )  # no server listens there
     assert scrape_metrics(InternalClient(url, state, access_of(tmp_path).tls_cert)) is None
     assert scrape_metrics(InternalClient(url, state)) is None
 

@@ -189,7 +189,7 @@ def test_an_untrained_model_is_unavailable_and_the_server_is_not(tmp_path: Path)
 
 
 class NotStarted(MemoryStoreReader):
-    """A store that has not begun to follow its changelogs."""
+    """A store that has not started to read its changelogs."""
 
     def start(self) -> None: ...
 

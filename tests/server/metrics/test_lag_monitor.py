@@ -66,7 +66,7 @@ def send(broker: str, app: App) -> ProgressTable:
 
 
 def commit(broker: str, group: str, place: Partition, offset: int) -> None:
-    """What a member of a group does; a broker that has just begun makes the topic of groups first."""
+    """Commit as a group member; a broker that has just started creates the groups' topic first."""
     told = ConsumerGroupOffsets(broker)
 
     def is_taken() -> bool:
@@ -78,7 +78,7 @@ def commit(broker: str, group: str, place: Partition, offset: int) -> None:
 
 
 def board_of(app: App) -> ProgressTable:
-    """An older query that nobody runs any more, the one that runs, and the lake."""
+    """An older query that no longer runs, the current one, and the lake."""
     board, stream, views, now_us = ProgressTable(), app.streams[0].name, (app.views[0].name,), time.time_ns() // 1000
     for number, at_us in enumerate((now_us - 1, now_us)):
         query = f"{stream}.tiles-{number}"
@@ -123,7 +123,7 @@ def test_each_query_is_behind_by_what_it_has_not_come_to_and_other_tools_see_it(
     for group, (place, offset) in told.items():
         wait_until(lambda group=group: group in groups(address), 10, f"the group {group}")  # type: ignore[misc]
         assert committed(address, group, place) == offset
-    assert f"headrace.shop.{model.name}.score" not in groups(address)  # its own group says it
+    assert f"headrace.shop.{model.name}.score" not in groups(address)  # its own group has it
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def groups(broker: str) -> set[str]:
 
 
 def committed(broker: str, group: str, place: Partition) -> int | None:
-    """Where a group is; not by the admin client, which crashes where a broker has just begun."""
+    """The committed offset of a group; not from the admin client, which crashes on a broker that has just started."""
     asking = ConsumerGroupOffsets(broker)
     found = asking.read_committed_offsets({group: [place]}).get(group, {})
     asking.close()

@@ -26,7 +26,7 @@ HEAD = b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Looks:
-    """Counts how often somebody looked."""
+    """Counts the number of looks."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -64,7 +64,7 @@ def test_all_who_listen_are_told_what_was_looked_up_once() -> None:
         assert b"content-type: text/event-stream" in head
         assert b"content-length" not in head
         assert b"connection: close" in head
-        assert b": none\n\n" in body or b'"look": 1' not in body  # a look that failed is passed over
+        assert b": none\n\n" in body or b'"look": 1' not in body  # a failed look sends no event
         assert b'"look": 3' in body
 
 

@@ -183,7 +183,7 @@ def test_without_a_broker_the_rest_is_still_told() -> None:
 
 
 def test_of_a_path_that_nobody_ever_asked_there_is_nothing_to_tell() -> None:
-    """There are dozens of paths, and a page is told all numbers once a second."""
+    """There are dozens of paths, and a page gets all metrics once a second."""
     asked, never = RequestStats(), RequestStats()
     asked.add(200, 0.1)
     told = [sample for family in request_metrics({"/asked": asked, "/never": never}) for sample in family.samples]

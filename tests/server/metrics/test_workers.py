@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Clients:
-    """Ask on a new connection each time, until told to stop: so each worker gets its share."""
+    """Send each request on a new connection until stopped, so that each worker gets its share."""
 
     def __init__(self, server: Running, path: str) -> None:
         self._server, self._path = server, path
@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_is_started_again_and_the_others_go_on(broker: E
         seen = [0.0]
 
         def counted() -> float:
-            """What /metrics says, which never is less than it said before, nor more than was asked."""
+            """The request count of /metrics; fails if it is less than before."""
             requests = ("headrace_requests_total", frozenset({("path", path), ("status", "200")}))
             try:
                 now = metrics(server.ask).get(requests, 0.0)

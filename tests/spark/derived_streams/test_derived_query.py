@@ -26,7 +26,7 @@ def stream(name: str) -> hr.Stream:
 
 
 def payments(count: int, **changes: dict[int, object]) -> list[dict[str, object]]:
-    """Events with whole numbers, every third from France; `changes` say what others have instead, by number."""
+    """Events numbered from 0, every third from France; `changes` replaces fields of some, by number."""
     now = now_ms()
     return [
         {

@@ -32,7 +32,7 @@ def payments(begin: int, count: int) -> list[dict[str, Any]]:
 
 
 def said(row: dict[str, Any], cities: dict[str | None, str | None]) -> bool:
-    """Whether a row says what the table says of its merchant."""
+    """Whether a row has the table's values for its merchant."""
     known = {"m0": 1, "m1": 2}.get(row.get("merchant"))
     return row.get("city") == cities.get(row.get("merchant")) and row.get("merchants_n") == known
 

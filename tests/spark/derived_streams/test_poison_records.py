@@ -34,7 +34,7 @@ def rows(stream: hr.Stream, count: int) -> list[ConsumerRecord]:
 
 @dataclass(frozen=True)
 class Told(FunctionTrial):
-    """Raises where any of these sets of places is whole among the rows it is given."""
+    """Raises if its rows contain all indices of any of these sets."""
 
     together: tuple[frozenset[str], ...] = ()
 

@@ -18,7 +18,7 @@ QUICK = RestartPolicy(first_pause_s=0.01, max_pause_s=0.04)
 
 
 class Attempts(RestartingThread):
-    """Fails as often as it is told to, then works until it is stopped."""
+    """Fails a given number of times, then works until it is stopped."""
 
     def __init__(self, failures: int, policy: RestartPolicy = QUICK, mends: bool = False, lost: bool = False) -> None:
         super().__init__("attempts", policy)

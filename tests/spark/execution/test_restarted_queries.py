@@ -79,7 +79,7 @@ def driving(spark: SparkSession, app: App, broker: str, state: Path) -> Iterator
     def drive() -> None:
         try:
             _run_until_stopped(crew, crew.build_query_runners(), stop)
-        except BaseException as failure:  # noqa: BLE001  # told below
+        except BaseException as failure:  # noqa: BLE001  # reported below
             failures.append(failure)
 
     driver = threading.Thread(target=drive)
@@ -144,7 +144,7 @@ def test_one_query_fails_and_restarts_while_the_others_go_on(
 
 
 class Upstream(QueryRunner):
-    """A query that drains for as long as it is told to."""
+    """A query that drains while the test says so."""
 
     is_draining = is_writing_backlog = False  # type: ignore[assignment]  # properties of a real one
 
@@ -155,7 +155,7 @@ def unmade() -> NoReturn:
 
 @contextmanager
 def gating(spark: SparkSession, broker: str, name: str, state: Path, before: QueryRunner) -> Iterator[QueryRunner]:
-    """The gate of a stream of its own, as if it read what another query writes."""
+    """The gate of its own stream, as if it read another query's output."""
     stream = hr.Stream(name, schema=SCHEMA, id="id", key="card", time="at", partitions=1)
     ensure_topics(broker, [stream])
     gate = QueryRunner(spark, gate_spec(stream, StreamingConfig(broker, state), 1), Lane.MICRO_BATCH, [before])

@@ -265,7 +265,7 @@ def message(path: bytes = b"\x02\x02", **values: Any) -> bytes:
 
 
 def test_protobuf_is_read_in_micro_batches_and_goes_on_as_json(spark: SparkSession) -> None:
-    # The first message of a file is the stream's, unless a record says another.
+    # The first message type of a file is the stream's, unless a record names another.
     text = PROTO.replace("message Other { string id = 1; }\n", "")
     declared = hr.Stream(
         "taps", schema=PROTO_COLUMNS, id="id", key="card", time="at", late=hr.Late("2m"), format="protobuf",

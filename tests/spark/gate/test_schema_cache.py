@@ -48,7 +48,7 @@ def test_versions_that_come_under_way_are_read_and_what_nobody_knows_is_dead(
     with gating(spark, broker.address, declared, tmp_path) as pilot:
         send(broker, declared, first, *range(20))
         wait_for(pilot, broker.address, declared, clean=20)
-        # The writer is first: its records are there before the gate has heard of their schema.
+        # The writer is first: its records arrive before the gate knows their schema.
         send(broker, declared, register_encoder(registry, subject, V2), *range(20, 40), channel="web")
         send(broker, declared, first, *range(40, 50))
         wait_for(pilot, broker.address, declared, clean=50)

@@ -131,7 +131,7 @@ def test_a_refused_connection_means_that_java_is_gone_where_py4j_made_it() -> No
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
     with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))  # and nobody listens
+        unheard.bind(("127.0.0.1", 0))  # bound, but not listening
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=unheard.getsockname()[1]))
         with pytest.raises(Exception) as refused:  # noqa: PT011  # whichever Py4J chooses
             gateway.jvm.java.lang.System.currentTimeMillis()

@@ -41,7 +41,7 @@ def shops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def streaming(broker: EmbeddedBroker, shops: Path, tmp_path: Path) -> Iterator[ChildProcess]:
-    """The streaming part of the app, in a process of its own."""
+    """The streaming part of the app, in its own process."""
     command = [sys.executable, "-m", "headrace", "run", str(APP), "stream", "--broker", broker.address]
     child = ChildProcess(
         [*command, "--state", str(tmp_path / "state")], folder=tmp_path, output=tmp_path / "stream.out"

@@ -63,7 +63,7 @@ class Watching:
         return self.engine.evaluate(Given(**values), silences or {}, self.now_us)
 
     def told(self, silences: Mapping[str, int] | None = None, **values: float) -> list[list[str]]:
-        """What is told in each notification, once it has been delivered."""
+        """The content of each delivered notification."""
         notifications = self.look(silences, **values)
         self.engine.mark_delivered(notifications)
         return [[f"{change.alert.name} {change.phase}" for change in one.changes] for one in notifications]

@@ -43,7 +43,7 @@ def phases(rule: hr.Alert, values: list[float | None]) -> str:
 
 @dataclass
 class Brute:
-    """The same rules, told of the whole past at each moment."""
+    """The same rules, evaluated over the whole past at each moment."""
 
     rule: hr.Alert
     series: list[Heard]

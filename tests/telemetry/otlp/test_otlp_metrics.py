@@ -36,7 +36,7 @@ class Told(Collector):
 
 
 def told(*families: prometheus.Metric) -> MetricSamples:
-    """What whoever asks /metrics reads."""
+    """The samples of /metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Told(families))
     return parse_samples(generate_latest(registry).decode())

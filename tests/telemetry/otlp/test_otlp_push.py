@@ -36,7 +36,7 @@ NOWHERE = InternalClient(f"http://{HOST}:1")
 
 
 class Words:
-    """A signal that says what it was told to, and whether it is done with."""
+    """A signal with a constant body; counts its requests and its acknowledgements."""
 
     name = "metrics"
 
@@ -54,7 +54,7 @@ class Words:
 def pushed(
     url: str, pushes: int, environment: dict[str, str] | None = None, within_s: float = 60
 ) -> tuple[Words, dict[str, int]]:
-    """What became of so many pushes."""
+    """Push at least that many times; returns the signal and the outcomes."""
     words = Words()
     endpoint = parse_endpoint(url, environment or {})
     with OtlpExporter(replace(endpoint, attempt_seconds=within_s), [words], 0.01) as push:
@@ -173,7 +173,7 @@ def test_spans_of_the_log_wait_for_a_receiver_that_is_away_and_are_pushed_once(b
         with Producer(broker.address) as producer:
             producer.send(topic, b"{}", partition=0, headers=headers)
 
-    judge(stream.clean)  # before anybody pushed: told to nobody
+    judge(stream.clean)  # before the signal exists: never exported
     time.sleep(0.002)
     spans = TracesSignal(app, broker.address)
     judge(stream.dead)
@@ -219,5 +219,5 @@ def pushes(board: ProgressTable, app: str) -> int:
 
 
 def names_of(board: ProgressTable) -> set[str]:
-    """The numbers that whoever heard the watch tells of it."""
+    """The names of the metrics that the alerting reports yield."""
     return {sample.name for family in alert_metrics(board.latest(AlertingProgress)) for sample in family.samples}

@@ -25,7 +25,7 @@ GATE = QueryProgress(f"{STREAM.name}.gate", STREAM.name, (), "real-time", False,
 
 
 def notifications(values: OutageValues, alerts: tuple[Alert, ...], seconds: int) -> list[Notification]:
-    """What is told in so many seconds, a look each, of what stays as it is."""
+    """The notifications for an unchanged state over a number of seconds, evaluated once a second."""
     engine, told = AlertEngine(alerts, {}, lambda *_: None), []
     for second in range(seconds + 1):
         now_us = NOW_US + second * SECOND_US

@@ -45,7 +45,7 @@ def promoted(state: Path, **changed: object) -> None:
 
 
 def known(*parts: tuple[int, np.ndarray, np.ndarray | None], of: hr.Model = FRAUD) -> QualityValues:
-    """Quality as its topic would have told it: scores and labels of minutes."""
+    """Quality in the format of its topic: scores and labels per minute."""
     quality = QualityValues([of])
     for minute, scores, labels in parts:
         key = QualityKey("1", "champion", (), minute * MINUTE_US)

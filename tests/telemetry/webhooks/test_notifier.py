@@ -23,8 +23,8 @@ from headrace.telemetry.webhooks.webhook_client import RetryPolicy
 from tests.telemetry.https_server import SECRET, Listening, answer, drip, hang, listening, self_signed
 from tests.waiting import wait_until
 
-QUICK = RetryPolicy(attempt_seconds=0.5, max_attempts=3, first_pause_seconds=0.01)  # for who never answers
-PATIENT = RetryPolicy(attempt_seconds=60, max_attempts=3, first_pause_seconds=0.01)  # for who does
+QUICK = RetryPolicy(attempt_seconds=0.5, max_attempts=3, first_pause_seconds=0.01)  # for a server that never responds
+PATIENT = RetryPolicy(attempt_seconds=60, max_attempts=3, first_pause_seconds=0.01)  # for a server that does
 alert = hr.Alert(
     "lag <&> more", on=hr.metric("headrace_lag", stream="payments"), above=10, why="Events wait.", run="headrace doctor"
 )
@@ -39,7 +39,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(server: Listening, certificate: Path, **settings: Any) -> WebhookNotifier:
-    """A webhook that has told a server of one notification, or has given up."""
+    """A webhook that has delivered one notification, or has given up."""
     given: dict[str, Any] = {
         "allowed_networks": parse_networks([HOST]),
         "ca": certificate,
@@ -135,7 +135,7 @@ def test_what_is_connected_to_is_what_was_checked(certificate: Path, monkeypatch
         with WebhookNotifier(f"https://localhost:{port}/x", parse_networks([HOST]), certificate, PATIENT) as webhook:
             webhook.enqueue(notification)
             wait_until(lambda: webhook.outcomes["delivered"], 10, "delivery")
-    # The name once; afterwards only the address it had, which no resolver is asked about.
+    # The name is resolved once; afterwards only its address is used, without a resolver.
     assert [host for host in asked if host == "localhost"] == ["localhost"]
     assert set(asked) <= {"localhost", HOST}
 

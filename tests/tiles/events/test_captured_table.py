@@ -28,7 +28,7 @@ def test_changes_that_come_again_leave_the_newest_row() -> None:
             rows[key] = country
     current = CapturedTable(CUSTOMERS.latest)
     current.apply(told)
-    current.apply(told[300:400])  # after a crash of whoever reads the database
+    current.apply(told[300:400])  # after a crash of the process that reads the database
     assert dict(current.list_rows()) == rows
 
 

@@ -29,7 +29,7 @@ AT = "2026-01-01T00:05:00Z"
 
 
 def write(path: Path, **columns: Any) -> Path:
-    """A file that takes the place of what was there in one step, as a careful writer does it."""
+    """Replace a file atomically, as a careful writer does."""
     draft = path.with_suffix(".draft")
     pa.parquet.write_table(pa.table(columns), draft)
     draft.replace(path)

@@ -15,7 +15,7 @@ HISTORIES = st.lists(st.tuples(st.integers(-5, 60), st.integers(1, 9)), max_size
 
 
 def tile(layout: HopLayout, minute: int, n: int) -> FeatureTile:
-    """A tile whose every part tells its minute and its n."""
+    """A tile whose every part depends on its minute and its n."""
     row = layout.row_struct.pack(minute * MINUTE_US, n, minute * MINUTE_US + n, 0, *[n] * (layout.width - 4))
     stored: tuple[StoredObject, ...] = tuple((minute, "id", n) for _ in layout.object_names)
     return FeatureTile(row, stored)

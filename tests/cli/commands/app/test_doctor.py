@@ -14,7 +14,7 @@ from headrace.embedded_servers.ports import free_port
 
 @pytest.fixture
 def headrace(monkeypatch, tmp_path):
-    """The command in an empty folder, with free ports of its own unless told otherwise."""
+    """Run the command in an empty folder, by default on free ports."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_BROKER_PORT", str(free_port()))
     monkeypatch.setenv("HEADRACE_HTTP", f"127.0.0.1:{free_port()}")

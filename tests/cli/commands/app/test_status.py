@@ -51,7 +51,7 @@ NAMES = iter(range(1000))
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """An app of its own name and stream: all tests share one broker."""
+    """An app with a unique name and stream, as all tests share one broker."""
     name = f"st{os.getpid()}x{next(NAMES)}"
     file = tmp_path / f"{name}.py"
     file.write_text(APP.format(stream=name))

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 class Receiver:
-    """Answers as it was told to, refuses what has a bad row, and takes down under which keys it was asked."""
+    """Responds as configured, rejects requests with a bad row, and records their idempotency keys."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = list(statuses)
