@@ -1,6 +1,6 @@
 """A real broker with authentication: SASL_SSL by password, SCRAM or token, and listeners for certificates.
 
-SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens of tests/log/tokens.py
+SASL_SSL   the one for clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens of oauth_server.py
 MUTUAL     TLS with a certificate of the client's
 OPENLY     SASL without TLS: PLAIN
 EXPIRED    TLS with a certificate of the broker's that is out of date
@@ -38,7 +38,7 @@ CLIENT = "listener.name.sasl_ssl"
 
 @dataclass(frozen=True)
 class Guarded:
-    """A running broker, its authority, and where each listener is."""
+    """A running broker, its certificate authority, and the address of each listener."""
 
     broker: EmbeddedBroker
     authority: Authority

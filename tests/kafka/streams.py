@@ -9,7 +9,7 @@ _numbers = count()
 
 
 def new_stream(**settings: Any) -> hr.Stream:
-    """A stream of payments no other test has."""
+    """A stream of payments with a unique name."""
     return hr.Stream(
         f"payments{next(_numbers)}",
         schema="id string, card string, amount double, at timestamp",
@@ -21,6 +21,6 @@ def new_stream(**settings: Any) -> hr.Stream:
 
 
 def new_view(stream: hr.Stream | list[hr.Stream], **windows: str) -> hr.View:
-    """A view no other test has: one count a window."""
+    """A view with a unique name: one count per window."""
     body = {name: hr.count(windows=window) for name, window in (windows or {"payments": "1h"}).items()}
     return hr.features(stream, by="card")(type(f"View{next(_numbers)}", (), body))

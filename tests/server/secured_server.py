@@ -32,7 +32,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Guarded:
-    """A server that wants tokens, its guard and the tokens there are."""
+    """A server that requires tokens, its guard, and its tokens."""
 
     ask: Asking
     guard: RequestGuard
@@ -42,7 +42,7 @@ class Guarded:
         return self.ask(method, path, body, bearer(self.tokens[scope]) | headers)
 
     def login(self) -> str:
-        """The cookie of a browser that came in with the token that may read."""
+        """The session cookie of a browser that logged in with the read token."""
         said = self.ask("POST", "/login", f"token={self.tokens[Scope.READ]}")
         assert (said.status, said.headers["location"]) == (303, "/")
         return said.headers["set-cookie"].partition(";")[0]

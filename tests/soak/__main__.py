@@ -59,7 +59,7 @@ def main(minutes: float, seed: int, gap: float, only: str | None, out: Path | No
 
 
 def keep_evidence(soak: "Soak", system: System, out: Path) -> None:
-    """What was seen until the soak broke off: the samples, and the logs of all parts beside them."""
+    """Keep the evidence of a failed soak: the samples, and the logs of all parts beside them."""
     out.write_text(json.dumps({"samples": [asdict(one) for one in soak.samples]}))
     logs = out.with_suffix(".logs")
     shutil.copytree(system.running.state / "logs", logs, dirs_exist_ok=True)
@@ -72,7 +72,7 @@ def say(line: str) -> None:
 
 
 class Soak:
-    """A system under load, what was sent to it, and what it took of the machine."""
+    """A system under load, the records sent to it, and the samples of its resource use."""
 
     def __init__(self, system: System, seed: int) -> None:
         from payments import Timeline
@@ -89,7 +89,7 @@ class Soak:
         return self._sampler.samples
 
     def endure(self, seconds: float, gap_s: float, only: str | None) -> list[str]:
-        """Send payments while faults strike; which did."""
+        """Send payments during the faults; returns the faults that struck."""
         available = [fault for fault in faults(self._poison.add) if only is None or only in fault.name]
         struck, began = list[str](), time.monotonic()
         self._load.start()
@@ -109,7 +109,7 @@ class Soak:
         fault.strike(self._system)
 
     def settle(self) -> list[str]:
-        """Wait until all is right; what is wrong still, a sentence each."""
+        """Wait until everything is right; returns what is still wrong, one sentence each."""
         expected = expect(self._system.running.broker, self._stream, self._reasons())
         say(f"{self._load.produced} sent; { ({fate: len(found) for fate, found in expected.fates.items()}) }")
         deadline = time.monotonic() + SETTLE_S

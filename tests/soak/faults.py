@@ -48,7 +48,7 @@ def faults(poisoned: Callable[[bytes], None]) -> list[Fault]:
 
 
 def schedule(seed: int, seconds: float, available: list[Fault], gap_s: float) -> list[tuple[float, Fault]]:
-    """Every fault in an order of the seed, again and again, one each `gap_s`; none near the end."""
+    """Every fault repeatedly, in an order given by the seed, one per `gap_s`; none near the end."""
     chance, planned, at_s = random.Random(seed), list[tuple[float, Fault]](), gap_s
     while at_s < seconds - 2 * gap_s:
         order = available.copy()

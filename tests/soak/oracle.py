@@ -25,7 +25,7 @@ class Expected:
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def by_card(self) -> dict[str, tuple[int, float]]:
-        """How many payments each card made, and their sum."""
+        """The count and the sum of each card's payments."""
         counts: Counter[str] = Counter()
         sums: dict[str, float] = defaultdict(float)
         for event in self.events.values():
@@ -53,7 +53,7 @@ def expect(broker: str, stream: Stream, reasons: Mapping[bytes, str]) -> Expecte
 
 
 def expected_fate(stream: Stream, record: ConsumerRecord, value: bytes, reason: str) -> tuple[str, dict[str, Any]]:
-    """Dead for what is wrong in it, or late or too early by the time at which the log took it."""
+    """The fate of a record: dead for its content, or late or too early by its arrival time."""
     if reason in BROKEN:
         return "dead", {}
     event: dict[str, Any] = json.loads(value)
@@ -65,7 +65,7 @@ def expected_fate(stream: Stream, record: ConsumerRecord, value: bytes, reason: 
 
 
 def found_fates(broker: str, stream: Stream) -> dict[str, set[Position]]:
-    """What the gate made of each raw record."""
+    """The raw positions of the records that the gate wrote, by fate."""
     topics = {"clean": stream.clean, "late": stream.late_topic, "dead": stream.dead}
     return {
         fate: {(record.partition, OFFSET_HEADER.read_or(record, -1)) for record in records_of(broker, topic)}

@@ -1,6 +1,6 @@
 """Samples of the system's resource use every few seconds, and the slope of each over time.
 
-Memory is told by part and disk by folder: a restart makes a part small again, and the log and the lake grow with what
+Memory is shown by part and disk by folder: a restart makes a part small again, and the log and the lake grow with what
 they are asked to keep, so that sums alone would hide a leak or show one that is none.
 """
 
@@ -74,7 +74,7 @@ class Sampler(threading.Thread):
 
 
 def size_mib(folder: Path) -> float:
-    """What the files below a folder take of the disk; Kafka's files are longer than what they take."""
+    """The disk space of the files below a folder; Kafka's files are sparse, so their length is more."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -94,7 +94,7 @@ def _process(pid: int) -> tuple[float, int, int] | None:
 
 
 def slopes(samples: list[Sample]) -> dict[str, tuple[float, float]]:
-    """The median of the last two thirds, and how much it grows in an hour, by least squares."""
+    """The median of the last two thirds, and their growth per hour by least squares."""
     late = samples[len(samples) // 3 :]
     found = {}
     for name in dict.fromkeys(name for sample in late for name, _ in _values(sample)):

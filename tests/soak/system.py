@@ -42,13 +42,13 @@ class BrokerClock:
         java.chmod(0o755)
 
     def shift(self, seconds: int) -> None:
-        """Let it be so many seconds later than it is."""
+        """Set the clock to a number of seconds ahead of the wall clock."""
         with self._file.open("r+b" if self._file.exists() else "wb") as file:  # in place: the broker has it mapped
             file.write(struct.pack("l", seconds))
 
     @contextmanager
     def given(self) -> Iterator[None]:
-        """A broker that is started meanwhile has this clock."""
+        """A broker that is started within the block uses this clock."""
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(self.java_home)
         try:
@@ -61,7 +61,7 @@ class BrokerClock:
 
 @dataclass
 class System:
-    """All that runs, and the handles by which faults reach it."""
+    """The running system, and the handles that faults use."""
 
     running: Running
     redis: OwnRedis
@@ -71,11 +71,11 @@ class System:
     is_disk_bounded: bool
 
     def processes(self) -> list[int]:
-        """`up` and everything below it."""
+        """The pids of `up` and of its descendants."""
         return [self.running.pid, *descendants(self.running.pid)]
 
     def below(self, part: str) -> list[int]:
-        """The processes that a part has started."""
+        """The pids of a part's descendants."""
         pid = self.running.pid_of(part)
         return descendants(pid) if pid else []
 
