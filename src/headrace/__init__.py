@@ -127,7 +127,7 @@ _LAZY_EXPORTS = {
 
 
 def __getattr__(name: str) -> Any:
-    """`hr.training_set` brings Spark along, `hr.produce` the Kafka client, and so on: only for those who ask for it."""
+    """Import a lazy export on first use: `hr.training_set` needs Spark, `hr.produce` the Kafka client."""
     if name in _LAZY_EXPORTS:
         return getattr(import_module(_LAZY_EXPORTS[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

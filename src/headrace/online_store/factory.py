@@ -1,4 +1,4 @@
-"""What a server reads from, as a URL names it."""
+"""Creates the online store reader for a store URL."""
 
 from collections.abc import Sequence
 

@@ -31,7 +31,7 @@ MAX_CACHED_ENTITIES = 20_000
 
 
 class StoreHealth(NamedTuple):
-    """What a server of a store says when it is asked, after its address, and what to do where it is not well."""
+    """The health of a store's server as text, and the remedy for a problem."""
 
     state: str
     remedy: str = ""

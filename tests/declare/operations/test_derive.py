@@ -59,9 +59,7 @@ def test_a_schema_of_its_own_says_when_it_was_known_as_well() -> None:
 
 
 def test_a_refusal_names_the_line() -> None:
-    with pytest.raises(
-        DeclarationError, match=r"test_derive[.]py:\d+: both is derived from 2 streams .* no id, time"
-    ):
+    with pytest.raises(DeclarationError, match=r"test_derive[.]py:\d+: both is derived from 2 streams .* no id, time"):
 
         @hr.derive(payments, rates, schema="card string, at timestamp", key="card")
         def both(payments: Any, rates: Any) -> Any:

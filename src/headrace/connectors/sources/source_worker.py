@@ -1,4 +1,4 @@
-"""Copies one log into a stream's raw topic.
+"""Copies an external source (NATS, Pulsar) into a stream's raw topic.
 
     other log ──read after──▶ batch ──▶ raw topic ──delivered──▶ acknowledge ──▶ next batch
 

@@ -1,1 +1,1 @@
-"""Alerts, the values they watch, and the metric catalog."""
+"""Alerts and the values they watch."""

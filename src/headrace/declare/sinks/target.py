@@ -1,4 +1,4 @@
-"""What each target of a sink declares: which deliveries it can honour, its options, and who writes to it."""
+"""The base class of sink targets: their options, delivery guarantees and writer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ROWS_FIRST = "rows first, then offsets: after a crash in between, rows are writt
 
 @dataclass(frozen=True)
 class Target:
-    """A place rows are brought to; its class variables are its entry in the registry, its fields the options.
+    """A system that a sink writes to; its class variables are its entry in the registry, its fields the options.
 
     `delivery_guarantees` says how each delivery is kept, `unsupported_deliveries` what to do instead of one that cannot
     be. One that takes a key keeps one row of each; `needs_key` is said of those that cannot do without.

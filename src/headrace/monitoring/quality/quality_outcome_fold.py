@@ -1,4 +1,4 @@
-"""Changes folded into the tiles of a model's quality."""
+"""The quality fold: merges the changes of a batch into the stored quality tiles of a model."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -24,7 +24,7 @@ class UnsupportedTransferCoding(HttpError):
 
 
 def find_head_error(version: str, headers: Sequence[Header]) -> Response | None:
-    """The response to a head with another HTTP version, an encoded body, or a duplicate of a header that may be there once.
+    """The response to a head with another HTTP version, an encoded body, or a repeated header that must be single.
 
     >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"Chunked")])
     >>> find_head_error("1.1", [(b"Host", b"x"), (b"Transfer-Encoding", b"gzip, chunked")]).status

@@ -31,7 +31,7 @@ def has_schema_id(schema_id: int) -> Column:
 def decode_error(
     payload_errors: Mapping[int, Column], incompatible_schemas: Mapping[int, str], known_schemas: KnownSchemas
 ) -> Column:
-    """Why a record has no event: by its head, and for schemas that can be read as `of_each` says of its payload."""
+    """Why a record has no event: by its header or, for a readable schema, by that schema's `payload_errors`."""
     is_framed = (F.length("value") >= HEADER.size) & (F.substring("value", 1, 1) == F.lit(b"\0"))
     error = F.when(F.col("value").isNull() | ~is_framed, NOT_FRAMED)
     for schema_id, payload_error in payload_errors.items():

@@ -12,7 +12,7 @@ MAX_POLL_RECORDS = 5_000  # ten times Kafka's default: Spark requests the end of
 def read_record_stream(
     spark: SparkSession, broker: str, topics: Sequence[str], starting_offsets: str, max_batch_records: int
 ) -> DataFrame:
-    """Records of topics; `start` is the start of a query without a checkpoint, in the form of Spark's source."""
+    """Records of topics; `starting_offsets` is for a query without a checkpoint, in the form of Spark's source."""
     return (
         spark.readStream.format("kafka")
         .options(**spark_kafka_options(broker))

@@ -1,4 +1,4 @@
-"""The slots of a layout whose columns merge together, and the positions of those."""
+"""The stateful merges of a layout: the slots whose columns are merged together, not column by column."""
 
 from collections.abc import Mapping
 
